@@ -1,0 +1,48 @@
+# Every target sets up what it needs: a clone and one command are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+REFERENCE := .venv-reference
+RUN := runs/mini
+export JAX_PLATFORMS ?= cpu
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: run test check reference clean
+
+run: $(VENV)/.run
+	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
+	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
+	$(BIN)/python -m experiments.tables --workdir=$(RUN)
+	$(BIN)/python -m experiments.figures --workdir=$(RUN)
+	$(BIN)/python -m experiments.report --workdir=$(RUN)
+
+test: check
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+reference: $(REFERENCE)/.installed
+	$(REFERENCE)/bin/python -m pytest -W default tests/reference
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+# torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
+$(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.txt
+	test -x $(REFERENCE)/bin/python || $(PYTHON) -m venv $(REFERENCE)
+	$(REFERENCE)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-reference.txt)"
+	$(REFERENCE)/bin/python -m pip install --quiet --constraint constraints-reference.txt \
+		--editable '.[test]' transformers
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(REFERENCE) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
