@@ -1,0 +1,43 @@
+"""What a strength is judged by: accuracy and macro-F1, of labeled rows alone."""
+
+import jax
+import jax.numpy as jnp
+
+from batch_calibration.calibration.base import predict, weights_of
+from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
+
+
+def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) -> jax.Array:
+    """Each row's weight, zero where the label is unknown (-1)."""
+    return jnp.where(labels >= 0, weights_of(rows, weight), 0.0)
+
+
+def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The share of labeled rows whose prediction is right; 0 where no row is labeled.
+
+    >>> accuracy(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
+    0.5
+    """
+    weights = known_weight(scores, labels, weight)
+    right = jnp.sum(jnp.where(predict(scores) == labels, weights, 0.0))
+    total = jnp.sum(weights)
+    return right / jnp.where(total > 0, total, 1.0)
+
+
+def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
+
+    Labels that neither occur nor are predicted are left out, as scikit-learn does.
+
+    >>> round(macro_f1(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item(), 4)
+    0.3333
+    """
+    weights = known_weight(scores, labels, weight)[:, None]
+    names = jnp.arange(scores.shape[-1], dtype=jnp.int32)
+    said = predict(scores)[:, None] == names
+    true = jnp.asarray(labels, jnp.int32)[:, None] == names
+    both = jnp.sum(jnp.where(said & true, weights, 0.0), axis=0)
+    either = jnp.sum(jnp.where(said, weights, 0.0) + jnp.where(true, weights, 0.0), axis=0)
+    f1 = 2.0 * both / jnp.where(either > 0, either, 1.0)
+    occurring = jnp.sum(either > 0).astype(jnp.float32)
+    return jnp.sum(f1) / jnp.maximum(occurring, 1.0)

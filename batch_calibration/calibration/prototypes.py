@@ -1,0 +1,207 @@
+"""PC: the scores of each label's rows are a Gaussian, found without labels."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from batch_calibration.calibration.assignment import assign
+from batch_calibration.calibration.base import (
+    Calibrator,
+    floored,
+    label_normalized,
+    weighted_mean,
+    weights_of,
+)
+from batch_calibration.calibration.mixture import fit_starts, invert_lower
+from batch_calibration.typing import (
+    AnyArray,
+    Factors,
+    InputError,
+    Key,
+    Labels,
+    Means,
+    ProbeRows,
+    Rows,
+    Scalar,
+    Scores,
+    Starts,
+    Weight,
+)
+
+RIDGE = 1e-6
+"""Added to the diagonal of each covariance, in squared nats (scikit-learn's reg_covar)."""
+
+MOST_LABELS = 20
+"""Beyond this PC is refused: a full covariance has k (k + 1) / 2 numbers per label."""
+
+
+class Prototypes(NamedTuple):
+    """One Gaussian per label over x, the label-normalized log-probabilities.
+
+    Attributes:
+        means: mu[label k], in nats.
+        factors: F[label k k], lower triangular; F^T F is the inverse covariance.
+        log_weights: log alpha[label], the mixing coefficients.
+        log_likelihood: mean log-likelihood per row in nats, in the last E-step.
+    """
+
+    means: Means
+    factors: Factors
+    log_weights: jax.Array
+    log_likelihood: Scalar
+
+
+def apply(state: Prototypes, log_probs: Rows, /) -> Scores:
+    """The log density of each row under each label's prototype, log N(x_i; mu_j, Sigma_j)."""
+    centered = label_normalized(log_probs)[:, None, :] - state.means
+    residuals = jnp.einsum("jab,njb->nja", state.factors, centered)
+    log_scale = jnp.sum(jnp.log(jnp.diagonal(state.factors, axis1=-2, axis2=-1)), axis=-1)
+    constant = 0.5 * log_probs.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
+    return log_scale - constant - 0.5 * jnp.sum(residuals**2, axis=-1)
+
+
+def apply_weighted(state: Prototypes, log_probs: Rows, /) -> Scores:
+    """The same with the fitted mixing coefficients, log alpha_j + log N(x_i; mu_j, Sigma_j)."""
+    return apply(state, log_probs) + state.log_weights
+
+
+def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> jax.Array:
+    """Distinct present rows as first means, [starts k k]; with fewer than k rows, some twice."""
+    labels = rows.shape[-1]
+
+    def draw(one: jax.Array) -> jax.Array:
+        race = jnp.where(weight > 0, jax.random.uniform(one, weight.shape), -1.0)
+        first = jax.lax.top_k(race, min(labels, rows.shape[0]))[1]
+        several = jnp.clip(jnp.sum(weight > 0).astype(jnp.int32), 1, first.shape[0])
+        return rows[first[jnp.arange(labels, dtype=jnp.int32) % several]]
+
+    return jax.lax.map(draw, jax.random.split(key, starts))
+
+
+def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
+    """The lower Cholesky factor of the ridged covariance of centered rows.
+
+    By QR of the rows, not of their products: one row 60 nats away would drown the ridge there.
+    """
+    shares = jnp.sqrt(weight / jnp.maximum(jnp.sum(weight), 1e-12))[:, None]
+    ridge = jnp.sqrt(jnp.float32(RIDGE)) * jnp.eye(residuals.shape[-1], dtype=jnp.float32)
+    upper = jnp.linalg.qr(jnp.concatenate([shares * residuals, ridge]), mode="r")
+    return (upper * jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T
+
+
+@partial(jax.jit, static_argnames=("starts", "steps", "tolerance", "select"))
+def fit_prototypes(
+    log_probs: ProbeRows,
+    weight: jax.Array,
+    key: Any,
+    start_means: Starts | None,
+    *,
+    starts: int,
+    steps: int,
+    tolerance: float,
+    select: str,
+) -> Prototypes:
+    """The best of several mixtures, its components in the order of the labels."""
+    present = weight[:, None] > 0
+    rows = label_normalized(jnp.where(present, log_probs, 0.0))
+    center = weighted_mean(rows, weight)
+    residuals = jnp.where(present, rows - center, 0.0)
+
+    # Normalized rows lie on a curved (k - 1)-surface, thin one way: white rows keep float32 sound,
+    # and the ridge moves with them so that the objective is that of the rows in nats.
+    factor = covariance_factor(residuals, weight)
+    whitening = invert_lower(factor)
+    white = residuals @ whitening.T
+    ridge = RIDGE * whitening @ whitening.T
+
+    firsts = (
+        (start_means - center) @ whitening.T
+        if start_means is not None
+        else draw_starts(key, white, weight, starts)
+    )
+    found = fit_starts(white, weight, ridge, firsts, steps=steps, tolerance=tolerance)
+
+    means = center + found.mixture.means @ factor.T
+    orders, totals = jax.lax.map(assign, means)
+    merit = totals if select == "assignment" else found.likelihood
+    best = jnp.argmax(jnp.where(jnp.isfinite(merit), merit, -jnp.inf))
+    order = orders[best]
+    return Prototypes(
+        means[best][order],
+        invert_lower(found.mixture.factors[best])[order] @ whitening,
+        found.mixture.log_weights[best][order],
+        found.likelihood[best] + jnp.sum(jnp.log(jnp.diagonal(whitening))),
+    )
+
+
+def prototypes(
+    *,
+    starts: int = 100,
+    steps: int = 100,
+    tolerance: float = 1e-3,
+    select: str = "assignment",
+    fitted_weights: bool = False,
+    start_means: AnyArray | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Predicts the label of the likeliest of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
+
+    A mixture with full covariances is fitted to x, the label-normalized log-probabilities of the
+    batch, by expectation-maximization from many starts (Han et al. 2023; section 3 and appendix B
+    of the paper). A start is k distinct random rows as means, the covariance of all rows, equal
+    weights. Clusters go to labels by the assignment that maximizes sum_j mu_order(j),j; the start
+    whose sum is largest is kept. Scores are log densities in nats.
+
+    Args:
+        starts: how many starts.
+        steps: the most EM steps a start may take.
+        tolerance: a start stops when its mean log-likelihood changes by less, in nats.
+        select: keep the start of the best "assignment" or of the highest "likelihood".
+        fitted_weights: add the log mixing coefficients to the scores.
+        start_means: first means [s k k] in nats instead of random ones; then no key is needed.
+        floor: scores below it are raised to it, in nats.
+
+    Raises:
+        InputError: an unknown `select`; no key given to `fit`; more than 20 labels.
+
+    >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]))
+    >>> fit, apply_ = prototypes(starts=4)
+    >>> jnp.argmax(apply_(fit(rows, key=jax.random.key(0)), rows), axis=-1).tolist()
+    [0, 0, 1, 1]
+    """
+    if select not in ("assignment", "likelihood"):
+        raise InputError.unknown("way to select a start", select, ("assignment", "likelihood"))
+
+    def fit(
+        log_probs: ProbeRows,
+        labels: Labels | None = None,
+        weight: Weight | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> Prototypes:
+        del labels
+        if log_probs.shape[-1] > MOST_LABELS:
+            raise InputError(
+                f"pc fits a full covariance in as many dimensions as there are labels, which has "
+                f"no business beyond {MOST_LABELS}; the scores have {log_probs.shape[-1]}: use bc."
+            )
+        if key is None and start_means is None:
+            raise InputError(
+                "pc starts from random rows and no key came: give key=jax.random.key(0) to fit, "
+                "or key=0 to calibrate."
+            )
+        return fit_prototypes(
+            jnp.asarray(log_probs),
+            weights_of(log_probs, weight),
+            key,
+            None if start_means is None else jnp.asarray(start_means, jnp.float32),
+            starts=starts,
+            steps=steps,
+            tolerance=tolerance,
+            select=select,
+        )
+
+    return floored(Calibrator(fit, apply_weighted if fitted_weights else apply), floor)

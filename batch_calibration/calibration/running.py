@@ -1,0 +1,168 @@
+"""BC as rows arrive: a running mean that can be updated, merged and carried along."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from batch_calibration.calibration.base import Calibrator, floored, weighted_mean, weights_of
+from batch_calibration.calibration.shift import Shift, apply, log_target
+from batch_calibration.typing import (
+    Bias,
+    Count,
+    InputError,
+    Key,
+    Labels,
+    ProbeRows,
+    Rows,
+    Scores,
+    Weight,
+)
+
+
+class Running(NamedTuple):
+    """A mean and how much it weighs; with `merge` and `empty`, a monoid.
+
+    Attributes:
+        mean: mean log-probability of each label so far, in nats.
+        count: rows (or mini-batches) seen. An integer, because a float32 count stops at 2**24;
+            at 2**31 - 1 it stays, and later rows still move the mean.
+    """
+
+    mean: Bias
+    count: Count  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+
+
+def empty(labels: int) -> Running:
+    """The estimate before anything is seen: no bias, no weight."""
+    return Running(jnp.zeros(labels, jnp.float32), jnp.int32(0))
+
+
+def merge(one: Running, other: Running, /) -> Running:
+    """The estimate of both together: mean + (mean' - mean) count' / (count + count').
+
+    Chan's pairwise update: the mean is corrected, never rebuilt from a total, so it does not
+    drift over long streams and merges across devices.
+
+    >>> merge(Running(jnp.array([1.0]), jnp.int32(1)), Running(jnp.array([4.0]), jnp.int32(2)))[0]
+    Array([3.], dtype=float32)
+    """
+    counts = one.count.astype(jnp.float32), other.count.astype(jnp.float32)
+    share = counts[1] / jnp.maximum(counts[0] + counts[1], 1.0)
+    total = one.count + other.count
+    full = jnp.int32(jnp.iinfo(jnp.int32).max)
+    return Running(
+        one.mean + (other.mean - one.mean) * share, jnp.where(total < one.count, full, total)
+    )
+
+
+def update(
+    state: Running,
+    log_probs: ProbeRows,
+    weight: Weight | None = None,
+    /,
+    *,
+    per_batch: bool = False,
+) -> Running:
+    """The estimate after one more mini-batch (eq. 3).
+
+    Args:
+        state: what was seen so far.
+        log_probs: [m k], the mini-batch, in nats.
+        weight: [m], whole numbers: 0 absent, 2 there twice.
+        per_batch: each mini-batch weighs alike, n/(n+1) and 1/(n+1), as eq. 3 says literally.
+            Otherwise each row weighs alike, and any cut into batches gives the same mean.
+    """
+    rows = jnp.sum(weights_of(log_probs, weight)).astype(jnp.int32)
+    count = jnp.minimum(rows, 1) if per_batch else rows
+    return merge(state, Running(weighted_mean(log_probs, weight), count))
+
+
+@partial(jax.jit, static_argnames=("batch_size", "per_batch"))
+def stream(
+    state: Running,
+    log_probs: ProbeRows,
+    weight: Weight | None = None,
+    *,
+    batch_size: int,
+    per_batch: bool = False,
+) -> tuple[Running, Running]:
+    """Sends rows through `update` in mini-batches, in order.
+
+    Returns:
+        The estimate at the end, and the estimates after each mini-batch (a leading axis).
+    """
+    rows, labels = log_probs.shape
+    missing = -rows % batch_size
+    padded = jnp.pad(jnp.asarray(log_probs), ((0, missing), (0, 0)))
+    weights = jnp.pad(weights_of(log_probs, weight), (0, missing))
+
+    def step(seen: Running, batch: tuple[jax.Array, jax.Array]) -> tuple[Running, Running]:
+        now = update(seen, *batch, per_batch=per_batch)
+        return now, now
+
+    batches = padded.reshape(-1, batch_size, labels), weights.reshape(-1, batch_size)
+    return jax.lax.scan(step, state, batches)
+
+
+def running_shift(
+    *,
+    batch_size: int = 32,
+    per_batch: bool = False,
+    causal: bool = False,
+    strength: float = 1.0,
+    target_prior: Sequence[float] | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Subtracts a running mean of the rows: s - gamma b so far (eq. 3).
+
+    Retrospective (the default): `fit` walks the probe rows and `apply` corrects every row with the
+    final estimate. Causal: nothing has been seen before the stream begins, so `fit` only returns
+    the empty estimate; `apply` walks the rows from the state it is given and corrects each
+    mini-batch with all that was seen up to and including it.
+
+    Args:
+        batch_size: rows in a mini-batch; the last may be shorter.
+        per_batch: mini-batches weigh alike instead of rows (see `update`).
+        causal: correct each mini-batch as it comes.
+        strength: gamma.
+        target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
+        floor: scores below it are raised to it, in nats.
+
+    Raises:
+        InputError: batch_size below 1.
+    """
+    if batch_size < 1:
+        raise InputError(
+            f"bc_running cuts the rows into mini-batches of at least 1 row; batch_size is "
+            f"{batch_size}: give a whole number from 1 on."
+        )
+
+    def shift(mean: jax.Array) -> Shift:
+        return Shift(mean - log_target(target_prior), jnp.float32(strength))
+
+    def fit(
+        log_probs: ProbeRows,
+        labels: Labels | None = None,
+        weight: Weight | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> Running:
+        del labels, key
+        start = empty(log_probs.shape[-1])
+        if causal:
+            return start
+        return stream(start, log_probs, weight, batch_size=batch_size, per_batch=per_batch)[0]
+
+    def apply_final(state: Running, log_probs: Rows, /) -> Scores:
+        return apply(shift(state.mean), log_probs)
+
+    def apply_causal(state: Running, log_probs: Rows, /) -> Scores:
+        _, seen = stream(state, log_probs, batch_size=batch_size, per_batch=per_batch)
+        row_means = jnp.repeat(seen.mean, batch_size, axis=0)[: log_probs.shape[0]]
+        return apply(shift(row_means), log_probs)
+
+    return floored(Calibrator(fit, apply_causal if causal else apply_final), floor)

@@ -1,0 +1,185 @@
+"""A bias that is subtracted: CC, DC and BC are one function with three probes."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from batch_calibration.calibration.base import (
+    Calibrator,
+    floored,
+    label_normalized,
+    weighted_mean,
+    weights_of,
+)
+from batch_calibration.typing import (
+    Bias,
+    Curve,
+    Key,
+    Labels,
+    ProbeRows,
+    Rows,
+    Scalar,
+    Scores,
+    Weight,
+)
+
+
+class Shift(NamedTuple):
+    """What a shift learns.
+
+    Attributes:
+        bias: the contextual prior p(y|C), in nats (less log pi under a target prior).
+        strength: how much of the bias is removed, the paper's gamma.
+        curve: metric per strength where the strength was searched (BCL), else None.
+    """
+
+    bias: Bias
+    strength: Scalar
+    curve: Curve | None = None
+
+
+def apply(state: Shift, log_probs: Rows, /) -> Scores:
+    """Removes the bias: s_ij - gamma b_j (eq. 4 of the paper; gamma = 1 is eq. 2).
+
+    >>> state = Shift(jnp.array([-1.0, -3.0]), jnp.float32(1.0))
+    >>> apply(state, jnp.array([[-2.0, -2.5]])).tolist()
+    [[-1.0, 0.5]]
+    """
+    return jnp.asarray(log_probs) - state.strength * state.bias
+
+
+def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
+    """Removes a bias that is a probability: p_ij - gamma b_j, p normalized over the labels."""
+    return jnp.exp(label_normalized(log_probs)) - state.strength * state.bias
+
+
+def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+    """The mean log-probability of each label, mean_i s_ij (eq. 1 and appendix B)."""
+    return weighted_mean(log_probs, weight)
+
+
+def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+    """The log of each label's mean probability, normalized: log(m_j / sum m), m = mean_i p_i."""
+    weights = weights_of(log_probs, weight)[:, None]
+    masked = jnp.where(weights > 0, log_probs + jnp.log(weights), -jnp.inf)
+    return jnp.where(
+        jnp.sum(weights) > 0, jax.nn.log_softmax(jax.nn.logsumexp(masked, axis=0)), 0.0
+    )
+
+
+def log_mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+    """The same after each row is normalized over the labels, so that every row weighs alike."""
+    return log_mean_prob(label_normalized(log_probs), weight)
+
+
+def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+    """The mean label-normalized probability of each label, mean_i P_ij."""
+    return weighted_mean(jnp.exp(label_normalized(log_probs)), weight)
+
+
+def fit_with(
+    bias: Callable[..., Bias], strength: float, target: Callable[[], jax.Array | float]
+) -> Callable[..., Shift]:
+    """A fit that learns a bias by `bias(log_probs, weight)` and takes `target()` off it."""
+
+    def fit(
+        log_probs: ProbeRows,
+        labels: Labels | None = None,
+        weight: Weight | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> Shift:
+        del labels, key
+        return Shift(bias(log_probs, weight) - target(), jnp.float32(strength))
+
+    return fit
+
+
+def log_target(target_prior: Sequence[float] | None) -> jax.Array | float:
+    """What a target prior takes off the bias: log pi, or nothing."""
+    return 0.0 if target_prior is None else jnp.log(jnp.asarray(target_prior, jnp.float32))
+
+
+def mean_shift(
+    *,
+    strength: float = 1.0,
+    target_prior: Sequence[float] | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Subtracts the probe's mean log-probability: s - gamma b, b_j = mean_i s_ij.
+
+    The probe alone makes it CC, DC or BC (eq. 1 and 2, appendix B). BC supposes that the labels
+    are balanced; where they are not, give `target_prior` pi and the bias becomes b - log pi.
+
+    Args:
+        strength: gamma; 0 leaves the scores as they are.
+        target_prior: the share of each of the k labels one expects.
+        floor: scores below it are raised to it, in nats.
+
+    >>> fit, apply_ = mean_shift()
+    >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
+    >>> apply_(fit(rows), rows).tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    fit = fit_with(mean_log_prob, strength, lambda: log_target(target_prior))
+    return floored(Calibrator(fit, apply), floor)
+
+
+def no_shift(*, floor: float | None = None) -> Calibrator:
+    """Leaves the scores as they are: plain in-context learning, a shift whose bias is zero."""
+
+    def zeros(log_probs: ProbeRows, weight: Weight | None) -> Bias:
+        del weight
+        return jnp.zeros(log_probs.shape[-1], jnp.float32)
+
+    return floored(Calibrator(fit_with(zeros, 1.0, lambda: 0.0), apply), floor)
+
+
+def original_shift(
+    *,
+    strength: float = 1.0,
+    target_prior: Sequence[float] | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Divides by the normalized mean of the un-normalized probabilities: p / (m / sum m).
+
+    What the published code of CC (Zhao et al. 2021) and DC (Fei et al. 2023) does; the paper's
+    appendix B takes the mean of log-probabilities instead. Options as in `mean_shift`.
+    """
+    fit = fit_with(log_mean_prob, strength, lambda: log_target(target_prior))
+    return floored(Calibrator(fit, apply), floor)
+
+
+def mean_prob_shift(
+    *,
+    strength: float = 1.0,
+    target_prior: Sequence[float] | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Divides by the mean label-normalized probability: s - log mean_i P_ij (UCPA's first step).
+
+    Options as in `mean_shift`.
+    """
+    fit = fit_with(log_mean_label_prob, strength, lambda: log_target(target_prior))
+    return floored(Calibrator(fit, apply), floor)
+
+
+def prob_shift(
+    *,
+    strength: float = 1.0,
+    target_prior: Sequence[float] | None = None,
+    floor: float | None = None,
+) -> Calibrator:
+    """Subtracts in probability space: P_ij - gamma mean_i P_ij (+ gamma pi_j), as in StaICC.
+
+    Its scores are differences of probabilities, not nats. Options as in `mean_shift`.
+    """
+
+    def target() -> jax.Array | float:
+        return 0.0 if target_prior is None else jnp.asarray(target_prior, jnp.float32)
+
+    fit = fit_with(mean_label_prob, strength, target)
+    return floored(Calibrator(fit, apply_to_probs), floor)

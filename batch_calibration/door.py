@@ -1,0 +1,131 @@
+"""The one-line door: scores in, corrected scores out, bad input answered in sentences."""
+
+import inspect
+from operator import itemgetter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.checks import check_labels, check_scores
+from batch_calibration.methods import Evidence, Method, correct, get_method
+from batch_calibration.typing import InputError
+
+
+def calibrate(
+    scores: Any,
+    method: str = "bc",
+    *,
+    probe: Any = None,
+    labeled: Any = None,
+    labels: Any = None,
+    key: Any = None,
+    floor: float | None = None,
+    **options: Any,
+) -> jax.Array:
+    """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
+
+    Predict by the largest corrected score. This corrects label bias, which the paper calls
+    calibration; it is not the calibration that ECE measures.
+
+    Args:
+        scores: log p(label j | prompt i) in nats, [n, k]; leading axes [..., n, k] are separate
+            contexts (seeds, templates), each corrected by itself.
+        method: a name from `METHODS`.
+        probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
+        labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
+        labels: its labels, [m] or [..., m], as column indices; -1 means unknown.
+        key: an int seed or a `jax.random` key (pc).
+        floor: minus infinity and all below it is raised to this many nats.
+        **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
+
+    Returns:
+        float32 scores of the same shape, in nats for the shift methods.
+
+    Raises:
+        InputError: a sentence that says where, what was expected, what came, what to do.
+
+    >>> calibrate([[-1.0, -3.0], [-2.0, -2.5]]).tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    chosen = get_method(method)
+    _check_options(method, chosen, options)
+    array = check_scores(scores, floor=floor)
+    rows, k = array.shape[-2:]
+    _check_prior(options.get("target_prior"), k)
+    contexts = array.reshape(-1, rows, k)
+    lead = array.shape[:-2]
+    blocks = {"test": Evidence(contexts)}
+
+    needed = [name for name in chosen.probe.blocks if name in ("cc", "dc")]
+    if needed:
+        if probe is None:
+            raise InputError(
+                f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
+                f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
+            )
+        blocks[needed[0]] = Evidence(
+            _spread(check_scores(probe, "probe", labels=k, floor=floor), lead)
+        )
+    if chosen.probe.labels:
+        if labeled is None or labels is None:
+            raise InputError(
+                f"{method} learns its strength from a labeled set; "
+                f"{'labels' if labels is None else 'labeled'} did not come: give "
+                f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
+            )
+        set_scores = check_scores(labeled, "labeled", labels=k, floor=floor)
+        gold = check_labels(labels, set_scores)
+        if (gold < 0).all():
+            raise InputError(
+                f"labels: {method} learns its strength from labeled rows; all {gold.size} came as "
+                f"-1, unknown: give the label of at least one row."
+            )
+        blocks["labeled"] = Evidence(
+            _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]
+        )
+
+    random_key = jax.random.key(key) if isinstance(key, int | np.integer) else key
+
+    def context(parts: dict[str, Evidence]) -> jax.Array:
+        return correct(
+            chosen,
+            parts,
+            jnp.asarray(parts["test"].log_probs),
+            key=random_key,
+            floor=floor,
+            **options,
+        )
+
+    parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
+    return jnp.stack([context(part) for part in parts]).reshape(array.shape)
+
+
+def _check_options(name: str, method: Method, options: dict[str, Any]) -> None:
+    known = [option for option in inspect.signature(method.make).parameters if option != "floor"]
+    for option in options:
+        if option not in known:
+            raise InputError.unknown(f"option of {name}", option, known)
+
+
+def _check_prior(prior: Any, labels: int) -> None:
+    if prior is None:
+        return
+    shares = np.asarray(prior, np.float64)
+    if shares.shape != (labels,) or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-3:
+        raise InputError(
+            f"target_prior: expected {labels} positive shares that sum to 1, one per label; got "
+            f"{shares.tolist()}: give the share of each label among the test rows."
+        )
+
+
+def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:
+    """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
+    if array.ndim > 2 and array.shape[:-2] != lead:
+        raise InputError(
+            f"probe or labeled: expected [m, k] for all contexts or leading axes {lead} as in "
+            f"scores; got shape {array.shape}: give one set for all or one per context."
+        )
+    full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
+    return full.reshape(-1, *array.shape[-2:])

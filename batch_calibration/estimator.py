@@ -1,0 +1,82 @@
+"""The table of methods in scikit-learn's clothes: fit, transform, predict."""
+
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from batch_calibration.calibration.base import predict
+from batch_calibration.checks import check_labels, check_scores
+from batch_calibration.methods import get_method
+
+
+class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Learns a prompt's label bias from the rows given to `fit`, and removes it: s - gamma b.
+
+    `X` holds log-probabilities [n, k] in nats, one column per label; labels are column indices.
+    What the rows given to `fit` are makes the method: scores of content-free prompts for cc, of
+    random words for dc, of the batch itself for bc and pc. For bcl, `y` is -1 on the rows that give
+    the bias; if no row is unlabeled, the labeled rows give bias and strength both.
+
+    Args:
+        method: a name from `METHODS`.
+        options: what `METHODS[method].make` takes.
+        random_state: int seed, for pc.
+
+    Attributes:
+        state_: what the method learned.
+        classes_: the column indices, 0 to k - 1.
+
+    >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
+    >>> LabelBiasCorrector().fit(rows).predict(rows).tolist()
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        method: str = "bc",
+        options: dict[str, Any] | None = None,
+        random_state: int | None = None,
+    ):
+        self.method = method
+        self.options = options
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learns the bias from the rows of `X`; `y` is read by bcl alone.
+
+        Raises:
+            InputError: bad scores or labels, an unknown method, a method without what it needs.
+        """
+        method = get_method(self.method)
+        options = dict(self.options or {})
+        scores = check_scores(X, "X", floor=options.get("floor"))
+        labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
+        if labels is not None and (labels >= 0).all():
+            options.setdefault("bias_from", "labeled")
+        self.calibrator_ = method.make(**options)
+        key = None if self.random_state is None else jax.random.key(self.random_state)
+        self.state_ = self.calibrator_.fit(
+            jnp.asarray(scores), None if labels is None else jnp.asarray(labels), key=key
+        )
+        self.classes_ = np.arange(scores.shape[-1])
+        self.n_features_in_ = scores.shape[-1]
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The corrected scores [n, k]."""
+        check_is_fitted(self)
+        floor = (self.options or {}).get("floor")
+        scores = check_scores(X, "X", labels=self.n_features_in_, floor=floor)
+        return np.asarray(self.calibrator_.apply(self.state_, jnp.asarray(scores)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The column of the largest corrected score; of equal scores, the lowest."""
+        return np.asarray(predict(self.transform(X)))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The corrected scores, under the name that scikit-learn's curves ask for."""
+        return self.transform(X)

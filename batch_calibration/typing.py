@@ -1,0 +1,63 @@
+"""The axis letters and the array types, said once, and the one error users see.
+
+Axes: `n` rows, `m` probe rows, `k` labels, `s` starts, `c` contexts, `p` probe sizes,
+`g` strengths.
+Scores are natural logarithms (nats) of a label's probability given a prompt.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Int32, Shaped
+
+AnyArray = jax.Array | np.ndarray
+"""What a calibrator accepts; what it returns is always a `jax.Array`."""
+
+Rows = Float[AnyArray, "n k"]
+Scores = Float[jax.Array, "n k"]
+ProbeRows = Float[AnyArray, "m k"]
+Labels = Int[AnyArray, "m"]
+Weight = Float[AnyArray, "m"]
+Bias = Float[jax.Array, "k"]
+Curve = Float[jax.Array, "g"]
+Scalar = Float[jax.Array, ""]
+Count = Int32[jax.Array, ""]
+Predictions = Int32[jax.Array, "..."]
+Key = Shaped[jax.Array, "..."]
+"""A `jax.random` key, new style (typed) or old (two words)."""
+
+ContextRows = Float[AnyArray, "c n k"]
+ContextLabels = Int[AnyArray, "c n"]
+Strengths = Float[AnyArray, "g"]
+AccuracyGrid = Float[jax.Array, "c p g"]
+
+Plane = Float[AnyArray, "..."]
+Margin = Float[jax.Array, "..."]
+
+Means = Float[jax.Array, "k k"]
+Factors = Float[jax.Array, "k k k"]
+Starts = Float[jax.Array, "s k k"]
+
+
+class InputError(ValueError):
+    """A sentence about bad input: where, what was expected, what came, what to do.
+
+    Programs turn it into exit code 2.
+    """
+
+    @classmethod
+    def unknown(cls, kind: str, name: object, known: Iterable[str]) -> InputError:
+        """The sentence for a name nobody knows, with the nearest one that exists.
+
+        >>> print(InputError.unknown("method", "bcc", ["bc", "icl"]))
+        There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl.
+        """
+        names = list(known)
+        near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        listed = ", ".join(names) or "none"
+        return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")
