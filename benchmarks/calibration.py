@@ -1,0 +1,125 @@
+"""Calibration timed: every shift method in one call, and PC beside scikit-learn's mixture.
+
+    python -m benchmarks.calibration
+
+Needs scikit-learn. Prints; the numbers worth keeping go to benchmarks/RESULTS.md with their date.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from batch_calibration.calibration.prototypes import RIDGE, prototypes
+from batch_calibration.methods import SHIFTS, compare
+
+STARTS = 100
+
+
+def scores(random: np.random.Generator, *shape: int) -> np.ndarray:
+    """Log-probabilities as language models give them: overlapping labels, bias, row constants."""
+    *lead, rows, labels = shape
+    gold = random.integers(0, labels, (*lead, rows))
+    noise = random.normal(0, 1, shape) + random.normal(0, 1, (*lead, rows, 1)) - 6
+    bias = random.normal(0, 1, (*lead, 1, labels))
+    return (noise + bias + 1.6 * np.eye(labels)[gold]).astype(np.float32)
+
+
+def seconds(call: Callable[[], Any], repeats: int) -> float:
+    """The best of several runs: the machine is shared."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def shift_methods() -> None:
+    """13 tasks x 5 seeds of 1000 x 3 scores, all shift methods in one jitted call."""
+    random = np.random.default_rng(0)
+    rows = {"test": 1000, "cc": 3, "dc": 20, "labeled": 384}
+    blocks = {
+        name: (
+            jnp.asarray(scores(random, 65, count, 3)),
+            jnp.asarray(random.integers(0, 3, (65, count)), jnp.int32),
+        )
+        for name, count in rows.items()
+    }
+    together = jax.jit(compare, static_argnames="methods")
+    jax.block_until_ready(together(blocks))
+    taken = seconds(lambda: together(blocks), 5)
+    print(f"shift methods ({', '.join(SHIFTS)}), 13 x 5 tables of 1000 x 3: {taken * 1e3:.1f} ms")
+
+
+def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
+    """100 starts of both, from the same starts for the rows and at its own best for the time."""
+    random = np.random.default_rng(1)
+    table = jnp.asarray(scores(random, rows, labels))
+    x = np.asarray(jax.nn.log_softmax(table), np.float64)
+    firsts = np.stack([x[random.choice(rows, labels, replace=False)] for _ in range(STARTS)])
+
+    precision = np.linalg.inv(np.cov(x.T, bias=True) + RIDGE * np.eye(labels))
+    peers, taken_same = [], 0.0
+    for first in firsts:
+        peer = GaussianMixture(
+            labels,
+            init_params="random",  # the cheapest: what it draws is replaced by the start below
+            means_init=first,
+            weights_init=np.full(labels, 1 / labels),
+            precisions_init=np.stack([precision] * labels),
+        )
+        start = time.perf_counter()
+        peers.append(peer.fit(x))
+        taken_same += time.perf_counter() - start
+    gaps = []
+    for first, peer in zip(firsts, peers, strict=True):
+        made = prototypes(start_means=first[None], fitted_weights=True)
+        ours = jax.nn.logsumexp(made.apply(made.fit(table), table), axis=-1)
+        gaps.append(float(np.abs(ours - peer.score_samples(x)).max()))
+
+    whole = prototypes(select="likelihood")
+    fit = lambda seed: whole.fit(table, key=jax.random.key(seed))  # noqa: E731
+    jax.block_until_ready(fit(0))
+    ours_taken = seconds(lambda: fit(1), 3)
+    same = prototypes(start_means=firsts, select="likelihood").fit(table)
+
+    print(f"\npc, n = {rows}, k = {labels}, {STARTS} starts, at most 100 steps, tolerance 1e-3")
+    print(
+        f"  same starts: max |d log density| per row, over all starts: median "
+        f"{np.median(gaps):.1e}, worst {max(gaps):.1e} nats"
+    )
+    print(
+        f"  best of the same starts, mean log-likelihood: ours {float(same.log_likelihood):.6f}, "
+        f"scikit-learn {max(peer.lower_bound_ for peer in peers):.6f}"
+    )
+    print(f"  ours {ours_taken:.3f} s, likelihood {float(fit(1).log_likelihood):.6f}")
+    print(f"  scikit-learn, same starts {taken_same:.3f} s ({taken_same / ours_taken:.0f} x)")
+    for init in ("random", "random_from_data", "kmeans"):
+        peer = GaussianMixture(labels, n_init=STARTS, init_params=init, random_state=0)
+        start = time.perf_counter()
+        peer.fit(x)
+        taken = time.perf_counter() - start
+        print(
+            f"  scikit-learn, init {init}: {taken:.3f} s ({taken / ours_taken:.0f} x), "
+            f"likelihood {peer.lower_bound_:.6f}"
+        )
+
+
+def main() -> None:
+    """Prints both comparisons."""
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
+    shift_methods()
+    prototypes_beside_scikit_learn(872, 2)
+    prototypes_beside_scikit_learn(9815, 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What every test shares: annotations that are executed, fixed examples, where the data lie."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Before the first import: from here on a wrong shape or dtype is an error.
+install_import_hook(
+    [
+        "batch_calibration.calibration",
+        "batch_calibration.boundary",
+        "batch_calibration.layer",
+        "batch_calibration.methods",
+        "batch_calibration.metrics",
+    ],
+    "beartype.beartype",
+)
+
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("fixed")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of data beside the checkout; a test that needs it says what is missing."""
+    if not SHARED.is_dir():
+        pytest.skip(f"needs the shared data, and {SHARED} is not there")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def planted():
+    """Scores [n, k] with a known bias, their gold labels, and the bias."""
+
+    def plant(rows: int = 60, labels: int = 3, seed: int = 0):
+        random = np.random.default_rng(seed)
+        gold = np.arange(rows) % labels
+        bias = random.normal(0.0, 1.5, labels)
+        scores = random.normal(0.0, 0.6, (rows, labels)) + 2.0 * np.eye(labels)[gold] + bias - 6.0
+        return (
+            jnp.asarray(scores, jnp.float32),
+            jnp.asarray(gold, jnp.int32),
+            np.asarray(bias, np.float64),
+        )
+
+    return plant
+
+
+@pytest.fixture(scope="session")
+def program():
+    """Runs `python -m experiments.NAME FLAGS` from the checkout and checks its exit code."""
+    root = Path(__file__).resolve().parents[1]
+
+    def run(name: str, *flags: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", f"experiments.{name}", *flags],
+            cwd=root, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert code is None or done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return run

@@ -1,0 +1,79 @@
+"""Decision boundaries for two labels: each line where the method itself changes its mind."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration import boundary
+from batch_calibration.calibration.prototypes import apply
+from batch_calibration.calibration.shift import Shift
+from batch_calibration.methods import METHODS
+from batch_calibration.typing import InputError
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def rows(planted):
+    return planted(60, 2)[0]
+
+
+@pytest.mark.parametrize("name", ["icl", "cc", "dc", "bc", "cc_original", "bc_mean_prob"])
+def test_a_shift_s_margin_is_zero_on_its_line(name, rows):
+    made = METHODS[name].make()
+    state = made.fit(rows)
+    s1 = jnp.linspace(-9.0, -1.0, 7)
+    line = boundary.log_prob_line(state, s1)
+    margin = boundary.decision_margin(made, state, jnp.stack([line, s1], axis=-1))
+    np.testing.assert_allclose(margin, 0.0, atol=2e-6)
+    above = boundary.decision_margin(made, state, jnp.stack([line + 0.1, s1], axis=-1))
+    np.testing.assert_allclose(above, 0.1, atol=1e-5)
+
+
+def test_icl_s_line_is_the_diagonal(rows):
+    assert float(boundary.offset(METHODS["icl"].make().fit(rows))) == 0.0
+
+
+def test_bcl_s_line_moves_by_its_strength(planted):
+    rows, gold, _ = planted(60, 2)
+    labels = jnp.where(jnp.arange(60) < 30, -1, gold)
+    state = METHODS["bcl"].make().fit(rows, labels)
+    expected = float(state.strength) * float(state.bias[0] - state.bias[1])
+    assert float(boundary.offset(state)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_cc_rotates_about_the_origin_in_probabilities():
+    state = Shift(jnp.log(jnp.asarray([0.6, 0.2])), jnp.float32(1.0))
+    p1 = jnp.asarray([0.0, 0.1, 0.3])
+    np.testing.assert_allclose(boundary.prob_line(state, p1), [0.0, 0.3, 0.9], rtol=1e-5)
+    made = METHODS["cc"].make()
+    points = jnp.log(jnp.stack([boundary.prob_line(state, p1[1:]), p1[1:]], axis=-1))
+    np.testing.assert_allclose(boundary.decision_margin(made, state, points), 0.0, atol=1e-6)
+
+
+def test_pc_s_margin_is_the_difference_of_densities(rows):
+    made = METHODS["pc"].make(starts=8)
+    state = made.fit(rows, key=KEY)
+    points = boundary.plane(-9.0, -1.0, 11)
+    margin = boundary.decision_margin(made, state, points)
+    assert margin.shape == (11, 11)
+    densities = apply(state, points[4])
+    np.testing.assert_allclose(margin[4], densities[:, 0] - densities[:, 1], rtol=1e-5)
+    assert float(margin.min()) < 0.0 < float(margin.max())
+    # Normalized over the labels first: the curve is constant along the diagonal.
+    np.testing.assert_allclose(margin[2, 3], margin[5, 6], rtol=1e-3)
+
+
+def test_plane_puts_s0_first():
+    points = boundary.plane(-4.0, 0.0, 5)
+    assert points[3, 1].tolist() == [-1.0, -3.0]
+
+
+def test_three_labels_is_a_sentence(planted):
+    rows = planted(9, 3)[0]
+    made = METHODS["bc"].make()
+    with pytest.raises(InputError, match="a bias of 3: pick two labels"):
+        boundary.offset(made.fit(rows))
+    with pytest.raises(InputError, match="got 3 coordinates: pick two labels"):
+        boundary.decision_margin(made, made.fit(rows), rows)

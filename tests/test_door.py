@@ -1,0 +1,185 @@
+"""The one-line door: what it gives, and one test for each sentence it answers with."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import batch_calibration
+from batch_calibration import METHODS, InputError, calibrate
+
+GOOD = [[-1.0, -3.0], [-2.0, -2.5], [-0.5, -4.0]]
+
+
+@pytest.fixture(scope="module")
+def rows(planted):
+    return planted(30, 3)[:2]
+
+
+def test_bc_is_the_default():
+    expected = np.array(GOOD) - np.mean(GOOD, axis=0)
+    scores = calibrate(GOOD)
+    assert scores.dtype == jnp.float32
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_every_method_goes_through(rows):
+    scores, gold = rows
+    for name in METHODS:
+        needs = {
+            "probe": scores[:4] if name.startswith(("cc", "dc")) else None,
+            "labeled": scores if name == "bcl" else None,
+            "labels": gold if name == "bcl" else None,
+            "key": 0 if name == "pc" else None,
+        }
+        corrected = calibrate(scores, name, **needs)
+        assert corrected.shape == scores.shape
+        assert bool(jnp.all(jnp.isfinite(corrected)))
+
+
+def test_leading_axes_are_contexts_of_their_own(rows):
+    scores, gold = np.asarray(rows[0]), np.asarray(rows[1])
+    seeds = np.stack([scores, scores[::-1] * 0.5]).reshape(2, 1, 30, 3)
+    np.testing.assert_allclose(calibrate(seeds)[1, 0], calibrate(seeds[1, 0]), atol=1e-6)
+    shared = calibrate(seeds, "cc", probe=scores[:3])
+    np.testing.assert_allclose(shared[1, 0], seeds[1, 0] - scores[:3].mean(0), atol=1e-5)
+    each = calibrate(seeds, "cc", probe=seeds[:, :, :3])
+    np.testing.assert_allclose(each[1, 0], seeds[1, 0] - seeds[1, 0, :3].mean(0), atol=1e-5)
+    learned = calibrate(seeds, "bcl", labeled=seeds, labels=np.broadcast_to(gold, (2, 1, 30)))
+    alone = calibrate(seeds[1, 0], "bcl", labeled=seeds[1, 0], labels=gold)
+    np.testing.assert_allclose(learned[1, 0], alone, atol=1e-6)
+
+
+def test_a_key_and_a_seed_are_the_same(rows):
+    scores, _ = rows
+    seeded, keyed = (calibrate(scores, "pc", key=k, starts=3) for k in (3, jax.random.key(3)))
+    np.testing.assert_array_equal(seeded, keyed)
+
+
+def test_a_second_call_compiles_nothing(rows):
+    scores, gold = np.asarray(rows[0]), np.asarray(rows[1])
+    compiled = []
+    names = ("bc", "bcl", "bc_running", "pc")
+
+    def calls(values):
+        for name in names:
+            calibrate(values, name, labeled=values, labels=gold, key=0)
+
+    calls(scores)
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration, **_: compiled.append(event) if "backend_compile" in event else None
+    )
+    try:
+        calls(scores + 1.0)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert compiled == []
+
+
+def test_the_input_is_not_changed():
+    scores = np.array([[-1.0, -np.inf], [-2.0, -2.5]], np.float32)
+    before = scores.copy()
+    calibrate(scores, floor=-20.0)
+    np.testing.assert_array_equal(scores, before)
+
+
+def test_floor_is_where_minus_infinity_goes():
+    cut, lifted = [[-1.0, -np.inf], [-2.0, -2.5]], [[-1.0, -20.0], [-2.0, -2.5]]
+    np.testing.assert_allclose(calibrate(cut, floor=-20.0), calibrate(lifted), atol=1e-6)
+
+
+SENTENCES = {
+    "not an array": ((["a", "b"],), {}, r"scores: expected numbers in an array \[n, k\].*got list"),
+    "ragged": (([[-1.0], [-1.0, -2.0]],), {}, "that is no such array: give one row per input"),
+    "one axis": (([-1.0, -2.0],), {}, r"expected an array \[n, k\].*got shape \(2,\): reshape it"),
+    "no rows": ((np.zeros((0, 2)),), {}, r"at least one row.*got shape \(0, 2\)"),
+    "one label": (([[-1.0], [-2.0]],), {}, "at least 2 labels; got 1 column"),
+    "nan": (([[-1.0, -2.0], [-1.0, np.nan]],), {}, r"got NaN in row 1, label 1 \(1 in all\)"),
+    "nan in a context": (
+        (np.full((2, 2, 2), np.nan),),
+        {},
+        r"got NaN in context \(0,\), row 0, label 0 \(8 in all\)",
+    ),
+    "minus infinity": (([[-1.0, -np.inf]],), {}, "got -inf in row 0, label 1.*give floor="),
+    "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}, r"got \+inf in row 0.*at most 0"),
+    "unknown method": ((GOOD, "bcx"), {}, "no method named 'bcx'; did you mean 'bc'"),
+    "unknown option": (
+        (GOOD,),
+        {"strenght": 0.5},
+        "no option of bc named 'strenght'; did you mean 'strength'",
+    ),
+    "cc without a probe": ((GOOD, "cc"), {}, r"cc learns its bias from probe prompts.*probe=\[m"),
+    "dc without a probe": ((GOOD, "dc"), {}, "dc learns its bias from probe prompts"),
+    "probe of another width": (
+        (GOOD, "cc"),
+        {"probe": [[-1.0, -1.0, -1.0]]},
+        "probe: expected 2 columns, one per label as in scores; got 3",
+    ),
+    "probe with nan": ((GOOD, "cc"), {"probe": [[-1.0, np.nan]]}, "probe: .*got NaN in row 0"),
+    "probe of other contexts": (
+        (np.zeros((2, 3, 2)), "cc"),
+        {"probe": np.zeros((3, 1, 2))},
+        r"leading axes \(2,\) as in scores; got shape \(3, 1, 2\)",
+    ),
+    "bcl without labels": ((GOOD, "bcl"), {"labeled": GOOD}, "labels did not come: give"),
+    "bcl without a labeled set": ((GOOD, "bcl"), {"labels": [0]}, "labeled did not come: give"),
+    "labels out of range": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": [0, 1, 2]},
+        "labels: expected indices from 0 to 1, or -1 for unknown; got 2 in row 2",
+    ),
+    "labels of another length": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": [0, 1]},
+        r"one label per row, shape \(3,\); got \(2,\)",
+    ),
+    "labels that are words": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
+        "labels: expected whole numbers",
+    ),
+    "all labels unknown": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": [-1, -1, -1]},
+        "all 3 came as -1, unknown: give the label of at least one row",
+    ),
+    "pc without a key": ((GOOD, "pc"), {}, "no key came: give .* key=0 to calibrate"),
+    "prior of another length": (
+        (GOOD,),
+        {"target_prior": (1.0,)},
+        r"target_prior: expected 2 positive shares that sum to 1.*got \[1.0\]",
+    ),
+    "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}, "shares that sum to 1"),
+    "unknown metric": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": [0, 1, 0], "metric": "f1"},
+        "no metric named 'f1'; did you mean 'macro_f1'",
+    ),
+    "unknown bias_from": (
+        (GOOD, "bcl"),
+        {"labeled": GOOD, "labels": [0, 1, 0], "bias_from": "labelled"},
+        "no bias_from named 'labelled'; did you mean 'labeled'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_bad_input_is_answered_in_a_sentence(case):
+    given, named, sentence = SENTENCES[case]
+    with pytest.raises(InputError, match=sentence) as caught:
+        calibrate(*given, **named)
+    assert str(caught.value).endswith(".")
+
+
+def test_bcl_fitted_without_labels_is_a_sentence():
+    with pytest.raises(InputError, match="bcl learns its strength from labels and none came"):
+        METHODS["bcl"].make().fit(jnp.zeros((2, 2)))
+
+
+def test_the_face_says_what_it_has_not():
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
+        _ = batch_calibration.colour
+
+
+def test_score_table_comes_when_asked_for():
+    assert batch_calibration.ScoreTable.__name__ == "ScoreTable"

@@ -1,0 +1,79 @@
+"""The table of methods as a scikit-learn estimator."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from batch_calibration import METHODS, calibrate
+from batch_calibration.estimator import LabelBiasCorrector
+from batch_calibration.typing import InputError
+
+
+@pytest.fixture(scope="module")
+def rows(planted):
+    scores, gold, _ = planted(60, 3)
+    return np.asarray(scores, np.float64), np.asarray(gold)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("pc", "bcl")])
+def test_transform_is_fit_and_apply(name, rows):
+    made = METHODS[name].make()
+    scores = np.asarray(rows[0], np.float32)
+    expected = made.apply(made.fit(scores), scores)
+    got = LabelBiasCorrector(name).fit(rows[0]).transform(rows[0])
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_predict_and_score(rows):
+    scores, gold = rows
+    corrector = LabelBiasCorrector().fit(scores)
+    np.testing.assert_array_equal(corrector.predict(scores), np.argmax(calibrate(scores), -1))
+    assert corrector.score(scores, gold) == pytest.approx(
+        np.mean(corrector.predict(scores) == gold)
+    )
+    assert corrector.classes_.tolist() == [0, 1, 2]
+
+
+def test_bcl_reads_labels(rows):
+    scores, gold = rows
+    half = np.where(np.arange(60) < 30, -1, gold)
+    learned = LabelBiasCorrector("bcl").fit(scores, half)
+    np.testing.assert_allclose(learned.state_.bias, scores[:30].mean(0), rtol=1e-5)
+    everything = LabelBiasCorrector("bcl").fit(scores, gold)
+    np.testing.assert_allclose(everything.state_.bias, scores.mean(0), rtol=1e-5)
+
+
+def test_pc_takes_a_seed(rows):
+    one, other = (
+        LabelBiasCorrector("pc", {"starts": 4}, random_state=7).fit(rows[0]).predict(rows[0])
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_it_clones_and_sits_in_a_pipeline(rows):
+    scores, _ = rows
+    corrector = clone(LabelBiasCorrector("bc", {"strength": 0.5}))
+    assert corrector.get_params()["options"] == {"strength": 0.5}
+    piped = make_pipeline(FunctionTransformer(np.log), corrector).fit(np.exp(scores))
+    expected = calibrate(scores, strength=0.5)
+    np.testing.assert_allclose(piped.transform(np.exp(scores)), expected, atol=1e-5)
+
+
+def test_it_lifts_minus_infinity_to_the_floor(rows):
+    cut = rows[0].copy()
+    cut[0, 0] = -np.inf
+    corrected = LabelBiasCorrector(options={"floor": -50.0}).fit(cut).transform(cut)
+    np.testing.assert_allclose(corrected, calibrate(cut, floor=-50.0), atol=1e-6)
+
+
+def test_unfitted_wrong_width_and_nan_are_refused(rows):
+    with pytest.raises(NotFittedError):
+        LabelBiasCorrector().transform(rows[0])
+    with pytest.raises(InputError, match="X: expected 3 columns"):
+        LabelBiasCorrector().fit(rows[0]).transform(rows[0][:, :2])
+    with pytest.raises(InputError, match="X: expected finite log-probabilities; got NaN in row 0"):
+        LabelBiasCorrector().fit(rows[0] * np.nan)

@@ -1,0 +1,49 @@
+"""Importing the package is cheap, and every example in its docstrings runs."""
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = (
+    "typing",
+    "checks",
+    "door",
+    "methods",
+    "metrics",
+    "boundary",
+    "layer",
+    "estimator",
+    "calibration.base",
+    "calibration.shift",
+    "calibration.learned_shift",
+    "calibration.running",
+    "calibration.objective",
+    "calibration.assignment",
+    "calibration.prototypes",
+    "calibration.grid",
+)
+
+
+def test_import_loads_no_framework():
+    heavy = ("flax", "tensorflow", "absl", "optax", "matplotlib", "sklearn")
+    script = (
+        "import sys, batch_calibration; "
+        f"print([name for name in {heavy} if name in sys.modules], batch_calibration.__version__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[] 0.1.0"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_examples_run(room):
+    module = importlib.import_module(f"batch_calibration.{room}")
+    failed, tried = doctest.testmod(module)
+    assert tried > 0
+    assert failed == 0

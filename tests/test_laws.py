@@ -1,0 +1,205 @@
+"""The laws that teach the paper, each by its name."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from batch_calibration.calibration.grid import accuracy_grid
+from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
+from batch_calibration.calibration.objective import accuracy
+from batch_calibration.calibration.running import stream
+from batch_calibration.calibration.shift import apply
+from batch_calibration.methods import METHODS
+
+ROWS, LABELS = 16, 3
+nats = st.floats(-12.0, 0.0, width=32)
+tables = arrays(np.float32, (ROWS, LABELS), elements=nats).map(jnp.asarray)
+row_constants = arrays(np.float32, (ROWS, 1), elements=nats).map(jnp.asarray)
+label_constants = arrays(np.float32, (LABELS,), elements=nats).map(jnp.asarray)
+
+
+def learner(name, **options):
+    made = METHODS[name].make(**options)
+    return jax.jit(lambda probe, rows: made.apply(made.fit(probe), rows))
+
+
+ICL, CC, BC, DC = (learner(name) for name in ("icl", "cc", "bc", "dc"))
+MEAN_PROB = learner("bc_mean_prob")
+NO_STRENGTH, FULL_STRENGTH = learner("bc", strength=0.0), learner("bc", strength=1.0)
+
+
+def same_decisions(one, other):
+    """Each label is as far behind the best one: equal predictions, ties and all, up to rounding."""
+    np.testing.assert_allclose(
+        one - jnp.max(one, axis=-1, keepdims=True),
+        other - jnp.max(other, axis=-1, keepdims=True),
+        atol=2e-5,
+    )
+
+
+@given(tables, row_constants)
+def test_bc_predicts_the_same_under_per_row_constants(rows, constants):
+    same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
+
+
+@given(tables)
+def test_bc_predicts_the_same_after_label_normalization(rows):
+    normalized = jax.nn.log_softmax(rows)
+    same_decisions(BC(normalized, normalized), BC(rows, rows))
+
+
+@given(tables, label_constants)
+def test_bc_predicts_the_same_under_per_label_constants(rows, constants):
+    same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
+
+
+@given(tables)
+def test_bc_after_bc_predicts_as_bc(rows):
+    once = BC(rows, rows)
+    same_decisions(BC(once, once), once)
+
+
+@given(tables, arrays(np.float32, (3, LABELS), elements=nats).map(jnp.asarray))
+def test_bc_after_cc_predicts_as_bc(rows, content_free):
+    corrected = CC(content_free, rows)
+    same_decisions(BC(corrected, corrected), BC(rows, rows))
+
+
+@given(tables)
+def test_strength_zero_is_icl(rows):
+    np.testing.assert_array_equal(NO_STRENGTH(rows, rows), rows)
+    np.testing.assert_array_equal(ICL(rows, rows), rows)
+
+
+@given(tables)
+def test_strength_one_is_bc(rows):
+    np.testing.assert_array_equal(FULL_STRENGTH(rows, rows), BC(rows, rows))
+
+
+@given(tables)
+def test_cc_whose_probe_is_the_batch_is_bc(rows):
+    np.testing.assert_array_equal(CC(rows, rows), BC(rows, rows))
+    np.testing.assert_array_equal(DC(rows, rows), BC(rows, rows))
+
+
+@given(tables, row_constants)
+def test_mean_probability_is_taken_of_normalized_rows(rows, constants):
+    same_decisions(MEAN_PROB(rows + constants, rows + constants), MEAN_PROB(rows, rows))
+
+
+def test_cc_original_takes_probabilities_as_they_are():
+    made = METHODS["cc_original"].make()
+    rows = jnp.log(jnp.asarray([[0.4, 0.1], [0.001, 0.009]], jnp.float32))
+    biases = [made.fit(rows + jnp.asarray([[c], [0.0]])).bias for c in (0.0, -6.0)]
+    assert float(jnp.max(jnp.abs(biases[0] - biases[1]))) > 0.5
+
+
+@given(tables, st.integers(1, ROWS))
+def test_running_over_any_chunks_is_the_whole(rows, size):
+    made = METHODS["bc_running"].make(batch_size=size)
+    np.testing.assert_allclose(made.fit(rows).mean, np.asarray(rows, np.float64).mean(0), atol=1e-6)
+
+
+def test_a_planted_bias_is_recovered(planted):
+    rows, gold, bias = planted(6000, 3)
+    learned = np.asarray(METHODS["bc"].make().fit(rows).bias, np.float64)
+    centered = learned - learned.mean()
+    np.testing.assert_allclose(centered, bias - bias.mean(), atol=0.05)
+    assert float(accuracy(BC(rows, rows), gold)) > float(accuracy(rows, gold))
+
+
+def test_bcl_of_a_curve_peaked_at_one_is_bc(planted):
+    rows, gold, _ = planted(300, 3)
+    both = jnp.concatenate([rows, rows])
+    labels = jnp.concatenate([jnp.full(300, -1, jnp.int32), gold])
+    state = METHODS["bcl"].make().fit(both, labels)
+    bias = METHODS["bc"].make().fit(rows).bias
+    np.testing.assert_allclose(state.bias, bias, rtol=1e-6)
+    assert float(state.curve[60]) == float(accuracy(BC(rows, rows), gold))
+    assert float(state.curve[50]) == float(accuracy(rows, gold))
+    best = float(accuracy(apply(state, rows), gold))
+    assert best == float(jnp.max(state.curve))
+
+
+def test_strength_grid_holds_zero_and_one_exactly():
+    assert STRENGTHS.shape == (101,)
+    assert {0.0, 1.0, -5.0, 5.0} <= set(STRENGTHS.tolist())
+
+
+@pytest.mark.parametrize(
+    ("tied", "chosen"), [((0.0, 2.0, 5.0), 0.0), ((0.5, 1.1), 1.1), ((0.9, 1.1), 0.9)]
+)
+def test_ties_of_strength_go_to_the_one_nearest_one(tied, chosen):
+    curve = jnp.asarray(np.isin(STRENGTHS, tied), jnp.float32)
+    assert float(best_strength(curve)) == pytest.approx(chosen)
+
+
+def test_bias_from_labeled_reads_the_labeled_rows(planted):
+    rows, gold, _ = planted(40, 3)
+    labels = jnp.where(jnp.arange(40) < 20, -1, gold)
+    state = METHODS["bcl"].make(bias_from="labeled", metric="macro_f1").fit(rows, labels)
+    np.testing.assert_allclose(state.bias, jnp.mean(rows[20:], axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [[1, -1, -1, -1], [0, 0, 1, -1]])
+def test_bcl_works_with_one_labeled_row_and_with_a_label_missing(labels, planted):
+    rows, _, _ = planted(4, 3)
+    state = METHODS["bcl"].make().fit(rows, jnp.asarray(labels, jnp.int32))
+    assert bool(jnp.isfinite(state.strength))
+    assert state.curve.shape == (101,)
+
+
+def test_on_an_uneven_split_of_a_sure_model_a_target_prior_or_mean_prob_beats_plain_bc():
+    random = np.random.default_rng(0)
+    gold = (random.random(3000) < 0.2).astype(np.int32)
+    scores = random.normal(0, 1.5, (3000, 2)) + 5.0 * np.eye(2)[gold] + [0.0, 1.0]
+    rows = jnp.asarray(scores, jnp.float32)
+    told = METHODS["bc"].make(target_prior=(0.8, 0.2))
+    plain = float(accuracy(BC(rows, rows), gold))
+    assert plain < float(accuracy(MEAN_PROB(rows, rows), gold))
+    assert plain < float(accuracy(told.apply(told.fit(rows), rows), gold))
+
+
+def test_a_probe_size_is_a_weight(planted):
+    rows, gold, _ = planted(30, 3)
+    weights = jnp.asarray([[1.0] * 30, [1.0] * 10 + [0.0] * 20])
+    grid = accuracy_grid(rows[None], gold[None], jnp.asarray([0.0, 0.5, 1.0]), weights)
+    assert grid.shape == (1, 2, 3)
+    for p, count in enumerate((30, 10)):
+        for g, strength in enumerate((0.0, 0.5, 1.0)):
+            alone = learner("bc", strength=strength)(rows[:count], rows)
+            assert float(grid[0, p, g]) == pytest.approx(float(accuracy(alone, gold)))
+
+
+def test_grid_takes_weights_per_context_and_ignores_padding(planted):
+    rows, gold, _ = planted(20, 3)
+    padded = jnp.pad(rows, ((0, 4), (0, 0)), constant_values=jnp.nan)
+    labels = jnp.pad(gold, (0, 4), constant_values=-1)
+    weights = jnp.pad(jnp.ones((1, 1, 20)), ((0, 0), (0, 0), (0, 4)))
+    one = jnp.asarray([1.0])
+    cut = accuracy_grid(padded[None], labels[None], one, weights)
+    assert float(cut[0, 0, 0]) == float(accuracy(BC(rows, rows), gold))
+
+
+def test_stream_and_fit_leave_their_input_alone(planted):
+    rows, _, _ = planted(12, 3)
+    before = np.array(rows)
+    BC(rows, rows)
+    made = METHODS["bc_running"].make(batch_size=4)
+    state = made.fit(rows)
+    kept = np.array(state.mean), int(state.count)
+    stream(state, rows, batch_size=4)
+    np.testing.assert_array_equal(rows, before)
+    np.testing.assert_array_equal(state.mean, kept[0])
+    assert int(state.count) == kept[1]
+
+
+def test_mean_is_exact_to_a_millionth_over_many_rows():
+    random = np.random.default_rng(0)
+    rows = (random.normal(0, 1.0, (200_000, 2)) - 9.0).astype(np.float32)
+    bias = METHODS["bc"].make().fit(jnp.asarray(rows)).bias
+    np.testing.assert_allclose(bias, rows.astype(np.float64).mean(0), rtol=1.2e-7)

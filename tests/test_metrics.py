@@ -1,0 +1,136 @@
+"""Metrics against scikit-learn and by hand, with unknown labels and absent rows left out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import metrics as peer
+
+from batch_calibration import metrics
+
+KEY = jax.random.key(0)
+
+
+def probs(scores):
+    odds = np.exp(np.asarray(scores, np.float64))
+    return odds / odds.sum(-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def rows(planted):
+    return planted(80, 3)[:2]
+
+
+@pytest.fixture(scope="module")
+def host(rows):
+    """The same rows as plain arrays: float64 probabilities, gold, predictions."""
+    scores, gold = (np.asarray(x) for x in rows)
+    return probs(scores), gold, scores.argmax(-1)
+
+
+def test_accuracy_f1_and_nll_are_scikit_learn_s(rows, host):
+    scores, _ = rows
+    p, gold, said = host
+    assert float(metrics.accuracy(scores, gold)) == pytest.approx(peer.accuracy_score(gold, said))
+    f1 = peer.f1_score(gold, said, average="macro")
+    assert float(metrics.macro_f1(scores, gold)) == pytest.approx(f1, abs=1e-6)
+    loss = peer.log_loss(gold, p)
+    assert float(metrics.nll(scores, gold)) == pytest.approx(loss, abs=1e-5)
+
+
+def test_macro_f1_leaves_out_labels_that_never_occur():
+    scores = jnp.asarray([[1.0, 0.0, -9.0], [1.0, 0.0, -9.0], [0.0, 1.0, -9.0]])
+    gold = jnp.asarray([0, 1, 1])
+    f1 = peer.f1_score([0, 1, 1], [0, 0, 1], average="macro")
+    assert float(metrics.macro_f1(scores, gold)) == pytest.approx(f1)
+
+
+def test_brier_is_the_squared_distance(rows):
+    scores, gold = rows
+    expected = ((probs(scores) - np.eye(3)[gold]) ** 2).sum(-1).mean()
+    assert float(metrics.brier(scores, gold)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_ece_is_the_sum_over_bins(rows, host):
+    scores, _ = rows
+    p, gold, said = host
+    confidence, right = p.max(-1), said == gold
+    expected = 0.0
+    for low in np.arange(15) / 15:
+        inside = (confidence > low) & (confidence <= low + 1 / 15)
+        if inside.any():
+            expected += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    assert float(metrics.ece(scores, gold)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_rsd_is_the_spread_of_recall_over_accuracy(rows, host):
+    scores, _ = rows
+    _, gold, said = host
+    recall = [(said[gold == j] == j).mean() for j in range(3)]
+    expected = np.std(recall) / (said == gold).mean()
+    assert float(metrics.rsd(scores, gold)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_bias_score_is_class_balanced():
+    p = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.3, 0.7]])
+    expected = 0.5 * np.abs(np.array([(0.9 + 0.3) / 2, (0.1 + 0.7) / 2]) - 0.5).sum()
+    score = metrics.bias_score(jnp.log(jnp.asarray(p, jnp.float32)), jnp.asarray([0, 0, 0, 1]))
+    assert float(score) == pytest.approx(expected, abs=1e-6)
+
+
+def test_total_variation_compares_shares():
+    scores = jnp.asarray([[1.0, 0.0, 0.0]] * 3 + [[0.0, 1.0, 0.0]])
+    gold = jnp.asarray([0, 1, 2, 2])  # shares .25 .25 .5 against .75 .25 0
+    assert float(metrics.total_variation(scores, gold)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_unknown_labels_and_absent_rows_do_not_count(name, rows):
+    scores, gold = rows
+    metric = metrics.METRICS[name]
+    hidden = metric(
+        scores.at[60:].set(jnp.nan),
+        gold.at[40:60].set(-1),
+        jnp.asarray([1.0] * 60 + [0.0] * 20),
+    )
+    assert float(hidden) == pytest.approx(float(metric(scores[:40], gold[:40])), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_no_labeled_row_gives_zero(name, rows):
+    scores, gold = rows
+    assert float(metrics.METRICS[name](scores, jnp.full_like(gold, -1))) == 0.0
+
+
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_per_row_constants_change_nothing(name, rows):
+    scores, gold = rows
+    moved = scores + jnp.linspace(-3.0, 3.0, 80)[:, None]
+    metric = metrics.METRICS[name]
+    assert float(metric(moved, gold)) == pytest.approx(float(metric(scores, gold)), abs=1e-5)
+
+
+def test_bootstrap_interval_covers_as_the_binomial_does(rows):
+    scores, gold = rows
+    low, high = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY)
+    share = float(metrics.accuracy(scores, gold))
+    width = 2 * 1.96 * np.sqrt(share * (1 - share) / 80)
+    assert float(low) < share < float(high)
+    assert float(high - low) == pytest.approx(width, rel=0.2)
+
+
+def test_bootstrap_draws_present_rows_alone(rows):
+    scores, gold = rows
+    alone = metrics.bootstrap_interval(metrics.accuracy, scores[:20], gold[:20], KEY)
+    width = float(alone[1] - alone[0])
+    weight = jnp.asarray([1.0] * 20 + [0.0] * 60)
+    low, high = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY, weight)
+    assert float(high - low) == pytest.approx(width, abs=0.1)
+    other = metrics.bootstrap_interval(metrics.accuracy, scores, gold, jax.random.key(1), weight)
+    assert float(other[0]) == pytest.approx(float(low), abs=0.1)
+
+
+def test_summary_is_plain_floats(rows):
+    report = metrics.summary(*rows, KEY)
+    assert set(report) == {*metrics.METRICS, "accuracy_low", "accuracy_high"}
+    assert all(type(value) is float for value in report.values())

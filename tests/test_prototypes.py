@@ -1,0 +1,188 @@
+"""PC against scikit-learn from the same starts, on degenerate rows, and under renaming."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+from sklearn.mixture import GaussianMixture
+
+from batch_calibration.calibration.assignment import assign
+from batch_calibration.calibration.prototypes import RIDGE, apply_weighted, prototypes
+from batch_calibration.typing import InputError
+
+KEY = jax.random.key(0)
+
+
+def language_model_like(rows, labels, seed):
+    """Scores with a label bias, a per-row constant, and classes that overlap."""
+    random = np.random.default_rng(seed)
+    gold = random.integers(0, labels, rows)
+    scores = random.normal(0, 1, (rows, labels)) + 1.6 * np.eye(labels)[gold]
+    scores += random.normal(0, 1, labels) + random.normal(0, 1, (rows, 1)) - 6
+    return jnp.asarray(scores, jnp.float32), gold
+
+
+def features(rows):
+    return np.asarray(jax.nn.log_softmax(rows), np.float64)
+
+
+def peer(x, first):
+    """scikit-learn's mixture from one start: means, the covariance of all rows, equal weights."""
+    k = x.shape[1]
+    precision = np.linalg.inv(np.cov(x.T, bias=True) + RIDGE * np.eye(k))
+    return GaussianMixture(
+        k,
+        max_iter=100,
+        tol=1e-3,
+        reg_covar=RIDGE,
+        means_init=first,
+        weights_init=np.full(k, 1 / k),
+        precisions_init=np.stack([precision] * k),
+    ).fit(x)
+
+
+@pytest.mark.parametrize(("rows", "labels"), [(872, 2), (1500, 3)])
+def test_densities_are_scikit_learn_s_from_the_same_starts(rows, labels):
+    scores, _ = language_model_like(rows, labels, seed=3)
+    x = features(scores)
+    random = np.random.default_rng(5)
+    for _ in range(2):
+        first = x[random.choice(rows, labels, replace=False)]
+        made = prototypes(start_means=first[None], fitted_weights=True)
+        ours = made.apply(made.fit(scores), scores)
+        theirs = peer(x, first).score_samples(x)
+        np.testing.assert_allclose(jax.nn.logsumexp(ours, axis=-1), theirs, atol=1e-4)
+
+
+def test_best_of_many_starts_is_scikit_learn_s_best():
+    scores, _ = language_model_like(600, 2, seed=4)
+    x = features(scores)
+    random = np.random.default_rng(6)
+    firsts = np.stack([x[random.choice(600, 2, replace=False)] for _ in range(6)])
+    state = prototypes(start_means=firsts, select="likelihood").fit(scores)
+    best = max(peer(x, first).lower_bound_ for first in firsts)
+    assert float(state.log_likelihood) == pytest.approx(best, abs=1e-4)
+
+
+def test_state_s_likelihood_is_that_of_its_rows_up_to_one_step():
+    scores, _ = language_model_like(600, 2, seed=1)
+    state = prototypes(starts=6, select="likelihood").fit(scores, key=KEY)
+    mean = float(jnp.mean(jax.nn.logsumexp(apply_weighted(state, scores), axis=-1)))
+    assert mean == pytest.approx(float(state.log_likelihood), abs=1e-3)
+
+
+def test_the_best_start_wins_wherever_it_stands():
+    scores, gold = language_model_like(400, 2, seed=2)
+    x = features(scores)
+    good = np.stack([x[gold == 0].mean(0), x[gold == 1].mean(0)])
+    bad = np.stack([x.mean(0), x.mean(0)])  # both components alike: they never part
+    made = prototypes(start_means=good[None])
+    expected = made.apply(made.fit(scores), scores)
+    for order in ((good, bad, bad), (bad, good, bad), (bad, bad, good)):
+        many = prototypes(start_means=np.stack(order))
+        got = many.apply(many.fit(scores), scores)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def separated(order=(0, 1, 2)):
+    random = np.random.default_rng(0)
+    gold = np.arange(240) % 3
+    scores = random.normal(0, 0.5, (240, 3)) + 5.0 * np.eye(3)[gold] + [0.0, 2.0, -1.0]
+    inverse = np.argsort(order)
+    return jnp.asarray(scores[:, list(order)], jnp.float32), inverse[gold]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+def test_clusters_go_to_their_labels_however_they_are_named(order):
+    rows, gold = separated(order)
+    made = prototypes(starts=20)
+    said = jnp.argmax(made.apply(made.fit(rows, key=KEY), rows), axis=-1)
+    assert float(jnp.mean(said == gold)) > 0.99
+
+
+def test_order_of_rows_changes_few_predictions():
+    rows, _ = separated()
+    mixed = rows[np.random.default_rng(1).permutation(len(rows))]
+    made = prototypes(starts=20)
+    one, other = (made.apply(made.fit(x, key=KEY), rows) for x in (rows, mixed))
+    assert float(jnp.mean(jnp.argmax(one, -1) == jnp.argmax(other, -1))) > 0.99
+
+
+def test_weight_zero_is_absent():
+    rows, _ = separated()
+    made = prototypes(start_means=np.asarray(features(rows))[None, :3])
+    weight = jnp.asarray([1.0] * 200 + [0.0] * 40)
+    clean, poisoned = (made.fit(rows.at[200:].set(x), None, weight) for x in (-3.0, jnp.nan))
+    for one, other in zip(clean, poisoned, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert float(jnp.abs(clean.means - made.fit(rows).means).max()) > 1e-4
+
+
+DEGENERATE = {
+    "fewer rows than labels": [[-1.0, -2.0, -3.0], [-2.0, -1.0, -3.0]],
+    "one row": [[-1.0, -2.0, -3.0]],
+    "identical rows": [[-1.0, -2.0, -3.0]] * 30,
+    "one class": [[-0.1, -5.0 - 0.01 * i, -6.0 + 0.02 * i] for i in range(30)],
+    "one far row": [[-1.0, -1.1, -1.2]] * 29 + [[-40.0, -0.1, -60.0]],
+    "two values": [[-1.0, -2.0, -3.0]] * 15 + [[-3.0, -2.0, -1.0]] * 15,
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_rows_give_a_finite_answer(case):
+    rows = jnp.asarray(DEGENERATE[case], jnp.float32)
+    made = prototypes(starts=6)
+    state = made.fit(rows, key=KEY)
+    assert all(bool(jnp.all(jnp.isfinite(field))) for field in state)
+    assert bool(jnp.all(jnp.isfinite(made.apply(state, rows))))
+
+
+def test_collapse_onto_a_far_row_is_finite_from_any_start():
+    rows = jnp.asarray(DEGENERATE["one far row"], jnp.float32)
+    x = features(rows)
+    for first in (x[[0, 1, 29]], x[[29, 29, 29]], x[[0, 0, 0]]):
+        state = prototypes(start_means=first[None]).fit(rows)
+        assert all(bool(jnp.all(jnp.isfinite(field))) for field in state)
+
+
+def test_same_key_same_answer():
+    rows, _ = separated()
+    fit = prototypes(starts=20).fit
+    for one, other in zip(fit(rows, key=KEY), fit(rows, key=KEY), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_fitted_weights_add_the_log_mixing_coefficients():
+    rows, _ = language_model_like(600, 2, seed=8)
+    equal, fitted = (
+        prototypes(starts=6, select="likelihood", fitted_weights=flag) for flag in (False, True)
+    )
+    state = equal.fit(rows, key=KEY)
+    difference = fitted.apply(state, rows) - equal.apply(state, rows)
+    np.testing.assert_allclose(difference, np.tile(state.log_weights, (600, 1)), atol=1e-3)
+    assert float(jnp.sum(jnp.exp(state.log_weights))) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5, 9, 12])
+def test_assignment_is_scipy_s(labels):
+    affinity = np.random.default_rng(labels).normal(size=(labels, labels)).astype(np.float32)
+    order, total = assign(jnp.asarray(affinity))
+    cluster, label = linear_sum_assignment(affinity, maximize=True)
+    assert order.tolist() == cluster[np.argsort(label)].tolist()
+    assert float(total) == pytest.approx(float(affinity[cluster, label].sum()), abs=1e-5)
+
+
+def test_no_key_is_a_sentence():
+    with pytest.raises(InputError, match=r"no key came: give key=jax\.random\.key"):
+        prototypes().fit(jnp.zeros((4, 2)))
+
+
+def test_too_many_labels_is_a_sentence():
+    with pytest.raises(InputError, match="no business beyond 20; the scores have 21: use bc"):
+        prototypes().fit(jnp.zeros((30, 21)), key=KEY)
+
+
+def test_unknown_selection_is_a_sentence():
+    with pytest.raises(InputError, match="did you mean 'likelihood'"):
+        prototypes(select="likelyhood")

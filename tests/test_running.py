@@ -1,0 +1,125 @@
+"""The running estimate: a monoid that does not drift, and the streams it corrects."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration.calibration.running import (
+    Running,
+    empty,
+    merge,
+    running_shift,
+    stream,
+    update,
+)
+from batch_calibration.typing import InputError
+
+
+@pytest.fixture(scope="module")
+def rows(planted):
+    return planted(50, 3)[0]
+
+
+def estimate(rows):
+    return update(empty(rows.shape[-1]), rows)
+
+
+def test_empty_changes_nothing(rows):
+    seen = estimate(rows)
+    for merged in (merge(seen, empty(3)), merge(empty(3), seen)):
+        np.testing.assert_array_equal(merged.mean, seen.mean)
+        assert int(merged.count) == 50
+    np.testing.assert_array_equal(merge(empty(3), empty(3)).mean, np.zeros(3))
+
+
+def test_merge_is_associative_and_commutative(rows):
+    a, b, c = estimate(rows[:7]), estimate(rows[7:9]), estimate(rows[9:])
+    left, right = merge(merge(a, b), c), merge(a, merge(b, c))
+    np.testing.assert_allclose(left.mean, right.mean, atol=1e-6)
+    np.testing.assert_allclose(merge(a, b).mean, merge(b, a).mean, atol=1e-6)
+    np.testing.assert_allclose(left.mean, jnp.mean(rows, axis=0), atol=1e-6)
+    assert int(left.count) == int(right.count) == 50
+
+
+def test_devices_merge_to_the_whole(rows):
+    parts = jax.vmap(estimate)(rows.reshape(5, 10, 3))
+    total = empty(3)
+    for i in range(5):
+        total = merge(total, Running(parts.mean[i], parts.count[i]))
+    np.testing.assert_allclose(total.mean, jnp.mean(rows, axis=0), atol=1e-6)
+
+
+def test_absent_rows_neither_count_nor_weigh(rows):
+    weight = jnp.asarray([1.0] * 20 + [0.0] * 30)
+    seen = update(empty(3), rows.at[30].set(jnp.nan), weight)
+    np.testing.assert_allclose(seen.mean, jnp.mean(rows[:20], axis=0), atol=1e-6)
+    assert int(seen.count) == 20
+    assert int(update(empty(3), rows, 0.0 * weight, per_batch=True).count) == 0
+
+
+def test_a_long_stream_does_not_drift():
+    batch = jnp.asarray([[-4.3, -7.1]] * 1000, jnp.float32)
+    halves = Running(jnp.asarray([-4.3, -7.1], jnp.float32), jnp.int32(2**28))
+
+    @jax.jit
+    def run(state):
+        return jax.lax.scan(lambda s, _: (update(s, batch), None), state, None, length=3000)[0]
+
+    seen = run(halves)
+    np.testing.assert_allclose(seen.mean, [-4.3, -7.1], atol=1e-6)
+    assert int(seen.count) == 2**28 + 3_000_000
+
+
+def test_single_rows_still_count_past_two_to_the_24():
+    state = Running(jnp.zeros(2), jnp.int32(2**24))
+    assert int(update(state, jnp.ones((1, 2))).count) == 2**24 + 1
+
+
+def test_a_full_count_stays_full():
+    full = jnp.int32(np.iinfo(np.int32).max)
+    merged = merge(Running(jnp.zeros(2), full), Running(jnp.ones(2), jnp.int32(5)))
+    assert int(merged.count) == int(full)
+    assert bool(jnp.all(jnp.isfinite(merged.mean)))
+
+
+def test_stream_hands_back_the_estimate_after_each_batch(rows):
+    final, seen = stream(empty(3), rows, batch_size=20)
+    assert seen.count.tolist() == [20, 40, 50]
+    np.testing.assert_allclose(seen.mean[0], jnp.mean(rows[:20], axis=0), atol=1e-6)
+    np.testing.assert_allclose(seen.mean[1], jnp.mean(rows[:40], axis=0), atol=1e-6)
+    np.testing.assert_array_equal(seen.mean[-1], final.mean)
+
+
+def test_causal_corrects_each_batch_with_what_was_seen_so_far(rows):
+    made = running_shift(batch_size=20, causal=True)
+    state = made.fit(rows)
+    assert int(state.count) == 0
+    scores = made.apply(state, rows)
+    for start, stop in ((0, 20), (20, 40), (40, 50)):
+        expected = rows[start:stop] - jnp.mean(rows[:stop], axis=0)
+        np.testing.assert_allclose(scores[start:stop], expected, atol=2e-6)
+
+
+def test_causal_goes_on_from_the_state_it_is_given(rows):
+    made = running_shift(batch_size=25, causal=True)
+    later = made.apply(estimate(rows[:25]), rows[25:])
+    np.testing.assert_allclose(later, made.apply(empty(3), rows)[25:], atol=2e-6)
+
+
+def test_causal_and_retrospective_agree_on_one_batch(rows):
+    causal, whole = (running_shift(batch_size=50, causal=flag) for flag in (True, False))
+    np.testing.assert_allclose(
+        causal.apply(causal.fit(rows), rows), whole.apply(whole.fit(rows), rows), atol=1e-6
+    )
+
+
+def test_strength_and_target_prior_act_on_the_running_mean(rows):
+    made = running_shift(strength=0.5, target_prior=(0.2, 0.3, 0.5))
+    expected = rows - 0.5 * (jnp.mean(rows, axis=0) - jnp.log(jnp.asarray([0.2, 0.3, 0.5])))
+    np.testing.assert_allclose(made.apply(made.fit(rows), rows), expected, atol=2e-6)
+
+
+def test_a_batch_of_no_rows_is_a_sentence():
+    with pytest.raises(InputError, match="at least 1 row; batch_size is 0"):
+        running_shift(batch_size=0)
