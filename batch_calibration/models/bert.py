@@ -1,0 +1,118 @@
+"""The BERT family: post-norm encoders, here as the towers of sentence embeddings."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.models.activations import activation
+from batch_calibration.models.weights import Attend, Weight
+
+
+class Config(NamedTuple):
+    """Shape of a BERT network, in the names of its Hugging Face `config.json`."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.max_position_embeddings
+
+
+class Block(nnx.Module):
+    """One post-norm block: attention, then a two-layer perceptron."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+        init = nnx.initializers.normal(0.02)
+        self.heads = config.num_attention_heads
+        self.activation = activation(config.hidden_act)
+        self.query = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
+        self.key = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
+        self.value = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
+        self.out = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
+        self.ln_1 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=init, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=init, rngs=rngs)
+        self.ln_2 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+        """Attention and perceptron over `h [b, t, d]`, each added and then normalized."""
+        q, k, v = (
+            part(h).reshape(*h.shape[:-1], self.heads, -1)
+            for part in (self.query, self.key, self.value)
+        )
+        h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
+        return self.ln_2(h + self.proj(self.activation(self.fc(h))))
+
+
+class Model(nnx.Module):
+    """BERT (Devlin et al. 2019) without its heads, loadable from a Hugging Face directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, init = config.hidden_size, nnx.initializers.normal(0.02)
+        self.words = nnx.Embed(config.vocab_size, width, embedding_init=init, rngs=rngs)
+        self.places = nnx.Embed(
+            config.max_position_embeddings, width, embedding_init=init, rngs=rngs
+        )
+        self.types = nnx.Embed(config.type_vocab_size, width, embedding_init=init, rngs=rngs)
+        self.ln = nnx.LayerNorm(
+            width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
+        )
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
+
+    def hidden(
+        self,
+        tokens: jax.Array,
+        positions: jax.Array,
+        attend: Attend,
+        types: jax.Array | None = None,
+    ) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's, padding mask and
+        all. `types [b, t]` are the token types; every token is of type 0 when they are left out.
+        """
+        types = jnp.zeros_like(tokens) if types is None else types
+        h = self.ln(self.words(tokens) + self.places(positions) + self.types(types))
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend)
+        return h
+
+
+PREFIX = "bert."
+FIXED = {"position_embedding_type": "absolute", "is_decoder": False}
+IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "classifier.*")
+WEIGHTS = {
+    "embeddings.word_embeddings.weight": Weight("words.embedding"),
+    "embeddings.position_embeddings.weight": Weight("places.embedding"),
+    "embeddings.token_type_embeddings.weight": Weight("types.embedding"),
+    "embeddings.LayerNorm.weight": Weight("ln.scale"),
+    "embeddings.LayerNorm.bias": Weight("ln.bias"),
+    "encoder.layer.{i}.attention.self.query.weight": Weight("blocks.{i}.query.kernel", True),
+    "encoder.layer.{i}.attention.self.query.bias": Weight("blocks.{i}.query.bias"),
+    "encoder.layer.{i}.attention.self.key.weight": Weight("blocks.{i}.key.kernel", True),
+    "encoder.layer.{i}.attention.self.key.bias": Weight("blocks.{i}.key.bias"),
+    "encoder.layer.{i}.attention.self.value.weight": Weight("blocks.{i}.value.kernel", True),
+    "encoder.layer.{i}.attention.self.value.bias": Weight("blocks.{i}.value.bias"),
+    "encoder.layer.{i}.attention.output.dense.weight": Weight("blocks.{i}.out.kernel", True),
+    "encoder.layer.{i}.attention.output.dense.bias": Weight("blocks.{i}.out.bias"),
+    "encoder.layer.{i}.attention.output.LayerNorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "encoder.layer.{i}.attention.output.LayerNorm.bias": Weight("blocks.{i}.ln_1.bias"),
+    "encoder.layer.{i}.intermediate.dense.weight": Weight("blocks.{i}.fc.kernel", True),
+    "encoder.layer.{i}.intermediate.dense.bias": Weight("blocks.{i}.fc.bias"),
+    "encoder.layer.{i}.output.dense.weight": Weight("blocks.{i}.proj.kernel", True),
+    "encoder.layer.{i}.output.dense.bias": Weight("blocks.{i}.proj.bias"),
+    "encoder.layer.{i}.output.LayerNorm.weight": Weight("blocks.{i}.ln_2.scale"),
+    "encoder.layer.{i}.output.LayerNorm.bias": Weight("blocks.{i}.ln_2.bias"),
+}

@@ -1,0 +1,117 @@
+"""A checkpoint directory, read whole: network, tokenizer, and a digest of what decides scores."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flax import nnx
+from tokenizers import Tokenizer
+
+from batch_calibration.models import FAMILIES, weights
+from batch_calibration.typing import InputError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network and its tokenizer, as they lie in a Hugging Face directory.
+
+    Attributes:
+        directory: Where it was read from.
+        family: The name on the shelf, such as `"gpt2"`.
+        config: The family's `Config`.
+        model: The network, in float32.
+        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
+        bos: Id of the token that begins each sequence, or None where there is no such token.
+        digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
+    """
+
+    directory: Path
+    family: str
+    config: Any
+    model: nnx.Module
+    tokenizer: Tokenizer
+    bos: int | None
+    digest: str
+
+
+def load_checkpoint(directory: str | Path) -> Checkpoint:
+    """Read `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
+
+    Example:
+        checkpoint = load_checkpoint("checkpoints/gpt2")
+        checkpoint.family, checkpoint.bos, checkpoint.digest[:8]
+
+    Raises:
+        InputError: a file is missing or broken, no family has that architecture, the weights do
+            not fit the config, or the tokenizer knows more tokens than the network.
+    """
+    directory = Path(directory).expanduser()
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
+            "tokenizer.json), found none; check the path."
+        )
+    name = weights.read_json(directory / "config.json", "a config").get("model_type")
+    if name not in FAMILIES:
+        unknown = InputError.unknown("model family", name, FAMILIES)
+        raise InputError(f"{directory}: model_type in config.json. {unknown}")
+    tokenizer = _tokenizer(directory)
+    config, model = weights.load(directory, FAMILIES[name])
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= config.vocab_size:
+        raise InputError(
+            f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
+            f"{config.vocab_size} tokens; the two files belong to different checkpoints."
+        )
+    bos = _bos(directory, tokenizer)
+    return Checkpoint(directory, name, config, model, tokenizer, bos, _digest(directory))
+
+
+def _tokenizer(directory: Path) -> Tokenizer:
+    path = directory / "tokenizer.json"
+    weights.read_json(path, "a tokenizer")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the Rust side raises a bare Exception
+        raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
+    # A stored padding or truncation would change token counts behind the scorer's back.
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
+    """The beginning token: as tokenizer_config.json says, else what the tokenizer itself puts."""
+    path = directory / "tokenizer_config.json"
+    config = weights.read_json(path, "a tokenizer config") if path.is_file() else {}
+    wanted = config.get("add_bos_token")
+    if wanted is None:
+        bare = tokenizer.encode("a", add_special_tokens=False).ids
+        dressed = tokenizer.encode("a", add_special_tokens=True).ids
+        leads = dressed[1 : 1 + len(bare)] == bare and dressed[: len(bare)] != bare
+        return dressed[0] if leads else None
+    if not wanted:
+        return None
+    token = config.get("bos_token")
+    token = token["content"] if isinstance(token, dict) else token
+    number = None if token is None else tokenizer.token_to_id(token)
+    if number is None:
+        raise InputError(
+            f"{path}: add_bos_token is true, but bos_token {token!r} is no token of "
+            "tokenizer.json; name one that is, or set add_bos_token to false."
+        )
+    return number
+
+
+def _digest(directory: Path) -> str:
+    """One sha256 over name and content of each file that decides the scores."""
+    files = ["config.json", "tokenizer.json", *weights.shards(directory)]
+    if (directory / "tokenizer_config.json").is_file():
+        files.append("tokenizer_config.json")
+    parts = {}
+    for name in files:
+        with (directory / name).open("rb") as file:
+            parts[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,111 @@
+"""The GPT-2 family: learned positions, pre-norm blocks, tied head."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.models.activations import activation
+from batch_calibration.models.weights import Attend, Weight
+
+
+class Config(NamedTuple):
+    """Shape of a GPT-2 network, in the names of its Hugging Face `config.json`."""
+
+    vocab_size: int
+    n_positions: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_inner: int | None = None
+    layer_norm_epsilon: float = 1e-5
+    activation_function: str = "gelu_new"
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.n_positions
+
+
+class Block(nnx.Module):
+    """One pre-norm block: attention, then a two-layer perceptron."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
+        eps = config.layer_norm_epsilon
+        init = nnx.initializers.normal(0.02)
+        deep = nnx.initializers.normal(0.02 / (2 * config.n_layer) ** 0.5)
+        self.heads = config.n_head
+        self.activation = activation(config.activation_function)
+        self.ln_1 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.qkv = nnx.Linear(width, 3 * width, kernel_init=init, rngs=rngs)
+        self.out = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.ln_2 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=init, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=deep, rngs=rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        q, k, v = (
+            part.reshape(*part.shape[:-1], self.heads, -1)
+            for part in jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
+        )
+        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
+
+
+class Model(nnx.Module):
+    """GPT-2 (Radford et al. 2019), loadable from any Hugging Face `gpt2` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        init = nnx.initializers.normal(0.02)
+        self.wte = nnx.Embed(config.vocab_size, config.n_embd, embedding_init=init, rngs=rngs)
+        self.wpe = nnx.Embed(config.n_positions, config.n_embd, embedding_init=init, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
+        self.ln_f = nnx.LayerNorm(
+            config.n_embd, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
+        )
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's: the network knows
+        nothing of masks, prefixes or batches.
+        """
+        h = self.wte(tokens) + self.wpe(positions)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend)
+        return self.ln_f(h)
+
+    def unembed(self, h: jax.Array) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, through the tied embedding."""
+        return self.wte.attend(h)
+
+
+PREFIX = "transformer."
+FIXED = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+IGNORED = ("h.{i}.attn.bias", "h.{i}.attn.masked_bias", "lm_head.weight")
+WEIGHTS = {
+    "wte.weight": Weight("wte.embedding"),
+    "wpe.weight": Weight("wpe.embedding"),
+    "h.{i}.ln_1.weight": Weight("blocks.{i}.ln_1.scale"),
+    "h.{i}.ln_1.bias": Weight("blocks.{i}.ln_1.bias"),
+    "h.{i}.attn.c_attn.weight": Weight("blocks.{i}.qkv.kernel"),
+    "h.{i}.attn.c_attn.bias": Weight("blocks.{i}.qkv.bias"),
+    "h.{i}.attn.c_proj.weight": Weight("blocks.{i}.out.kernel"),
+    "h.{i}.attn.c_proj.bias": Weight("blocks.{i}.out.bias"),
+    "h.{i}.ln_2.weight": Weight("blocks.{i}.ln_2.scale"),
+    "h.{i}.ln_2.bias": Weight("blocks.{i}.ln_2.bias"),
+    "h.{i}.mlp.c_fc.weight": Weight("blocks.{i}.fc.kernel"),
+    "h.{i}.mlp.c_fc.bias": Weight("blocks.{i}.fc.bias"),
+    "h.{i}.mlp.c_proj.weight": Weight("blocks.{i}.proj.kernel"),
+    "h.{i}.mlp.c_proj.bias": Weight("blocks.{i}.proj.bias"),
+    "ln_f.weight": Weight("ln_f.scale"),
+    "ln_f.bias": Weight("ln_f.bias"),
+}

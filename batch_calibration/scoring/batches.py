@@ -1,0 +1,92 @@
+"""Rows into few shapes: what they share, and batches of like length."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+
+class Group(NamedTuple):
+    """Rows that begin with the same `shared` token ids."""
+
+    shared: int
+    rows: list[int]
+
+
+class Batch(NamedTuple):
+    """Up to `size` rows that fit in `length` tokens each."""
+
+    rows: list[int]
+    size: int
+    length: int
+
+
+def power(length: int) -> int:
+    """The next power of two (0 for 0).
+
+    >>> [power(length) for length in (0, 1, 3, 64, 65)]
+    [0, 1, 4, 64, 128]
+    """
+    return 1 << (length - 1).bit_length() if length else 0
+
+
+def bucket(length: int, step: int) -> int:
+    """The smallest of the few lengths we compile for: four steps, then 2^i and 1.5 * 2^i.
+
+    >>> [bucket(length, 16) for length in (0, 1, 17, 65, 100, 500)]
+    [0, 16, 32, 96, 128, 512]
+    """
+    if length <= 4 * step:
+        return -(-length // step) * step
+    most = power(length)
+    return most * 3 // 4 if length <= most * 3 // 4 else most
+
+
+def group(prompts: Sequence[list[int]]) -> list[Group]:
+    """Rows by the beginning they share, so that each unique token is asked for once.
+
+    All rows make one group, with their longest common prefix, unless some of them go on alike for
+    so long that running the longer prefix of their own costs less than running it in every row.
+    At least one token of each row stays out of the prefix.
+    """
+    order = sorted(range(len(prompts)), key=prompts.__getitem__)
+    return _group(prompts, order)
+
+
+def _group(prompts: Sequence[list[int]], order: list[int]) -> list[Group]:
+    """Split rows in lexicographic order: a prefix common to a run is common to its two ends."""
+    common = _shared(prompts, order)
+    rest: list[int] = []
+    groups: list[Group] = []
+    for _, run in groupby(order, key=lambda row: prompts[row][common]):
+        rows = list(run)
+        longer = _shared(prompts, rows)
+        if len(rows) < len(order) and len(rows) * (longer - common) > 2 * longer:
+            groups += _group(prompts, rows)
+        else:
+            rest += rows
+    return [*groups, Group(_shared(prompts, rest), rest)] if rest else groups
+
+
+def _shared(prompts: Sequence[list[int]], order: list[int]) -> int:
+    first, last = prompts[order[0]], prompts[order[-1]]
+    most = min(len(prompts[row]) for row in order) - 1
+    return next((i for i in range(most) if first[i] != last[i]), most)
+
+
+def batches(
+    rows: Sequence[int], lengths: Sequence[int], size: int, budget: int, step: int
+) -> Iterator[Batch]:
+    """Rows from long to short, `size` at a time, fewer where `budget` tokens would overflow.
+
+    A last few rows go in a batch of an eighth of the size: two sizes per length, no more.
+    """
+    left = sorted(rows, key=lambda row: (-lengths[row], row))
+    while left:
+        length = bucket(lengths[left[0]], step)
+        fit = size
+        while fit > 1 and fit * length > budget:
+            fit //= 2
+        if len(left) <= fit // 8:
+            fit //= 8
+        yield Batch(left[:fit], fit, length)
+        left = left[fit:]

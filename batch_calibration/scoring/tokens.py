@@ -1,0 +1,130 @@
+"""Prompts and labels as token ids, tokenized jointly and split where the prompt ends.
+
+The rule is lm-evaluation-harness's: white space at the end of a prompt moves to the label, prompt
+and label are encoded together, and the label's tokens are those past the prompt's own count.
+"""
+
+import json
+from collections.abc import Sequence
+from os.path import commonprefix
+from typing import NamedTuple
+
+from tokenizers import Tokenizer
+
+from batch_calibration.typing import InputError
+
+Labels = tuple[tuple[int, ...], ...]
+
+
+class Encoded(NamedTuple):
+    """Token ids of `n` prompts, and for each of them those of the `k` labels that follow it."""
+
+    prompts: list[list[int]]
+    labels: list[Labels]
+
+
+def encode(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    bos: int | None = None,
+    first: int = 0,
+) -> Encoded:
+    r"""Encode each text jointly with each label, `bos` (if any) before every text.
+
+    Errors count rows from `first`.
+
+    Raises:
+        InputError: no labels; a text without tokens; a label that is empty or equal to another
+            once it is tokens (a label that another begins with is fine).
+
+    Example:
+        encode(tokenizer, ["Review: fine\nSentiment:"], [" negative", " positive"])
+    """
+    if not labels:
+        raise InputError("labels: expected one or more continuations, got none.")
+    bare = [text.rstrip() for text in texts]
+    moved = [text[len(stem) :] for text, stem in zip(texts, bare, strict=True)]
+    local = splits_at_spaces(tokenizer)
+    pairs = [
+        [_joint(stem, space + label, local) for label in labels]
+        for stem, space in zip(bare, moved, strict=True)
+    ]
+    pieces = list({piece: None for row in pairs for pair in row for piece in pair})
+    ids = dict(zip(pieces, _ids(tokenizer, pieces), strict=True))
+    rows = [tuple(tuple(ids[whole][len(ids[stem]) :]) for stem, whole in row) for row in pairs]
+    for split in set(rows):
+        _check(split, labels, texts[rows.index(split)])
+    return Encoded(_prompts(tokenizer, bare, bos, local, first), rows)
+
+
+def splits_at_spaces(tokenizer: Tokenizer) -> bool:
+    """Whether a text may be cut before a space that follows a visible ASCII character.
+
+    True of GPT-2's byte-level splitting, none of whose words reaches from a visible character over
+    a space: the pieces then encode exactly as the whole does, and shared text is encoded once.
+    """
+    pre = tokenizer.pre_tokenizer
+    if pre is None or tokenizer.normalizer is not None or type(pre).__name__ != "ByteLevel":
+        return False
+    state = json.loads(pre.__getstate__())
+    added = tokenizer.get_added_tokens_decoder().values()
+    return (
+        state["use_regex"]
+        and not state["add_prefix_space"]
+        and not any(t.lstrip or t.rstrip or not t.content.isprintable() for t in added)
+        and not any(" " in t.content for t in added)
+    )
+
+
+def _cut(text: str) -> int:
+    """The last place where a text may be cut (0 where there is none)."""
+    for i in range(len(text) - 1, 0, -1):
+        if text[i] in " \n" and "!" <= text[i - 1] <= "~":
+            return i
+    return 0
+
+
+def _joint(stem: str, continuation: str, local: bool) -> tuple[str, str]:
+    """The two strings whose encodings tell a label's tokens: without it, and with it."""
+    start = _cut(stem + continuation[:1]) if local else 0
+    return stem[start:], stem[start:] + continuation
+
+
+def _prompts(
+    tokenizer: Tokenizer, texts: list[str], bos: int | None, local: bool, first: int
+) -> list[list[int]]:
+    """Ids of each text, text that all of them begin with encoded once where that is exact."""
+    start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
+    (head,) = _ids(tokenizer, [texts[0][:start]])
+    head = head if bos is None else [bos, *head]
+    prompts = [head + tail for tail in _ids(tokenizer, [text[start:] for text in texts])]
+    for row, prompt in enumerate(prompts):
+        if not prompt:
+            raise InputError(
+                f"row {first + row}: expected a text of at least one token before the label, got "
+                f"{texts[row]!r} and no beginning token; say something before the label."
+            )
+    return prompts
+
+
+def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def _check(split: Labels, labels: Sequence[str], text: str) -> None:
+    """Refuse labels that the tokenizer leaves empty or cannot tell apart."""
+    seen: dict[tuple[int, ...], str] = {}
+    for ids, label in zip(split, labels, strict=True):
+        if not ids:
+            raise InputError(
+                f"label {label!r}: expected at least one token after {text[-30:]!r}, got none; "
+                "give the label some text."
+            )
+        if ids in seen:
+            raise InputError(
+                f"labels {seen[ids]!r} and {label!r} are the same tokens {list(ids)} to this "
+                "tokenizer, so no score can tell them apart; choose other label words."
+            )
+        seen[ids] = label

@@ -1,0 +1,6 @@
+"""Lets the live tests see the tiny tokenizers of the ordinary ones."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -1,0 +1,81 @@
+"""Our models and scorers against transformers, live: `make reference`."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
+pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
+
+import jax.numpy as jnp  # noqa: E402
+from cases import BERT, GPT2, HEADED, answers, build, inputs, save  # noqa: E402
+from tiny import CORPUS, byte_level  # noqa: E402
+
+from batch_calibration.models import FAMILIES, weights  # noqa: E402
+from batch_calibration.models.attention import causal, masked  # noqa: E402
+from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
+from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("name", [*GPT2, *BERT])
+def test_network(name, sharded, tmp_path):
+    theirs = build(name, seed=3)
+    save(name, theirs, tmp_path, sharded)
+    assert (tmp_path / "model.safetensors.index.json").exists() == sharded
+    family = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]]
+    _, ours = weights.load(tmp_path, family)
+    tokens, types = inputs(name, seed=4)
+    expected = answers(name, theirs, tokens, types).numpy()
+    ids = jnp.asarray(tokens.numpy(), jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+    if name in GPT2:
+        got = ours.unembed(ours.hidden(ids, positions, causal))
+    else:
+        every = masked(jnp.ones(ids.shape, jnp.bool_))
+        got = ours.hidden(ids, positions, every, types=jnp.asarray(types.numpy(), jnp.int32))
+    np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", GPT2)
+@pytest.mark.parametrize("shots", ["", "".join(CORPUS)])
+def test_causal_scores(name, shots, tmp_path):
+    theirs = build(name, seed=5, vocab_size=400, n_positions=200)
+    tokenizer = byte_level()
+    save(name, theirs, tmp_path)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    queries = ["slow", "very fine", "not even desperate and bleak", "a zebra"]
+    texts = [f"{shots}Review: {query}\nSentiment:" for query in queries]
+    labels = [" positive", " negative", " pos", " so so"]
+    scores = CausalLM(load_checkpoint(tmp_path)).score(texts, labels).log_probs
+    for row, text in enumerate(texts):
+        for column, label in enumerate(labels):
+            prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
+            with torch.no_grad():
+                log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
+            places = range(len(prompt), len(ids))
+            expected = sum(float(log_probs[place - 1, ids[place]]) for place in places)
+            assert scores[row, column] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", BERT)
+def test_sentence_embeddings(name, tmp_path):
+    theirs = build(name, seed=6, vocab_size=400)
+    tokenizer = byte_level()
+    save(name, theirs, tmp_path)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    most = BERT[name]["max_position_embeddings"]
+    texts = ["slow", "very fine", "not even desperate and bleak " * 5, "a zebra"]
+    vectors, _ = DualEncoder(load_checkpoint(tmp_path)).embed(texts)
+    encoder = theirs.bert if name in HEADED else theirs
+    ids = [tokenizer.encode(text).ids[:most] for text in texts]
+    width = max(map(len, ids))
+    tokens = torch.tensor([row + [0] * (width - len(row)) for row in ids])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
+    with torch.no_grad():
+        h = encoder(tokens, attention_mask=mask).last_hidden_state
+    mean = (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    expected = torch.nn.functional.normalize(mean, dim=-1).numpy()
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -1,0 +1,183 @@
+"""The engine against scoring one sequence at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import CORPUS, GPT2, byte_level, whole_text, write
+
+from batch_calibration.models.attention import causal
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import causal_lm
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.typing import InputError
+
+SHOTS = "".join(CORPUS)
+LABELS = [" positive", " negative"]
+WORDS = [
+    "slow",
+    "fine",
+    "bleak",
+    "and",
+    "funny",
+    "acting",
+    "even",
+    "very",
+    "journey",
+    "zebra",
+    "quixotic",
+    "it's",
+]
+
+
+def queries(rows: int, seed: int = 0) -> list[str]:
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 8, rows)
+    return [f"Review: {' '.join(random.choice(WORDS, n))}\nSentiment:" for n in lengths]
+
+
+def naive(checkpoint, texts, labels):
+    """Every text with every label, the whole log-softmax of each, padded to one length."""
+    tokenizer, bos = checkpoint.tokenizer, checkpoint.bos
+    most = checkpoint.config.positions
+    run = jax.jit(
+        lambda tokens: jax.nn.log_softmax(
+            checkpoint.model.unembed(
+                checkpoint.model.hidden(tokens, jnp.arange(most)[None], causal)
+            )
+        )
+    )
+    scores = np.zeros((len(texts), len(labels)))
+    for row, text in enumerate(texts):
+        prompt = tokenizer.encode(text.rstrip(), add_special_tokens=False).ids
+        start = [] if bos is None else [bos]
+        for column, label in enumerate(labels):
+            ids = tokenizer.encode(text + label, add_special_tokens=False).ids[len(prompt) :]
+            line = start + prompt + ids
+            log_probs = run(jnp.array([line + [0] * (most - len(line))]))[0]
+            ends = range(len(line) - len(ids) - 1, len(line) - 1)
+            scores[row, column] = sum(float(log_probs[end, line[end + 1]]) for end in ends)
+    return scores
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return load_checkpoint(write(tmp_path_factory.mktemp("causal"), GPT2))
+
+
+@pytest.mark.parametrize(
+    ("shots", "rows", "labels"),
+    [
+        (SHOTS, 9, LABELS),
+        ("", 5, LABELS),
+        (SHOTS, 1, LABELS),
+        ("", 1, [" positive"]),
+        (SHOTS, 4, [" pos", " positive", " positive journey and acting"]),
+        (SHOTS, 3, [" a", " ab", " abc", " abd", " b", "\nx"]),
+        (SHOTS, 2, [f" {a}{b}" for a in "pqrst" for b in "wxyz"]),
+        (SHOTS + SHOTS[:40], 3, [" yes", " no", " maybe"]),
+    ],
+)
+def test_equals_naive_scoring(checkpoint, shots, rows, labels):
+    texts = [shots + query for query in queries(rows)]
+    scores = CausalLM(checkpoint).score(texts, labels)
+    np.testing.assert_allclose(scores.log_probs, naive(checkpoint, texts, labels), atol=1e-4)
+    assert scores.log_probs.dtype == np.float32
+    assert scores.tokens.tolist() == [len(checkpoint.tokenizer.encode(t).ids) for t in texts]
+
+
+def test_queries_without_a_common_beginning(checkpoint):
+    texts = ["a film", "zebra:", "very fine and slow"]
+    scores = CausalLM(checkpoint).score(texts, LABELS).log_probs
+    np.testing.assert_allclose(scores, naive(checkpoint, texts, LABELS), atol=1e-4)
+
+
+def test_two_contexts_in_one_call(checkpoint):
+    texts = [(SHOTS if row % 2 else SHOTS[80:]) + q for row, q in enumerate(queries(12))]
+    scores = CausalLM(checkpoint).score(texts, LABELS).log_probs
+    np.testing.assert_allclose(scores, naive(checkpoint, texts, LABELS), atol=1e-4)
+
+
+def test_label_tokens_that_depend_on_the_row(tmp_path):
+    checkpoint = load_checkpoint(write(tmp_path, GPT2, whole_text(70)))
+    texts = ["Review: bleak\nSentiment:", "a charming and", "x", "Review: slow; the acting is "]
+    labels = [" positive", " negative", " so so so"]
+    scores = CausalLM(checkpoint).score(texts, labels).log_probs
+    np.testing.assert_allclose(scores, naive(checkpoint, texts, labels), atol=1e-4)
+
+
+def test_beginning_token(tmp_path):
+    tokenizer = byte_level()
+    write(tmp_path, GPT2, tokenizer)
+    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token":true,"bos_token":"<|end|>"}')
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.bos == tokenizer.token_to_id("<|end|>")
+    texts = ["fine", ""]
+    scores = CausalLM(checkpoint).score(texts, LABELS)
+    np.testing.assert_allclose(scores.log_probs, naive(checkpoint, texts, LABELS), atol=1e-4)
+    assert scores.tokens.tolist() == [1 + len(tokenizer.encode("fine").ids), 1]
+
+
+def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
+    texts = [SHOTS + query for query in queries(257)]
+    heard: list[int] = []
+    scores = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
+    assert heard[-1] == 257 and heard == sorted(heard)
+    single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS)
+    np.testing.assert_allclose(scores.log_probs, single.log_probs, atol=2e-5)
+    order = np.random.default_rng(1).permutation(257)
+    shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS)
+    np.testing.assert_allclose(scores.log_probs[order], shuffled.log_probs, atol=2e-5)
+    np.testing.assert_array_equal(scores.tokens[order], shuffled.tokens)
+    monkeypatch.setattr(causal_lm, "WINDOW", 100)
+    windows = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
+    np.testing.assert_allclose(scores.log_probs, windows.log_probs, atol=2e-5)
+    assert heard[-1] == 257
+
+
+def test_other_contexts_of_like_length_do_not_recompile(checkpoint):
+    scorer = CausalLM(checkpoint)
+    texts = queries(20)
+    scorer.score([SHOTS + text for text in texts], LABELS)
+    compiled = causal_lm._rows._cache_size()
+    scorer.score([SHOTS[:-10] + "!\n\n" + text for text in texts], LABELS)
+    CausalLM(checkpoint).score([SHOTS[9:] + text for text in texts[::-1]], LABELS)
+    assert causal_lm._rows._cache_size() == compiled
+
+
+def test_no_rows(checkpoint):
+    scores = CausalLM(checkpoint).score([], LABELS)
+    assert scores.log_probs.shape == (0, 2)
+
+
+def test_exactly_as_many_tokens_as_positions(checkpoint):
+    text = "a " * 400
+    ids = checkpoint.tokenizer.encode(text).ids
+    full = checkpoint.tokenizer.decode(ids[: GPT2["n_positions"]]).rstrip()
+    texts = [full, "a"]
+    assert len(checkpoint.tokenizer.encode(full).ids) == GPT2["n_positions"]
+    scores = CausalLM(checkpoint).score(texts, [" a", "."])
+    expected = naive(checkpoint, texts[1:], [" a", "."])
+    np.testing.assert_allclose(scores.log_probs[1:], expected, atol=1e-4)
+    assert np.isfinite(scores.log_probs).all()
+    with pytest.raises(InputError, match=r"row 1: a prompt of 160 tokens needs 1\d\d positions"):
+        CausalLM(checkpoint).score(["a", full], LABELS)
+
+
+def test_numbers_that_overflow_are_named(tmp_path):
+    checkpoint = load_checkpoint(write(tmp_path, GPT2, noise=1e37))
+    with pytest.raises(InputError, match="row 0, label ' positive': expected a finite"):
+        CausalLM(checkpoint).score(["a"], LABELS)
+
+
+def test_identity_is_what_decides_the_numbers(checkpoint, tmp_path):
+    identity = CausalLM(checkpoint).identity
+    assert identity == CausalLM(checkpoint, batch_size=3).identity
+    assert identity["kind"] == "causal_lm"
+    other = load_checkpoint(write(tmp_path, GPT2, seed=1))
+    assert CausalLM(other).identity != identity
+
+
+def test_batch_size_of_nothing(checkpoint):
+    with pytest.raises(InputError, match="batch_size: expected 1 or more"):
+        CausalLM(checkpoint, batch_size=0)

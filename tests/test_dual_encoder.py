@@ -1,0 +1,89 @@
+"""Sentence embeddings against pooling one text at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import BERT, GPT2, byte_level, write
+
+from batch_calibration.models.attention import masked
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import dual_encoder
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.typing import InputError
+
+LABELS = ["A negative movie review.", "A positive movie review."]
+
+
+@jax.jit
+def pooled(checkpoint_model, ids):
+    every = jnp.ones(ids.shape, jnp.bool_)
+    return checkpoint_model.hidden(ids, jnp.arange(ids.size)[None], masked(every)).mean(1)[0]
+
+
+def naive(checkpoint, text, most):
+    """One text alone, without padding."""
+    mean = pooled(checkpoint.model, jnp.array([checkpoint.tokenizer.encode(text).ids[:most]]))
+    return np.asarray(mean / jnp.linalg.norm(mean))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    tokenizer = byte_level()
+    tokenizer.enable_padding(length=64)
+    tokenizer.enable_truncation(4)
+    return load_checkpoint(write(tmp_path_factory.mktemp("dual"), BERT, tokenizer))
+
+
+def texts(rows):
+    random = np.random.default_rng(0)
+    return [
+        " ".join(random.choice(["slow", "fine", "a zebra"], (1, 4, 9, 20)[n % 4]))
+        for n in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 23])
+def test_equals_naive_pooling(checkpoint, rows):
+    scores = DualEncoder(checkpoint, scale=10.0, max_tokens=30).score(texts(rows), LABELS)
+    labels = np.stack([naive(checkpoint, label, 30) for label in LABELS])
+    expected = np.stack([naive(checkpoint, text, 30) for text in texts(rows)]) @ labels.T
+    np.testing.assert_allclose(scores.log_probs, 10.0 * expected, atol=1e-4)
+    assert scores.log_probs.dtype == np.float32
+    assert scores.tokens.max() <= 30
+
+
+def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
+    rows, heard = texts(70), []
+    scores = DualEncoder(checkpoint).score(rows, LABELS, progress=heard.append)
+    assert heard[-1] == 70 and heard == sorted(heard)
+    single = DualEncoder(checkpoint, batch_size=1).score(rows[::-1], LABELS)
+    np.testing.assert_allclose(scores.log_probs, single.log_probs[::-1], atol=2e-5)
+    np.testing.assert_array_equal(scores.tokens, single.tokens[::-1])
+    monkeypatch.setattr(dual_encoder, "WINDOW", 16)
+    windows = DualEncoder(checkpoint).score(rows, LABELS)
+    np.testing.assert_allclose(scores.log_probs, windows.log_probs, atol=2e-5)
+
+
+def test_identity(checkpoint):
+    identity = DualEncoder(checkpoint).identity
+    assert identity == DualEncoder(checkpoint, batch_size=2).identity
+    assert identity != DualEncoder(checkpoint, scale=10.0).identity
+    assert identity["max_tokens"] == BERT["max_position_embeddings"]
+
+
+def test_sentences(checkpoint, tmp_path):
+    scorer = DualEncoder(checkpoint)
+    with pytest.raises(InputError, match="labels: expected one or more"):
+        scorer.score(["a"], [])
+    with pytest.raises(InputError, match="'x' and 'x' are the same tokens"):
+        scorer.score(["a"], ["x", "x"])
+    with pytest.raises(InputError, match="row 1: expected a text of at least one token"):
+        scorer.score(["a", ""], LABELS)
+    with pytest.raises(InputError, match="batch_size: expected 1 or more"):
+        DualEncoder(checkpoint, batch_size=0)
+    with pytest.raises(InputError, match="a bert network has no next-token head"):
+        CausalLM(checkpoint)
+    with pytest.raises(InputError, match="a gpt2 network is a language model"):
+        DualEncoder(load_checkpoint(write(tmp_path, GPT2)))

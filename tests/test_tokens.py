@@ -1,0 +1,133 @@
+"""Joint tokenization and the label trie."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import byte_level, whole_text
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
+
+from batch_calibration.scoring import trie
+from batch_calibration.scoring.batches import batches, bucket, group
+from batch_calibration.scoring.tokens import encode, splits_at_spaces
+from batch_calibration.typing import InputError
+
+WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
+
+
+def joint(tokenizer, text, label):
+    """lm-evaluation-harness's rule, one pair at a time."""
+    stem = text.rstrip()
+    whole = tokenizer.encode(text + label, add_special_tokens=False).ids
+    prompt = tokenizer.encode(stem, add_special_tokens=False).ids
+    return prompt, tuple(whole[len(prompt) :])
+
+
+@pytest.fixture(scope="module")
+def gpt2(shared):
+    folder = shared / "tokenizers" / "gpt2"
+    tokenizer = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    return tokenizer._tokenizer
+
+
+def agree(tokenizer, texts, labels, bos=None):
+    encoded = encode(tokenizer, texts, labels, bos)
+    for row, text in enumerate(texts):
+        pairs = [joint(tokenizer, text, label) for label in labels]
+        assert encoded.prompts[row] == [bos][: bos is not None] + pairs[0][0]
+        assert encoded.labels[row] == tuple(ids for _, ids in pairs)
+
+
+@pytest.mark.parametrize("make", [byte_level, whole_text])
+@given(st.lists(WORDS, min_size=1, max_size=5), WORDS)
+def test_equals_joint_encoding_of_each_pair(make, tails, head):
+    tokenizer = TOKENIZERS.setdefault(make, make())
+    agree(
+        tokenizer, [f"{head} a: {tail}." for tail in tails], [" positive", " negative", "\nso so"]
+    )
+
+
+TOKENIZERS: dict = {}
+
+
+def test_real_gpt2_tokenizer(gpt2):
+    assert splits_at_spaces(gpt2)
+    shots = "Review: don't\n\n  even 12 -- bother!!\nSentiment: bad\n\n"
+    texts = [shots + f"Review: {x}\nSentiment:" for x in ("a  b", "it's\t é", "👍 \n", "")]
+    agree(gpt2, texts, [" positive", " negative", "\U0001f44d", "\nok"], bos=50256)
+
+
+def test_emoji_pair_collides_under_t5(shared):
+    path = shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"
+    with pytest.raises(InputError, match="'\U0001f44d' and '\U0001f44e' are the same tokens"):
+        encode(Tokenizer.from_file(str(path)), ["Good film:"], ["\U0001f44d", "\U0001f44e"])
+
+
+def test_emoji_pairs_differ_under_neox(shared):
+    path = shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    agree(tokenizer, ["Good film:"], [" \U0001f44d", " \U0001f44e", " \u2714\ufe0f", " \u274c"])
+
+
+def test_trailing_space_moves_to_the_label():
+    a, b = byte_level(), ["Sentiment:"]
+    spaced = encode(a, ["Sentiment: "], ["positive"])
+    assert spaced == encode(a, b, [" positive"])
+
+
+def test_sentences():
+    tokenizer = byte_level()
+    with pytest.raises(InputError, match="labels: expected one or more"):
+        encode(tokenizer, ["a"], [])
+    with pytest.raises(InputError, match=r"label '': expected at least one token"):
+        encode(tokenizer, ["a"], [" b", ""])
+    with pytest.raises(InputError, match="' b' and ' b' are the same tokens"):
+        encode(tokenizer, ["a"], [" b", " c", " b"])
+    with pytest.raises(InputError, match="row 8: expected a text of at least one token"):
+        encode(tokenizer, ["a", "  "], [" b", " c"], first=7)
+
+
+def test_trie_shares_beginnings():
+    grown = trie.grow(((7, 8, 9), (7, 8), (7, 6, 5), (4,)))
+    assert grown.tokens.tolist() == [7, 8, 6]
+    assert grown.depths.tolist() == [0, 1, 1]
+    assert grown.ancestors.tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, False, True],
+    ]
+    assert grown.slots.tolist() == [[0, 1, 2], [0, 1, 0], [0, 1, 3], [0, 0, 0]]
+    assert grown.targets.tolist() == [[7, 8, 9], [7, 8, -1], [7, 6, 5], [4, -1, -1]]
+
+
+def test_stack_pads():
+    batch = trie.stack([trie.grow(((1, 2), (3,))), trie.grow(((1,), (3,)))], nodes=2, places=3)
+    assert batch.tokens.tolist() == [[1, 0], [0, 0]]
+    assert batch.depths.tolist() == [[0, -1], [-1, -1]]
+    assert not batch.ancestors[1].any()
+    assert batch.targets[:, 0].tolist() == [[1, 2, -1], [1, -1, -1]]
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=40))
+def test_groups_share_what_they_say(prompts):
+    groups = group(prompts)
+    assert sorted(row for g in groups for row in g.rows) == list(range(len(prompts)))
+    for shared, rows in groups:
+        assert len({tuple(prompts[row][:shared]) for row in rows}) == 1
+        assert all(len(prompts[row]) > shared for row in rows)
+
+
+def test_contexts_of_their_own_are_run_once_each():
+    long, short = list(range(100)), list(range(50, 100))
+    prompts = [(long if row % 3 else short) + [200 + row, 7] for row in range(30)]
+    assert sorted((g.shared, len(g.rows)) for g in group(prompts)) == [(50, 10), (100, 20)]
+
+
+def test_batches_cover_rows_in_few_shapes():
+    lengths = np.random.default_rng(0).integers(1, 300, 257).tolist()
+    made = list(batches(range(257), lengths, size=32, budget=2048, step=16))
+    assert sorted(row for batch in made for row in batch.rows) == list(range(257))
+    assert all(lengths[row] <= batch.length for batch in made for row in batch.rows)
+    assert all(batch.size * batch.length <= 2048 for batch in made)
+    assert len({(batch.size, batch.length) for batch in made}) < 12
+    assert [bucket(n, 16) for n in (1, 16, 65, 97, 129)] == [16, 16, 96, 128, 192]

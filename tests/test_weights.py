@@ -1,0 +1,189 @@
+"""Reading and writing checkpoint directories, and each way in which one can be broken."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.flax import save_file
+from safetensors.numpy import load_file
+from tiny import BERT, GPT2, byte_level, write
+
+from batch_calibration.models import bert, gpt2, weights
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.typing import InputError
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return write(tmp_path, GPT2)
+
+
+def leaves(model):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.tree.leaves(weights.nnx.state(model)))]
+
+
+def rewrite(directory, change, name="model.safetensors"):
+    tensors = load_file(directory / name)
+    save_file({k: jnp.asarray(v) for k, v in change(tensors).items()}, directory / name)
+
+
+@pytest.mark.parametrize(("raw", "family"), [(GPT2, gpt2), (BERT, bert)])
+def test_what_was_saved_comes_back(tmp_path, raw, family):
+    write(tmp_path / "a", raw)
+    _, model = weights.load(tmp_path / "a", family)
+    weights.save(tmp_path / "b", model, family, raw)
+    first, second = (load_file(tmp_path / x / "model.safetensors") for x in "ab")
+    assert first.keys() == second.keys() and len(first) == len(leaves(model))
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
+    assert not list(tmp_path.glob("*/*.partial"))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_files_are_read_as_float32(directory, dtype):
+    _, whole = weights.load(directory, gpt2)
+    rewrite(directory, lambda t: {k: jnp.asarray(v, dtype) for k, v in t.items()})
+    _, half = weights.load(directory, gpt2)
+    for a, b in zip(leaves(whole), leaves(half), strict=True):
+        assert b.dtype == np.float32
+        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)
+
+
+def test_prefix_is_optional_and_masks_are_ignored(directory):
+    _, before = weights.load(directory, gpt2)
+
+    def bare(tensors):
+        extra = {"h.0.attn.bias": np.ones(3), "lm_head.weight": tensors["transformer.wte.weight"]}
+        return {k.removeprefix("transformer."): v for k, v in tensors.items()} | extra
+
+    rewrite(directory, bare)
+    _, after = weights.load(directory, gpt2)
+    for a, b in zip(leaves(before), leaves(after), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_shards(directory):
+    _, before = weights.load(directory, gpt2)
+    tensors = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+    for file, part in parts.items():
+        save_file({k: jnp.asarray(tensors[k]) for k in part}, directory / file)
+    index = {"weight_map": {k: file for file, part in parts.items() for k in part}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    _, after = weights.load(directory, gpt2)
+    for a, b in zip(leaves(before), leaves(after), strict=True):
+        np.testing.assert_array_equal(a, b)
+    (directory / "two.safetensors").unlink()
+    with pytest.raises(InputError, match=r"two\.safetensors is in"):
+        weights.load(directory, gpt2)
+
+
+def test_all_complaints_in_one_sentence(directory):
+    def spoil(tensors):
+        del tensors["transformer.ln_f.bias"]
+        tensors["transformer.h.0.ln_1.bias"] = np.zeros(5, np.float32)
+        tensors["transformer.h.1.ln_1.bias"] = np.full(16, np.nan, np.float32)
+        tensors["transformer.h.7.ln_1.bias"] = np.zeros(16, np.float32)
+        tensors["rotary.weight"] = np.zeros(2, np.float32)
+        return tensors
+
+    rewrite(directory, spoil)
+    with pytest.raises(InputError) as caught:
+        weights.load(directory, gpt2)
+    sentence = str(caught.value)
+    for part in (
+        "missing ln_f.bias (our ln_f.bias)",
+        "mis-shaped transformer.h.0.ln_1.bias (our blocks.0.ln_1.bias): got (5,), expected (16,)",
+        "non-finite transformer.h.1.ln_1.bias (our blocks.1.ln_1.bias): 16 of 16",
+        "unexpected transformer.h.7.ln_1.bias",
+        "unexpected rotary.weight",
+    ):
+        assert part in sentence
+
+
+def test_broken_weight_files(directory):
+    path = directory / "model.safetensors"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(InputError, match="git-LFS pointer"):
+        weights.load(directory, gpt2)
+    path.write_bytes(b"\x00" * 40)
+    with pytest.raises(InputError, match="cannot be read as safetensors"):
+        weights.load(directory, gpt2)
+    path.unlink()
+    with pytest.raises(InputError, match="found none; pickled"):
+        weights.load(directory, gpt2)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model_type": "gpt3"}, "no model family named 'gpt3'; did you mean 'gpt2'"),
+        ({"n_layer": None}, "config.json lacks n_layer"),
+        ({"activation_function": "gelly"}, "no activation function named 'gelly'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "written for False alone"),
+        ({"vocab_size": 64}, "ids up to"),
+    ],
+)
+def test_configs_that_do_not_fit(directory, change, sentence):
+    raw = {k: v for k, v in (GPT2 | change).items() if v is not None}
+    if "vocab_size" in change:
+        write(directory, raw)
+    (directory / "config.json").write_text(json.dumps(raw))
+    with pytest.raises(InputError, match=sentence):
+        load_checkpoint(directory)
+
+
+def test_files_that_are_not_there(directory):
+    with pytest.raises(InputError, match="expected a checkpoint directory"):
+        load_checkpoint(directory / "nowhere")
+    (directory / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="not a tokenizer"):
+        load_checkpoint(directory)
+    (directory / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"a tokenizer in tokenizer\.json"):
+        load_checkpoint(directory)
+    (directory / "config.json").write_text("{")
+    with pytest.raises(InputError, match="expected JSON"):
+        load_checkpoint(directory)
+    (directory / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="expected a JSON object"):
+        load_checkpoint(directory)
+    (directory / "config.json").unlink()
+    with pytest.raises(InputError, match=r"a config in config\.json"):
+        load_checkpoint(directory)
+
+
+def test_beginning_token_as_the_tokenizer_says(directory):
+    assert load_checkpoint(directory).bos is None
+    said = directory / "tokenizer_config.json"
+    said.write_text('{"add_bos_token": true, "bos_token": {"content": "<|end|>"}}')
+    assert load_checkpoint(directory).bos == byte_level().token_to_id("<|end|>")
+    said.write_text('{"add_bos_token": true, "bos_token": "<s>"}')
+    with pytest.raises(InputError, match="bos_token '<s>' is no token"):
+        load_checkpoint(directory)
+    said.unlink()
+    tokenizer = byte_level()
+    for single, expected in (("$A <|end|>", None), ("<|end|> $A", "<|end|>")):
+        tokenizer.post_processor = weights_template(single, tokenizer)
+        tokenizer.save(str(directory / "tokenizer.json"))
+        bos = load_checkpoint(directory).bos
+        assert bos == (tokenizer.token_to_id(expected) if expected else None)
+
+
+def weights_template(single, tokenizer):
+    from tokenizers.processors import TemplateProcessing
+
+    return TemplateProcessing(
+        single=single, special_tokens=[("<|end|>", tokenizer.token_to_id("<|end|>"))]
+    )
+
+
+def test_digest_follows_contents(directory, tmp_path_factory):
+    digest = load_checkpoint(directory).digest
+    assert len(digest) == 64
+    assert load_checkpoint(write(tmp_path_factory.mktemp("same"), GPT2)).digest == digest
+    assert load_checkpoint(write(directory, GPT2, seed=1)).digest != digest

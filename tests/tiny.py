@@ -1,0 +1,74 @@
+"""Tiny random checkpoints and tokenizers, made on the spot."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from flax import nnx
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from batch_calibration.models import FAMILIES, weights
+
+CORPUS = [
+    "Review: a charming and often affecting journey.\nSentiment: positive\n\n",
+    "Review: unflinchingly bleak and desperate, not even funny.\nSentiment: negative\n\n",
+    "Review: it's slow -- very, very slow; the acting is fine.\nSentiment: neutral\n\n",
+]
+GPT2 = {
+    "model_type": "gpt2",
+    "vocab_size": 400,
+    "n_positions": 160,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+}
+BERT = {
+    "model_type": "bert",
+    "vocab_size": 400,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+}
+
+
+def byte_level(size: int = 330) -> Tokenizer:
+    """A byte-level BPE like GPT-2's: it may be cut at spaces."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=alphabet, special_tokens=["<|end|>"], show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def whole_text(size: int = 330) -> Tokenizer:
+    """A BPE over characters with no words at all: tokens reach over spaces."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<unk>", "<s>"], show_progress=False
+    )
+    tokenizer.train_from_iterator([text + text for text in CORPUS], trainer)
+    return tokenizer
+
+
+def write(
+    directory: Path,
+    raw: dict,
+    tokenizer: Tokenizer | None = None,
+    seed: int = 0,
+    noise: float = 0.2,
+) -> Path:
+    """A checkpoint directory with every weight at random, the norms' and biases too."""
+    family = FAMILIES[raw["model_type"]]
+    config = weights.read_config(family, raw, directory)
+    graph, shapes = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
+    random = np.random.default_rng(seed)
+    state = jax.tree.map(lambda s: random.normal(0, noise, s.shape).astype(np.float32), shapes)
+    weights.save(directory, nnx.merge(graph, state), family, raw)
+    (tokenizer or byte_level()).save(str(directory / "tokenizer.json"))
+    return directory
