@@ -1,0 +1,139 @@
+"""Score tables and the workdir: whole or not at all, and a sentence for whatever is wrong."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from batch_calibration import scores
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+from batch_calibration.typing import InputError
+
+CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}
+
+
+def table(**blocks):
+    rows = {"test": make_block([[-1.0, -2.0], [-3.0, -0.5]], labels=[0, -1], tokens=[5, 6])}
+    return ScoreTable(CONTEXT, ("negative", "positive"), rows | blocks)
+
+
+def test_what_is_written_is_read(tmp_path):
+    one = table(cc=make_block([[-1.0, -1.5]], row_ids=["cc/0"], spec={"texts": "ab"}))
+    one.save(tmp_path / "t.safetensors")
+    other = scores.load(tmp_path / "t.safetensors")
+    assert other.context == one.context and other.label_names == one.label_names
+    for name, block in one.blocks.items():
+        for mine, theirs in zip(block, other.blocks[name], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert [p.name for p in tmp_path.iterdir()] == ["t.safetensors"]
+
+
+def test_id_is_what_decides_the_numbers_in_any_order_and_not_the_models_name():
+    assert scores.context_id(CONTEXT) == scores.context_id(dict(reversed(CONTEXT.items())))
+    assert scores.context_id(CONTEXT) == scores.context_id(CONTEXT | {"model": "moved"})
+    assert scores.context_id(CONTEXT) != scores.context_id(CONTEXT | {"seed": 1})
+
+
+def test_a_failed_write_leaves_the_old_table(tmp_path, monkeypatch):
+    path = tmp_path / "t.safetensors"
+    table().save(path)
+    before = path.read_bytes()
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scores.os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        table(cc=make_block([[-1.0, -1.5]])).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["t.safetensors"]
+
+
+def test_truncated_file(tmp_path):
+    path = tmp_path / "t.safetensors"
+    table().save(path)
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(InputError, match=r"t\.safetensors: the file is truncated .* score this"):
+        scores.load(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(InputError, match="no such score table"):
+        scores.load(tmp_path / "none.safetensors")
+
+
+def test_foreign_file(tmp_path):
+    path = tmp_path / "t.safetensors"
+    safetensors.numpy.save_file({"a": np.zeros(2, np.float32)}, path)
+    with pytest.raises(InputError, match="expected a score table of this package"):
+        scores.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda h: h["context"].update(seed=7), "is not the hash of its own description"),
+        (lambda h: h.update(format=99), "format 99, this version reads 1"),
+        (lambda h: h["blocks"]["test"].update(row_ids=["a"]), r"expected log_probs \[1, 2\]"),
+        (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or garbles 'dc"),
+    ],
+)
+def test_edited_file(tmp_path, change, sentence):
+    path = tmp_path / "t.safetensors"
+    table().save(path)
+    with scores.safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["batch_calibration"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(header)
+    safetensors.numpy.save_file(arrays, path, metadata={"batch_calibration": json.dumps(header)})
+    with pytest.raises(InputError, match=sentence):
+        scores.load(path)
+
+
+@pytest.mark.parametrize(
+    ("block", "sentence"),
+    [
+        (make_block([[-1.0, np.nan]], row_ids=["r7"]), "row r7, label 'positive' is nan"),
+        (make_block([[np.inf, -1.0]]), "row 0, label 'negative' is inf"),
+        (make_block([[-1.0, -1.0]], labels=[2]), r"-1 \(unknown\) or 0 to 1, got \[2\]"),
+        (make_block(np.zeros((0, 2))), "at least one row"),
+        (make_block([[-1.0, -1.0, -1.0]]), r"expected log_probs \[1, 2\]"),
+    ],
+)
+def test_a_bad_table_is_never_written(tmp_path, block, sentence):
+    with pytest.raises(InputError, match=sentence):
+        table(test=block).save(tmp_path / "t.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_minus_infinity_may_be_stored(tmp_path):
+    table(test=make_block([[-1.0, -np.inf]])).save(tmp_path / "t.safetensors")
+    assert scores.load(tmp_path / "t.safetensors").blocks["test"].log_probs[0, 1] == -np.inf
+
+
+def test_store_keeps_and_finds(tmp_path):
+    store = Store(tmp_path / "w", create=True)
+    assert store.get(CONTEXT) is None
+    store.put(table())
+    assert store.get(CONTEXT).id == table().id
+    assert [t.id for t in store.tables()] == [table().id]
+    store.put_record("x", {"a": 1})
+    assert store.records() == [{"a": 1}]
+
+
+def test_store_without_scores(tmp_path):
+    with pytest.raises(InputError, match=r"no scores/ in it; run experiments\.score"):
+        Store(tmp_path)
+
+
+def test_store_without_records(tmp_path):
+    with pytest.raises(InputError, match=r"no records yet; run experiments\.calibrate"):
+        Store(tmp_path, create=True).records()
+
+
+def test_unwritable_workdir(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        Store(tmp_path / "file" / "w", create=True)
