@@ -1,0 +1,1 @@
+"""From rows to the texts that a model reads."""

@@ -1,0 +1,58 @@
+"""A template and a row make a prompt; the label's white space belongs to the label."""
+
+import re
+from collections.abc import Mapping
+
+from batch_calibration.typing import InputError
+
+FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """Names in braces, in order, `label` included."""
+    return tuple(FIELD.findall(template))
+
+
+def check(template: str, fields: tuple[str, ...]) -> None:
+    """Refuse a template that does not end in `{label}` or names a field that rows lack."""
+    if not template.endswith("{label}") or fields_of(template).count("label") != 1:
+        raise InputError(
+            f"template {template!r}: expected it to end in {{label}}, which appears once."
+        )
+    unknown = [name for name in fields_of(template) if name not in (*fields, "label")]
+    if unknown:
+        raise InputError(
+            f"template {template!r} names {', '.join(unknown)}, but the rows have only "
+            f"{', '.join(fields)}; correct the name in the braces."
+        )
+
+
+def query(template: str, row: Mapping[str, str]) -> str:
+    r"""The prompt of one row up to its label, with no trailing white space.
+
+    >>> query("Review: {sentence}\nSentiment: {label}", {"sentence": "fine "})
+    'Review: fine \nSentiment:'
+    """
+    filled = FIELD.sub(
+        lambda match: row.get(match.group(1), match.group(0)), template.removesuffix("{label}")
+    )
+    return filled.rstrip()
+
+
+def continuation(template: str, words: str) -> str:
+    r"""A label's words as they follow the prompt: after one space, or on a line of their own.
+
+    >>> continuation("Review: {sentence}\nSentiment: {label}", "positive")
+    ' positive'
+    """
+    return ("\n" if template.endswith("\n{label}") else " ") + words
+
+
+def demonstration(template: str, row: Mapping[str, str], words: str) -> str:
+    """One labeled row as it stands in the context."""
+    return query(template, row) + continuation(template, words)
+
+
+def prompt(template: str, demonstrations: list[str], row: Mapping[str, str]) -> str:
+    """Demonstrations, an empty line after each, then the query."""
+    return "\n\n".join([*demonstrations, query(template, row)])
