@@ -1,0 +1,1 @@
+"""The programs: flags in, tables and figures out."""

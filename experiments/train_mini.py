@@ -1,0 +1,101 @@
+"""Train the mini language model from scratch and write it as a Hugging Face directory.
+
+python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
+"""
+
+import json
+import time
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+from batch_calibration.mini import documents, training, vocabulary
+from batch_calibration.models import gpt2, weights
+from batch_calibration.tasks import get_task
+from batch_calibration.typing import InputError
+from experiments.door import enter
+
+CONFIG = config_flags.DEFINE_config_file("config", "configs/train_mini.py")
+OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "directory for state and loss curve", required=True)
+
+
+def main() -> None:
+    """Train, with a line of progress every few steps; a stopped run goes on where it was."""
+    config = CONFIG.value
+    out, workdir = Path(OUT.value), Path(WORKDIR.value)
+    workdir.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    tasks = {name: get_task(name) for name in config.tasks}
+    phases = tuple(
+        training.Phase(
+            steps, rows, length,
+            documents.Recipe(
+                tuple(mix), dict(zip(tasks, most, strict=True)), hardest, config.own_template,
+                config.own_words, config.concentration, config.sticky,
+            ),
+        )
+        for steps, rows, length, mix, most, hardest in config.phases
+    )  # fmt: skip
+    tokenizer = vocabulary.learn(
+        tasks, phases[-1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
+    )
+    end = tokenizer.token_to_id(documents.END)
+    raw = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": tokenizer.get_vocab_size(),
+        "n_positions": config.positions,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": None,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "tie_word_embeddings": True,
+    }
+    if any(phase.length > config.positions for phase in phases):
+        raise InputError(f"a phase is longer than config.positions = {config.positions}.")
+    total, began, seen = sum(phase.steps for phase in phases), time.monotonic(), 0
+    first: int | None = None
+    curve = (workdir / "curve.jsonl").open("a", encoding="utf-8")
+
+    def report(now: training.Progress) -> None:
+        nonlocal seen, first
+        first = now.step if first is None else first
+        seen += now.tokens
+        curve.write(
+            json.dumps({"step": now.step, "loss": now.loss, "label": now.label_loss}) + "\n"
+        )
+        if now.step % config.log_every == 0 or now.step == total:
+            curve.flush()
+            spent = time.monotonic() - began
+            left = spent / (now.step - first + 1) * (total - now.step)
+            print(
+                f"step {now.step}/{total}  loss {now.loss:.3f}  labels {now.label_loss:.3f} nats  "
+                f"{seen / spent:,.0f} tokens/s  {left / 60:.1f} min left",
+                flush=True,
+            )
+
+    optimizer = training.Optimizer(
+        config.peak, config.final, config.warmup, config.weight_decay, config.b2, config.clip,
+        config.label_weight,
+    )  # fmt: skip
+    model = training.train(
+        raw, tasks, tokenizer, phases, optimizer, config.seed,
+        workdir / "state.safetensors", config.save_every, report,
+    )  # fmt: skip
+    weights.save(out, model, gpt2, raw)
+    tokenizer.save(str(out / "tokenizer.json"))
+    minutes = (time.monotonic() - began) / 60
+    print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}")
+
+
+if __name__ == "__main__":
+    enter(main)
