@@ -1,0 +1,90 @@
+"""Records sorted into studies: one setting, its tasks, its methods, a value per seed."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batch_calibration.methods import METHODS
+from batch_calibration.tasks import TASKS
+
+MAIN = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
+VARIANTS = ("icl", "bc", *(name for name in METHODS if name not in MAIN))
+PANELS = {"Methods": MAIN, "Published variants": VARIANTS}
+"""The two tables of a study: the paper's comparison, and what others have published."""
+
+Record = dict[str, Any]
+
+
+class Setting(NamedTuple):
+    """What a table holds fixed."""
+
+    model: str
+    scorer: str
+    shots: int
+    split: str
+    limit: int
+
+    def __str__(self) -> str:
+        """In words, for titles and file names' captions."""
+        rows = f"first {self.limit} rows" if self.limit else "all rows"
+        how = "zero-shot" if not self.shots else f"{self.shots}-shot"
+        return f"{self.model}, {how}, {self.split} split, {rows}"
+
+    @property
+    def slug(self) -> str:
+        """The setting as part of a file name."""
+        rows = f"-first{self.limit}" if self.limit else ""
+        return f"{self.model}-{self.shots}shot-{self.split}{rows}".replace(" ", "-")
+
+
+class Study(NamedTuple):
+    """The records of one setting, by task, in the order of the seeds."""
+
+    setting: Setting
+    records: dict[str, list[Record]]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Methods that every record has, in the order of the table of methods."""
+        every = [record["methods"] for group in self.records.values() for record in group]
+        return tuple(name for name in METHODS if all(name in methods for methods in every))
+
+    def among(self, names: Sequence[str]) -> list[str]:
+        """Of these methods, those that the study has."""
+        return [name for name in self.methods if name in names]
+
+    def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
+        """One value per seed, `[s]`."""
+        return np.array([r["methods"][method][metric] for r in self.records[task]])
+
+    def average(self, method: str, metric: str = "accuracy") -> float:
+        """Mean over tasks of the mean over seeds."""
+        return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
+
+
+def studies(records: Sequence[Record]) -> list[Study]:
+    """Records grouped by setting; tasks in the order of their shelf, seeds ascending."""
+    order = list(TASKS)
+    groups: dict[Setting, dict[str, list[Record]]] = {}
+    for record in sorted(records, key=_rank(order)):
+        about = record["context"]
+        setting = Setting(
+            about["model"], about["scorer"]["kind"], about["shots"], about["split"], about["limit"]
+        )
+        groups.setdefault(setting, {}).setdefault(about["task"], []).append(record)
+    return [Study(setting, groups[setting]) for setting in sorted(groups)]
+
+
+def _rank(order: list[str]) -> Any:
+    def rank(record: Record) -> tuple[int, str, int]:
+        task = record["context"]["task"]
+        place = order.index(task) if task in order else len(order)
+        return place, task, record["context"]["seed"]
+
+    return rank
+
+
+def title(task: str) -> str:
+    """A task's name as papers print it."""
+    return TASKS[task].title if task in TASKS else task

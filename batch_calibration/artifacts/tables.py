@@ -1,0 +1,80 @@
+"""The paper's main table: methods x tasks, mean and standard deviation over seeds."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+from batch_calibration.artifacts.study import Study, title
+
+Cells = list[list[str]]
+
+
+def accuracy_cells(study: Study, methods: Sequence[str]) -> Cells:
+    """Header, one row a task (`mean ± sd`, in %, over seeds), and the average of the tasks.
+
+    The best of a row is in `**`. The standard deviation is the sample's (n - 1), as papers print.
+    """
+    rows = [["task", "rows", *methods]]
+    for task, records in study.records.items():
+        values = {method: 100 * study.values(task, method) for method in methods}
+        best = max(round(v.mean(), 1) for v in values.values())
+        rows.append(
+            [title(task), str(records[0]["rows"]["test"])]
+            + [_bold(_spread(v), round(v.mean(), 1) == best) for v in values.values()]
+        )
+    averages = {method: round(100 * study.average(method), 1) for method in methods}
+    rows.append(
+        ["average", ""]
+        + [_bold(f"{v:.1f}", v == max(averages.values())) for v in averages.values()]
+    )
+    return rows
+
+
+def _spread(values: np.ndarray) -> str:
+    mean = f"{values.mean():.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.1f}"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text
+
+
+def markdown(cells: Cells) -> str:
+    """A pipe table."""
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    rule = "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+
+
+def latex(cells: Cells) -> str:
+    """A booktabs table."""
+
+    def cell(text: str) -> str:
+        bold = text.startswith("**")
+        text = text.strip("*").replace("_", r"\_").replace(" ± ", r" $\pm$ ")
+        return rf"\textbf{{{text}}}" if bold else text
+
+    body = [" & ".join(map(cell, row)) + r" \\" for row in cells]
+    columns = "l" + "r" * (len(cells[0]) - 1)
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-1],
+         r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}", ""]
+    )  # fmt: skip
+
+
+def long_csv(study: Study) -> str:
+    """One line per task, seed, method and metric: everything that was measured."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["model", "shots", "task", "seed", "rows", "method", "metric", "value"])
+    for task, records in study.records.items():
+        for record in records:
+            for method, metrics in record["methods"].items():
+                writer.writerows(
+                    [study.setting.model, study.setting.shots, task, record["context"]["seed"],
+                     record["rows"]["test"], method, metric, f"{value:.6g}"]
+                    for metric, value in metrics.items()
+                )  # fmt: skip
+    return out.getvalue()

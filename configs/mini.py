@@ -1,0 +1,37 @@
+"""The paper's main table in small: methods x tasks, 5 seeds, 1 shot per class, embedded model.
+
+python -m experiments.score --config=configs/mini.py --workdir=W
+"""
+
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The full run, or with `:smoke` one seed of a few rows."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/mini.py has no preset {preset!r}; there is: smoke")
+    smoke = preset == "smoke"
+    config = ConfigDict()
+    config.scorer = "causal_lm"
+    config.model = "mini"
+    config.data = "mini"
+    config.tasks = ("sst2", "mnli")
+    config.split = "validation"
+    config.train_split = "train"
+    config.limit = 40 if smoke else 0
+    config.shots = 1
+    config.seeds = 1 if smoke else 5
+    config.labeled_per_class = 16 if smoke else 128
+    config.dc_texts = 20
+    config.batch_size = 64
+    config.lock()
+    return config
+
+
+def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """One flat dict per context: the task and the seed of its demonstrations."""
+    for task in config.tasks:
+        for seed in range(config.seeds if config.shots else 1):
+            yield {"task": task, "seed": seed}

@@ -1,0 +1,42 @@
+"""Calibrate stored scores with every method; no model is needed.
+
+python -m experiments.calibrate --workdir=W
+"""
+
+import time
+
+from absl import flags
+
+from batch_calibration import pipeline
+from batch_calibration.methods import METHODS, get_method
+from batch_calibration.store import Store
+from batch_calibration.typing import InputError
+from experiments.door import enter
+
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
+METHOD = flags.DEFINE_list("methods", list(METHODS), "methods to apply, comma-separated")
+FLOOR = flags.DEFINE_float("floor", None, "raise scores of -inf to this many nats")
+
+
+def main() -> None:
+    """Write one record per stored table."""
+    for name in METHOD.value:
+        get_method(name)
+    store = Store(WORKDIR.value)
+    tables = list(store.tables())
+    if not tables:
+        raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
+    began = time.monotonic()
+    records = pipeline.calibrate(tables, METHOD.value, floor=FLOOR.value)
+    for record in records:
+        store.put_record(record["id"], record)
+    for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
+        print(f"{name} is left out where its probe was not scored: {reason}")
+    print(
+        f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
+        f"compilation included; the records are in {store.workdir / 'records'}"
+    )
+
+
+if __name__ == "__main__":
+    enter(main)

@@ -1,0 +1,39 @@
+"""What was learned, in one paragraph, and one HTML page with every table and figure.
+
+python -m experiments.report --workdir=W
+"""
+
+import textwrap
+
+from absl import flags
+
+from batch_calibration.artifacts import report, summary, tables
+from batch_calibration.artifacts.study import PANELS, studies
+from batch_calibration.store import Store
+from experiments.door import enter
+
+WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
+
+
+def main() -> None:
+    """Write the page, print the paragraph of every setting, and say where the files are."""
+    store = Store(WORKDIR.value)
+    sections = []
+    for study in studies(store.records()):
+        pictures = sorted((store.workdir / "figures").glob(f"{study.setting.slug}-*.png"))
+        said = summary.paragraph(study)
+        shown = {
+            what: tables.accuracy_cells(study, study.among(methods))
+            for what, methods in PANELS.items()
+        }
+        sections.append(report.Section(str(study.setting), said, shown, pictures))
+        print(textwrap.fill(said, 100), end="\n\n")
+    page = store.workdir / "report.html"
+    page.write_text(report.page(sections), encoding="utf-8")
+    print(f"tables:  {store.workdir / 'tables'}")
+    print(f"figures: {store.workdir / 'figures'}")
+    print(f"report:  {page}")
+
+
+if __name__ == "__main__":
+    enter(main)
