@@ -47,7 +47,9 @@ def make_scorer(settings: Mapping[str, Any]) -> Scorer:
 
 def describe(planned: Plan, scorer: Scorer, model: str) -> dict[str, Any]:
     """The context's description: everything that decides its numbers, and the model's name."""
-    return {**planned.context, "model": Path(model).name, "scorer": scorer.identity}
+    # Many checkpoints lie in a folder called "model": the folder above tells them apart.
+    name = "-".join(part for part in Path(model).parts[-2:] if part not in ("/", "..", "."))
+    return {**planned.context, "model": name, "scorer": scorer.identity}
 
 
 def missing(planned: Plan, stored: ScoreTable | None) -> list[str]:

@@ -5,11 +5,14 @@ python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --work
 
 import json
 import time
+from itertools import accumulate
 from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
 
+from batch_calibration.artifacts.style import save
+from batch_calibration.artifacts.training import curve as draw_curve
 from batch_calibration.mini import documents, training, vocabulary
 from batch_calibration.models import gpt2, weights
 from batch_calibration.tasks import get_task
@@ -93,8 +96,12 @@ def main() -> None:
     )  # fmt: skip
     weights.save(out, model, gpt2, raw)
     tokenizer.save(str(out / "tokenizer.json"))
+    curve.close()
+    steps = [json.loads(line) for line in (workdir / "curve.jsonl").read_text().splitlines()]
+    ends = list(accumulate(phase.steps for phase in phases))
+    save(draw_curve(steps, ends), workdir / "curve")
     minutes = (time.monotonic() - began) / 60
-    print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}")
+    print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}, the curve in {workdir}")
 
 
 if __name__ == "__main__":
