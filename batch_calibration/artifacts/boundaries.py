@@ -61,7 +61,7 @@ def figure(tables: Sequence[ScoreTable]) -> Figure:
                 -0.42, 0.5, title(two.task), rotation=90, va="center", weight="bold",
                 transform=axes_row[0].transAxes,
             )  # fmt: skip
-            axes_row[0].legend(loc="lower right", fontsize=7, markerscale=2, handletextpad=0.2)
+            axes_row[0].legend(loc="lower left", fontsize=7, markerscale=2, handletextpad=0.2)
         drawn.suptitle(
             "Decision boundaries: solid, the method's; dashed, plain ICL's. "
             "Shaded: predicted as the label of that color.", x=0.01, ha="left",
