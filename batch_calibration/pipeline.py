@@ -13,13 +13,14 @@ import numpy as np
 from batch_calibration import metrics
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.checks import check_scores
-from batch_calibration.methods import METHODS, compare, fit
-from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.methods import METHODS, compare, correct, fit
+from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.plan import Plan
 from batch_calibration.scores import Block, ScoreTable, make_block
 from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.scoring.room import Room
 from batch_calibration.store import Store
 from batch_calibration.typing import InputError
 
@@ -31,7 +32,7 @@ def make_scorer(settings: Mapping[str, Any]) -> Scorer:
     model = str(settings["model"])
     if not model:
         raise InputError("config.model: expected a checkpoint directory, got nothing; give one.")
-    checkpoint = load_checkpoint(MINI_CHECKPOINT if model == "mini" else model)
+    checkpoint = load_checkpoint(_directory(model))
     scorer: Scorer = (
         CausalLM(checkpoint, batch_size=settings["batch_size"])
         if settings["scorer"] == "causal_lm"
@@ -43,6 +44,16 @@ def make_scorer(settings: Mapping[str, Any]) -> Scorer:
         )
     )
     return scorer
+
+
+def make_room(settings: Mapping[str, Any]) -> Room | None:
+    """What the model's tokenizer and config alone say of a prompt; None where no model is named."""
+    model = str(settings["model"])
+    return Room(load_tokenizer(_directory(model))) if model else None
+
+
+def _directory(model: str) -> str | Path:
+    return MINI_CHECKPOINT if model == "mini" else model
 
 
 def describe(planned: Plan, scorer: Scorer, model: str) -> dict[str, Any]:
@@ -77,19 +88,32 @@ def score(
         return stored, 0
     texts = [text for name in wanted for text in planned.blocks[name].texts]
     answer = scorer.score(texts, planned.label_texts, progress=progress)
+    log_probs = fold(answer.log_probs, planned.forms)
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
     start = 0
     for name in wanted:
         request = planned.blocks[name]
         here = slice(start, start + len(request.texts))
         blocks[name] = make_block(
-            answer.log_probs[here], request.labels, answer.tokens[here], request.row_ids,
+            log_probs[here], request.labels, answer.tokens[here], request.row_ids,
             request.spec,
         )  # fmt: skip
         start = here.stop
     table = ScoreTable(context, planned.label_names, blocks)
     store.put(table)
     return table, len(texts)
+
+
+def fold(log_probs: np.ndarray, forms: Sequence[int]) -> np.ndarray:
+    """Scores `[n, sum(forms)]` of surface forms as those of labels `[n, k]`: log sum_f p(f).
+
+    >>> fold(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
+    [[-1.2039999961853027, -0.9160000085830688]]
+    """
+    if len(forms) == log_probs.shape[1]:
+        return log_probs
+    parts = np.split(log_probs, np.cumsum(forms)[:-1], axis=1)
+    return np.stack([np.logaddexp.reduce(part, axis=1) for part in parts], axis=1)
 
 
 def calibrate(
@@ -129,11 +153,73 @@ def calibrate(
                     name: metrics.summary(corrected[name][i], labels, key) for name in names
                 },
                 "skipped": skipped,
+                "over_long": _changed(table),
                 **jax.tree.map(lambda x, i=i: np.asarray(x[i]).tolist(), states),
             })  # fmt: skip
     return records
 
 
+def probe_sizes(
+    table: ScoreTable,
+    sizes: Sequence[int],
+    *,
+    draws: int = 20,
+    floor: float | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Accuracy on all n test rows when BC and PC learn from m random ones of them, unlabeled.
+
+    Source: Zhou et al. 2024, the figure of batch sizes. Sizes beyond n are left out, n is added;
+    it has one draw, the others `draws`.
+
+    Returns:
+        `sizes`, and by method under `accuracy` a list of draws for each size.
+    """
+    block = table.blocks["test"]
+    (log_probs,), (labels,) = _stack([table], "test", floor)
+    rows = len(block.row_ids)
+    kept = [size for size in dict.fromkeys(sizes) if size < rows]
+    if any(size < 1 for size in kept):
+        raise InputError(f"probe sizes: expected 1 or more rows, got {min(kept)}.")
+    random = np.random.default_rng([seed, 5])
+    weights = np.zeros((len(kept) * draws + 1, rows), np.float32)
+    for i in range(len(kept) * draws):
+        weights[i, random.choice(rows, kept[i // draws], replace=False)] = 1
+    weights[-1] = 1
+    found: dict[str, list[list[float]]] = {}
+    for name in ("bc", "pc"):
+        reached = np.asarray(_by_weight(name, log_probs, labels, weights, jax.random.key(seed)))
+        parts = np.split(reached, np.arange(1, len(kept) + 1) * draws)
+        found[name] = [part.tolist() for part in parts]
+    return {"sizes": [*kept, rows], "accuracy": found}
+
+
+@partial(jax.jit, static_argnums=0)
+def _by_weight(
+    name: str, log_probs: jax.Array, labels: jax.Array, weights: jax.Array, key: jax.Array
+) -> jax.Array:
+    """Accuracy `[p]` of a method that learns from the rows each of `weights [p n]` keeps."""
+
+    def one(kept: tuple[jax.Array, jax.Array]) -> jax.Array:
+        weight, number = kept
+        evidence = {"test": (log_probs, None, weight)}
+        own = jax.random.fold_in(key, number)
+        return metrics.accuracy(correct(METHODS[name], evidence, log_probs, key=own), labels)
+
+    # One at a time: 100 starts of PC for every size and draw at once would not fit.
+    return jax.lax.map(one, (weights, jnp.arange(len(weights))))
+
+
+def _changed(table: ScoreTable) -> dict[str, dict[str, int]]:
+    """By block, how many prompts lost demonstrations or were cut to fit the model."""
+    found = {
+        name: {what: block.spec[what] for what in CHANGES if block.spec.get(what)}
+        for name, block in table.blocks.items()
+    }
+    return {name: counts for name, counts in found.items() if counts}
+
+
+CHANGES = ("dropped", "truncated")
 BIASES = ("cc", "dc", "bc", "bcl")
 _compare = jax.jit(compare, static_argnames="methods")
 

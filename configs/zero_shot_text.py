@@ -23,8 +23,16 @@ def get_config(preset: str = "") -> ConfigDict:
     config.limit = 200 if preset == "smoke" else 0
     config.shots = 0
     config.seeds = 1
+    config.selection = "per_class"
+    config.demonstrations = ()
+    config.order = -1
+    config.template = ""
+    config.verbalizer = ""
+    config.over_long = "error"
     config.labeled_per_class = 128
+    config.cc_fill = "per_field"
     config.dc_texts = 20
+    config.dc_preset = "paper"
     config.batch_size = 64
     config.scale = 20.0
     config.max_tokens = 128

@@ -16,6 +16,8 @@ from experiments.door import enter
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
 METHOD = flags.DEFINE_list("methods", list(METHODS), "methods to apply, comma-separated")
 FLOOR = flags.DEFINE_float("floor", None, "raise scores of -inf to this many nats")
+SIZES = flags.DEFINE_list("probe_sizes", [], "also let BC and PC learn from so many rows alone")
+DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", lower_bound=1)
 
 
 def main() -> None:
@@ -28,6 +30,13 @@ def main() -> None:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
     records = pipeline.calibrate(tables, METHOD.value, floor=FLOOR.value)
+    if SIZES.value:
+        by_id = {table.id: table for table in tables}
+        sizes = _numbers(SIZES.value)
+        for record in records:
+            record["probe_size"] = pipeline.probe_sizes(
+                by_id[record["id"]], sizes, draws=DRAWS.value, floor=FLOOR.value
+            )
     for record in records:
         store.put_record(record["id"], record)
     for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
@@ -36,6 +45,15 @@ def main() -> None:
         f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
         f"compilation included; the records are in {store.workdir / 'records'}"
     )
+
+
+def _numbers(words: list[str]) -> list[int]:
+    try:
+        return [int(word) for word in words]
+    except ValueError as error:
+        raise InputError(
+            f"--probe_sizes: expected numbers such as 2,5,10, got {','.join(words)!r}."
+        ) from error
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from absl import flags
 
-from batch_calibration.artifacts import boundaries, figures
+from batch_calibration.artifacts import boundaries, curves, figures, robustness
 from batch_calibration.artifacts.study import Study, studies
 from batch_calibration.artifacts.style import save
 from batch_calibration.store import Store
@@ -30,11 +30,26 @@ def draw(study: Study, store: Store, out: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Draw every setting in the workdir."""
+    """Draw every setting in the workdir, the curves over settings, and the robustness study."""
     store = Store(WORKDIR.value)
-    for study in studies(store.records()):
-        for path in draw(study, store, store.workdir / "figures"):
-            print(path)
+    out, records = store.workdir / "figures", store.records()
+    every = studies(records)
+    written = [path for study in every for path in draw(study, store, out)]
+    for curve in [*curves.by_shots(every), *curves.by_probe_size(every)]:
+        written += save(curves.figure(curve), out / f"{curve.slug}-curve")
+    for name, axes in robust(robustness.axes(records)).items():
+        written += save(robustness.figure(axes), out / f"{name}-robustness")
+    for path in written:
+        print(path)
+
+
+def robust(axes: list[robustness.Axis]) -> dict[str, list[robustness.Axis]]:
+    """The axes of one figure: one task and model, whatever the number of shots."""
+    groups: dict[str, list[robustness.Axis]] = {}
+    for axis in axes:
+        name = f"{axis.setting._replace(shots=1).slug}-{axis.task}"
+        groups.setdefault(name, []).append(axis)
+    return groups
 
 
 if __name__ == "__main__":

@@ -4,7 +4,10 @@ python -m experiments.score --config=configs/mini.py --workdir=W
 """
 
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -21,6 +24,7 @@ from rich.progress import (
 from rich.text import Text
 
 from batch_calibration import pipeline, plan
+from batch_calibration.prompts.overlong import Room
 from batch_calibration.store import Store
 from experiments import study
 from experiments.door import enter
@@ -38,6 +42,24 @@ class Rate(ProgressColumn):
         return Text(f"{task.finished_speed or task.speed or 0:,.0f} examples/s")
 
 
+def measure(cells: Sequence[Mapping[str, Any]], room: Room | None) -> list[int]:
+    """Rows of each context; a line is printed of each task whose prompts had to be shortened."""
+    sizes, dropped, truncated = [], Counter[str](), Counter[str]()
+    for cell in cells:
+        blocks = plan.plan(cell, room).blocks.values()
+        sizes.append(sum(len(block.texts) for block in blocks))
+        dropped[cell["task"]] += sum(block.spec.get("dropped", 0) for block in blocks)
+        truncated[cell["task"]] += sum(block.spec.get("truncated", 0) for block in blocks)
+    for task in dropped:
+        if dropped[task] or truncated[task]:
+            rows = sum(s for s, cell in zip(sizes, cells, strict=True) if cell["task"] == task)
+            print(
+                f"{task}: of {rows:,} prompts {dropped[task]:,} lost demonstrations and "
+                f"{truncated[task]:,} were cut on the left, to fit the model's positions"
+            )
+    return sizes
+
+
 def show(bar: Progress, line: TaskID, before: int, rows: int) -> None:
     """Move the bar to the rows of earlier contexts and those done of this one."""
     bar.update(line, completed=before + rows)
@@ -48,17 +70,22 @@ def main() -> None:
     config = CONFIG.value
     store = Store(WORKDIR.value, create=True)
     path = config_flags.get_config_filename(flags.FLAGS["config"])
-    plans = [plan.plan(cell) for cell in study.cells(path, config)]
+    cells, room = study.cells(path, config), pipeline.make_room(config.to_dict())
+    # Planned once for its errors, counts and size, and again, one at a time, to be scored.
+    sizes = measure(cells, room)
     scorer = pipeline.make_scorer(config.to_dict())
     began, asked = time.monotonic(), 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(),
                TimeRemainingColumn())  # fmt: skip
     with Progress(*columns) as bar:
-        total = sum(len(b.texts) for planned in plans for b in planned.blocks.values())
+        total = sum(sizes)
         line = bar.add_task("scoring", total=total)
-        for planned in plans:
-            about = planned.context
-            bar.update(line, description=f"{about['task']}, seed {about['seed']}")
+        for cell, size in zip(cells, sizes, strict=True):
+            planned = plan.plan(cell, room)
+            varied = planned.context.get("options", {}).items()
+            name = ", ".join(f"{k} {v}" for k, v in varied if k != "over_long")
+            name = name or f"{cell['shots']} shots"
+            bar.update(line, description=f"{cell['task']}, seed {cell['seed']}, {name}")
             done = int(bar.tasks[0].completed)
             _, rows = pipeline.score(
                 planned,
@@ -68,11 +95,10 @@ def main() -> None:
                 partial(show, bar, line, done),
             )
             asked += rows
-            size = sum(len(block.texts) for block in planned.blocks.values())
             bar.update(line, completed=done + size)
     seconds = time.monotonic() - began
     print(
-        f"{len(plans)} contexts: {asked:,} rows scored in {seconds:.1f} s, "
+        f"{len(cells)} contexts: {asked:,} rows scored in {seconds:.1f} s, "
         f"{total - asked:,} were there already; the scores are in {store.workdir / 'scores'}"
     )
 

@@ -10,8 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from batch_calibration.artifacts import tables
-from batch_calibration.artifacts.study import PANELS, Study, studies
+from batch_calibration.artifacts import curves, robustness, tables
+from batch_calibration.artifacts.study import PANELS, studies, title
 from batch_calibration.store import Store
 from experiments.door import enter
 
@@ -20,14 +20,9 @@ WIDTH = 118
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 
 
-def show(study: Study, cells: tables.Cells, what: str) -> None:
+def show(heading: str, cells: tables.Cells) -> None:
     """Print one table."""
-    table = Table(
-        title=f"{what}, accuracy in %: {study.setting}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1),
-    )
+    table = Table(title=heading, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
     for i, name in enumerate(cells[0]):
         table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for row in cells[1:]:
@@ -35,18 +30,34 @@ def show(study: Study, cells: tables.Cells, what: str) -> None:
     Console(width=max(WIDTH, Console().width)).print(table)
 
 
+def write(out: Path, name: str, cells: tables.Cells, csv: str | None = None) -> None:
+    """Keep one table as Markdown and LaTeX, and as CSV where it is given."""
+    out.mkdir(exist_ok=True)
+    (out / f"{name}.md").write_text(tables.markdown(cells), encoding="utf-8")
+    (out / f"{name}.tex").write_text(tables.latex(cells), encoding="utf-8")
+    if csv is not None:
+        (out / f"{name}.csv").write_text(csv, encoding="utf-8")
+
+
 def main() -> None:
-    """Write and print the table of every setting in the workdir."""
+    """Write and print the table of every setting, axis of robustness, and curve in the workdir."""
     out = Path(WORKDIR.value) / "tables"
-    for study in studies(Store(WORKDIR.value).records()):
-        out.mkdir(exist_ok=True)
+    records = Store(WORKDIR.value).records()
+    every = studies(records)
+    for study in every:
         for what, methods in PANELS.items():
             cells = tables.accuracy_cells(study, study.among(methods))
-            show(study, cells, what)
-            name = f"{study.setting.slug}-{what.split()[-1].lower()}"
-            (out / f"{name}.md").write_text(tables.markdown(cells), encoding="utf-8")
-            (out / f"{name}.tex").write_text(tables.latex(cells), encoding="utf-8")
+            show(f"{what}, accuracy in %: {study.setting}", cells)
+            write(out, f"{study.setting.slug}-{what.split()[-1].lower()}", cells)
         (out / f"{study.setting.slug}.csv").write_text(tables.long_csv(study), encoding="utf-8")
+    for axis in robustness.axes(records):
+        cells = robustness.accuracy_cells(axis)
+        show(f"{title(axis.task)}, accuracy in % over {axis.name}: {axis.setting}", cells)
+        write(out, axis.slug, cells, tables.plain_csv(cells))
+    for curve in [*curves.by_shots(every), *curves.by_probe_size(every)]:
+        cells = curves.accuracy_cells(curve)
+        show(f"{curve.heading}, accuracy in %", cells)
+        write(out, curve.slug, cells, tables.plain_csv(cells))
     print(f"tables are in {out}")
 
 

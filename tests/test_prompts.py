@@ -1,10 +1,11 @@
 """Prompts by golden text; demonstrations and probes by their laws."""
 
 from collections import Counter
+from itertools import permutations
 
 import pytest
 
-from batch_calibration.prompts import demonstrations, probing, template
+from batch_calibration.prompts import demonstrations, overlong, probing, template
 from batch_calibration.tasks import TASKS
 from batch_calibration.typing import InputError
 
@@ -86,6 +87,54 @@ def test_too_few_rows_of_a_class():
         demonstrations.per_class([0, 0, 1], ("a", "b"), 2, seed=0)
 
 
+def test_round_robin_takes_the_classes_in_turn():
+    chosen = demonstrations.round_robin(LABELS, NAMES, 2, seed=3)
+    assert [LABELS[i] for i in chosen] == [0, 1, 2, 0, 1, 2]
+    assert sorted(chosen) == sorted(demonstrations.per_class(LABELS, NAMES, 2, seed=3))
+    assert demonstrations.round_robin(LABELS, NAMES, 0, seed=3) == []
+
+
+def test_total_counts_shots_in_all():
+    draws = [demonstrations.total(LABELS, 4, seed) for seed in range(30)]
+    assert all(len(set(draw)) == 4 and min(LABELS[i] for i in draw) >= 0 for draw in draws)
+    assert len({tuple(draw) for draw in draws}) == 30
+    assert demonstrations.total(LABELS, 4, 7) == draws[7]
+    assert {LABELS[demonstrations.total(LABELS, 1, seed)[0]] for seed in range(30)} == {0, 1, 2}
+    with pytest.raises(InputError, match=r"61 shots in all were asked for.*are 60"):
+        demonstrations.total(LABELS, 61, 0)
+
+
+IDS = [f"t/{i}" for i in range(len(LABELS))]
+
+
+def test_explicit_rows_by_id_and_by_number_in_the_order_given():
+    assert demonstrations.explicit(LABELS, IDS, ("t/7", 3, "t/0"), "t") == [7, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ((), "none is; give their ids"),
+        (("t/99",), "t has no row 't/99'; its 65 rows are 't/0' to 't/64'"),
+        ((65,), "t has no row 65"),
+        ((-1,), "t has no row -1"),
+        ((60,), "row 60 of t has no label"),
+    ],
+)
+def test_explicit_rows_that_cannot_be_shown(wanted, sentence):
+    with pytest.raises(InputError, match=sentence):
+        demonstrations.explicit(LABELS, IDS, wanted, "t")
+
+
+def test_orders_of_four_are_the_24_permutations():
+    chosen = [9, 4, 7, 1]
+    orders = [tuple(demonstrations.reorder(chosen, i)) for i in range(24)]
+    assert orders == list(permutations(chosen))
+    for index in (24, -2):
+        with pytest.raises(InputError, match="orders 0 to 23"):
+            demonstrations.reorder(chosen, index)
+
+
 def test_labeled_set_leaves_demonstrations_and_unknown_rows_out():
     chosen = demonstrations.labeled_set(LABELS, 3, 128, exclude=[0, 1, 2], seed=0)
     assert sorted(chosen) == list(range(3, 60))
@@ -97,6 +146,32 @@ def test_content_free_rows_fill_every_field():
     assert probing.content_free(["premise", "hypothesis"]) == [
         {"premise": fill, "hypothesis": fill} for fill in ("N/A", "", "[MASK]")
     ]
+
+
+def test_whole_input_leaves_what_frames_it():
+    forms = {
+        "Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}": (
+            "Premise: {input}\nAnswer: {label}"
+        ),
+        "{a}\n{b}\nIs '{c}' used alike?\nAnswer: {label}": "{input}\nAnswer: {label}",
+        "{a}\nQuestion: {b}\n{label}": "{input}\n{label}",
+        "Is {a} {label}": "Is {input} {label}",
+    }
+    for form, whole in forms.items():
+        assert template.whole_input(form) == whole
+    with pytest.raises(InputError, match="expected a field in braces"):
+        template.whole_input("Answer: {label}")
+
+
+def test_random_words_as_the_original_code_makes_them():
+    rows = [{"s": "One two THREE"}, {"s": "Four five six seven eight nine"}]
+    made = probing.random_words(rows, ["s"], texts=20, seed=1, preset="original")
+    for row in made:
+        *words, last = row["s"].split(" ")
+        assert len(words) == 5 and last == "."
+        assert set(words) <= {word.lower() for r in rows for word in r["s"].split()}
+    with pytest.raises(InputError, match="did you mean 'original'"):
+        probing.random_words(rows, ["s"], preset="orignal")
 
 
 def test_random_words_are_in_domain_of_mean_length_and_seeded():
@@ -111,3 +186,57 @@ def test_random_words_are_in_domain_of_mean_length_and_seeded():
 
 def test_random_words_of_empty_texts():
     assert probing.random_words([{"s": ""}], ["s"], texts=2) == [{"s": ""}] * 2
+
+
+class Words:
+    """A room of eight words: a prompt needs its own and the longest label's but one."""
+
+    positions = 8
+
+    def needs(self, texts, labels):
+        return [len(t.split()) + max(len(label.split()) for label in labels) - 1 for t in texts]
+
+    def cut(self, text, tokens):
+        return " ".join(text.split()[tokens:])
+
+
+def fit(policy, queries, labels=("yes",), room=None):
+    shown = ["d1 d1", "d2 d2"]
+    return overlong.fit(
+        policy, room or Words(), lambda row, skip: " ".join([*shown[skip:], queries[row]]),
+        len(queries), len(shown), labels,
+    )  # fmt: skip
+
+
+SHORT, MIDDLE, LONG = "a b c d", "a b c d e", "a b c d e f g h i"
+
+
+def test_dropping_shots_from_the_front_row_by_row_until_each_fits():
+    assert fit("drop_shots", [SHORT, MIDDLE, LONG]) == (
+        ["d1 d1 d2 d2 a b c d", "d2 d2 a b c d e", "b c d e f g h i"], 2, 1)  # fmt: skip
+
+
+def test_truncation_on_the_left_leaves_room_for_the_longest_label():
+    assert fit("truncate_left", [SHORT, MIDDLE], ["yes", "it was true"]) == (
+        ["d2 d2 a b c d", "d2 a b c d e"], 0, 2)  # fmt: skip
+
+
+def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
+    class Unlucky(Words):
+        def cut(self, text, tokens):
+            return super().cut(text, max(1, tokens - 1))
+
+    assert fit("truncate_left", [LONG], room=Unlucky()).texts == ["b c d e f g h i"]
+
+
+def test_error_renders_what_is_too_long_and_asks_no_room():
+    assert overlong.fit("error", None, lambda row, _: LONG, 1, 0, ["yes"]) == ([LONG], 0, 0)
+
+
+def test_over_long_sentences():
+    with pytest.raises(InputError, match="did you mean 'drop_shots'"):
+        fit("drop_shot", [SHORT])
+    with pytest.raises(InputError, match="counts tokens, which takes a model's tokenizer"):
+        overlong.fit("drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
+    with pytest.raises(InputError, match="labels alone need more"):
+        fit("truncate_left", [SHORT], ["a b c d e f g h i j"])

@@ -1,4 +1,4 @@
-"""Tasks and their rows: words bound to names, and sentences for files that are wrong."""
+"""Tasks and their rows: words bound to names, prompts by golden text, wrong files by sentence."""
 
 import gzip
 import json
@@ -10,14 +10,22 @@ from batch_calibration.tasks import TASKS, get_task
 from batch_calibration.tasks.sources import read
 from batch_calibration.typing import InputError
 
-COUNTS = {"sst2": 872, "mnli": 9815, "mr": 2000, "agnews": 7600, "trec": 500}
+# Rows of the shared validation files; two are not the paper's: a proxy, and 2 rows that are lost.
+COUNTS = {
+    "sst2": 872, "mnli": 9815, "qnli": 5463, "mrpc": 408, "qqp": 7999, "boolq": 3270, "cb": 56,
+    "copa": 100, "rte": 277, "wic": 638, "anli_r1": 1000, "anli_r2": 1000, "anli_r3": 1198,
+    "mr": 2000, "agnews": 7600, "trec": 500,
+}  # fmt: skip
+PAPER = COUNTS | {"qqp": 40430, "anli_r3": 1200} | dict.fromkeys(("mr", "agnews", "trec"))
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda t: t.name)
 def test_a_task_is_consistent(task):
-    assert set(task.verbalizer) == set(task.label_names) == set(task.statement_words)
-    assert len(set(task.words)) == len(task.words)
-    for form in (task.few_shot, task.zero_shot):
+    for words in (task.verbalizer, task.statement_words, *task.verbalizers.values()):
+        assert set(words) == set(task.label_names)
+        assert len(set(words.values())) == len(words)
+    assert len(set(task.words_for(0))) == len(task.label_names)
+    for form in (task.few_shot, task.zero_shot, *task.templates.values()):
         template.check(form, task.fields)
         assert set(template.fields_of(form)) == {*task.fields, "label"}
     assert task.statement.count("{label}") == 1
@@ -28,15 +36,166 @@ def test_a_task_is_consistent(task):
 def test_real_rows_are_read(shared, name):
     rows = read(TASKS[name], str(shared / "data"), "validation")
     assert len(rows.rows) == len(rows.labels) == len(rows.ids) == COUNTS[name]
-    assert TASKS[name].test_rows in (None, COUNTS[name])
+    assert TASKS[name].test_rows == PAPER[name]
     assert set(rows.labels) == set(range(len(TASKS[name].label_names)))
+    assert rows.split == ("validation_proxy" if name == "qqp" else "validation")
+    assert rows.ids[0] == f"{name}/{rows.split}/0"
+
+
+def test_the_shelf_is_the_papers_table_and_three_more():
+    assert list(TASKS) == list(COUNTS)
 
 
 def test_words_follow_names_not_positions():
-    mnli = TASKS["mnli"]
-    assert mnli.words == ("yes", "maybe", "no")
-    with pytest.raises(InputError, match=r"mnli has labels \['entailment', 'neutral', .*the data"):
-        mnli.check_label_names(("entailment", "contradiction", "neutral"), "somewhere")
+    assert TASKS["mnli"].words == TASKS["anli_r1"].words == ("yes", "maybe", "no")
+    cb = TASKS["cb"]
+    assert cb.label_names == ("entailment", "contradiction", "neutral")
+    assert cb.words == cb.words_for(0) == ("yes", "no", "maybe")
+    cb.check_label_names(("entailment", "contradiction", "neutral"), "somewhere")
+    names = r"somewhere: task cb has labels \['entailment', 'contradiction', 'neutral'\] .*, the "
+    with pytest.raises(InputError, match=names + r"data has \['entailment', 'neutral', 'contra"):
+        cb.check_label_names(("entailment", "neutral", "contradiction"), "somewhere")
+
+
+# A row of each task, its label, its few-shot text and its zero-shot text, label and all.
+GOLDEN = {
+    "sst2": (
+        {"sentence": "a warm tale "}, 1,
+        "Review: a warm tale \nSentiment: positive",
+        "Review: a warm tale \nSentiment: positive",
+    ),
+    "mnli": (
+        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: maybe",
+        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: maybe",
+    ),
+    "cb": (
+        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
+        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: no",
+    ),
+    "anli_r1": (
+        {"premise": "It rains.", "hypothesis": "It is wet."}, 2,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
+        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: no",
+    ),
+    "anli_r2": (
+        {"premise": "It rains.", "hypothesis": "It is wet."}, 1,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: maybe",
+        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: maybe",
+    ),
+    "anli_r3": (
+        {"premise": "It rains.", "hypothesis": "It is wet."}, 0,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: yes",
+        "It rains.\nQuestion: It is wet. yes, no, or maybe?\nAnswer: yes",
+    ),
+    "qnli": (
+        {"question": "Who sings?", "sentence": "Ann sings."}, 0,
+        "Question: Who sings?\nSentence: Ann sings.\nLabel: yes",
+        "Who sings?\nQuestion: Ann sings. yes or no?\nAnswer: yes",
+    ),
+    "mrpc": (
+        {"sentence1": "Ann left .", "sentence2": "Ann went away ."}, 1,
+        "Sentence 1: Ann left .\nSentence 2: Ann went away .\nEquivalence: yes",
+        "Sentence 1: Ann left .\nSentence 2: Ann went away .\nEquivalence: yes",
+    ),
+    "qqp": (
+        {"question1": "What is rain?", "question2": "Why is it wet?"}, 0,
+        "Question 1: What is rain?\nQuestion 2: Why is it wet?\nDuplicate: no",
+        "Question 1: What is rain?\nQuestion 2: Why is it wet?\nDuplicate: no",
+    ),
+    "boolq": (
+        {"passage": "Rain -- Rain is wet.", "question": "is rain wet"}, 1,
+        "Rain -- Rain is wet.\nQuestion: is rain wet\nAnswer: yes",
+        "Rain -- Rain is wet.\nQuestion: is rain wet\nAnswer: yes",
+    ),
+    "copa": (
+        {"premise": "It rained.", "choice1": "I sang.", "choice2": "I got wet."}, 1,
+        "Premise: It rained.\nChoice1: I sang.\nChoice2: I got wet.\nAnswer: 2",
+        "Premise: It rained.\nChoice1: I sang.\nChoice2: I got wet.\nAnswer: 2",
+    ),
+    "rte": (
+        {"sentence1": "It rains.", "sentence2": "It is wet."}, 1,
+        "Premise: It rains.\nHypothesis: It is wet.\nAnswer: no",
+        "It rains.\nQuestion: It is wet. yes or no?\nAnswer: no",
+    ),
+    "wic": (
+        {"sentence1": "A light bag.", "sentence2": "Turn on a light.", "word": "light"}, 0,
+        "Sentence1: A light bag.\nSentence2: Turn on a light.\nWord: light\nAnswer: false",
+        "A light bag.\nTurn on a light.\nQuestion: Is the word 'light' used in the same way in the "
+        "two sentences above?\nAnswer: no",
+    ),
+    "mr": (
+        {"text": "a warm tale"}, 0,
+        "Review: a warm tale\nSentiment: negative",
+        "Review: a warm tale\nSentiment: negative",
+    ),
+    "agnews": (
+        {"title": "Rain", "description": "It is wet."}, 3,
+        "Article: Rain It is wet.\nAnswer: Technology",
+        "Article: Rain It is wet.\nAnswer: Technology",
+    ),
+    "trec": (
+        {"text": "Who sings ?"}, 3,
+        "Question: Who sings ?\nAnswer Type: Person",
+        "Question: Who sings ?\nAnswer Type: Person",
+    ),
+}  # fmt: skip
+
+
+def rendered(form, row, words):
+    return template.demonstration(form, row, words)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_prompts_are_the_papers(name):
+    task = TASKS[name]
+    row, label, few_shot, zero_shot = GOLDEN[name]
+    assert set(row) == set(task.fields)
+    assert rendered(task.template(1), row, task.words_for(1)[label]) == few_shot
+    assert rendered(task.template(0), row, task.words_for(0)[label]) == zero_shot
+
+
+RTE_TEXTS = {
+    "1": "Premise: It rains.\nHypothesis: It is wet.\nAnswer: yes",
+    "2": "It rains.\nHypothesis: It is wet.\nAnswer: yes",
+    "3": "It rains.\nQuestion: It is wet.\nAnswer: yes",
+    "4": "It rains.\nQuestion: It is wet.\nyes",
+    "5": "It rains.\nQuestion: It is wet.\nyes or no? Answer: yes",
+    "6": "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
+    "7": "Premise: It rains.\nHypothesis: It is wet.\nLabel: yes",
+    "8": "Sentence 1: It rains.\nSentence 2: It is wet.\nLabel: yes",
+    "9": "Determine if the sentence 2 is true based on the Sentence 1 below\n"
+         "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
+    "10": "Determine if the sentence 2 is true or false based on the Sentence 1 below\n"
+          "Sentence 1: It rains.\nSentence 2: It is wet.\nAnswer: yes",
+}  # fmt: skip
+
+
+def test_rtes_ten_templates():
+    task = TASKS["rte"]
+    row = {"sentence1": "It rains.", "sentence2": "It is wet."}
+    assert {c: rendered(task.template(1, c), row, "yes") for c in task.templates} == RTE_TEXTS
+    assert task.template(1, "1") == task.template(1)
+    with pytest.raises(InputError, match="no template of rte named '11'"):
+        task.template(1, "11")
+
+
+def test_rtes_ten_verbalizers_and_their_emoji():
+    task = TASKS["rte"]
+    pairs = {choice: task.words_for(1, choice) for choice in task.verbalizers}
+    assert list(pairs) == [str(i) for i in range(1, 11)]
+    assert [pairs[str(i)] for i in range(1, 8)] == [
+        ("yes", "no"), ("true", "false"), ("correct", "incorrect"), ("positive", "negative"),
+        ("good", "bad"), ("great", "terrible"), ("it was true", "it was false"),
+    ]  # fmt: skip
+    assert [[[hex(ord(c)) for c in word] for word in pairs[i]] for i in ("8", "9", "10")] == [
+        [["0x1f44d"], ["0x1f44e"]],
+        [["0x1f646", "0x200d", "0x2642", "0xfe0f"], ["0x1f645", "0x200d", "0x2642", "0xfe0f"]],
+        [["0x2714", "0xfe0f"], ["0x274c"]],
+    ]
+    with pytest.raises(InputError, match="no verbalizer of rte named '0'"):
+        task.words_for(1, "0")
 
 
 def test_unknown_task():
@@ -80,8 +239,14 @@ def test_bom_crlf_blank_lines_gzip_and_extra_folder(tmp_path):
 def test_missing_folder_and_split(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         read(TASKS["sst2"], str(tmp_path / "none"), "validation")
-    with pytest.raises(InputError, match=r"no split 'dev' there; looked for sst2/dev\.jsonl"):
+    with pytest.raises(InputError, match=r"no rows of task sst2 there; looked for sst2/<split>.js"):
         read(TASKS["sst2"], str(tmp_path), "dev")
+    (tmp_path / "sst2").mkdir()
+    (tmp_path / "sst2" / "train.jsonl").write_text(json.dumps(GOOD))
+    with pytest.raises(InputError, match=r"no split 'dev' there; there are: train\."):
+        read(TASKS["sst2"], str(tmp_path), "dev")
+    with pytest.raises(InputError, match="data: expected a folder of rows or 'mini', got nothing"):
+        read(TASKS["sst2"], "", "dev")
 
 
 def test_limit():

@@ -13,6 +13,19 @@ VARIANTS = ("icl", "bc", *(name for name in METHODS if name not in MAIN))
 PANELS = {"Methods": MAIN, "Published variants": VARIANTS}
 """The two tables of a study: the paper's comparison, and what others have published."""
 
+SHORTENED = {
+    "drop_shots": ", long prompts (†) lose shots",
+    "truncate_left": ", long prompts (†) cut",
+}
+AXES = {
+    ("selection",): "choices",
+    ("order",): "orders",
+    ("selection", "order"): "orders",
+    ("template",): "templates",
+    ("verbalizer",): "verbalizers",
+}
+"""Which choices of the prompt differ from a task's own, and the study in which they vary."""
+
 Record = dict[str, Any]
 
 
@@ -24,18 +37,21 @@ class Setting(NamedTuple):
     shots: int
     split: str
     limit: int
+    over_long: str = "error"
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
         rows = f"first {self.limit} rows" if self.limit else "all rows"
         how = "zero-shot" if not self.shots else f"{self.shots}-shot"
-        return f"{self.model}, {how}, {self.split} split, {rows}"
+        long = SHORTENED.get(self.over_long, "")
+        return f"{self.model}, {how}, {self.split} split, {rows}{long}"
 
     @property
     def slug(self) -> str:
         """The setting as part of a file name."""
         rows = f"-first{self.limit}" if self.limit else ""
-        return f"{self.model}-{self.shots}shot-{self.split}{rows}".replace(" ", "-")
+        long = "" if self.over_long == "error" else f"-{self.over_long}"
+        return f"{self.model}-{self.shots}shot-{self.split}{rows}{long}".replace(" ", "-")
 
 
 class Study(NamedTuple):
@@ -64,16 +80,38 @@ class Study(NamedTuple):
 
 
 def studies(records: Sequence[Record]) -> list[Study]:
-    """Records grouped by setting; tasks in the order of their shelf, seeds ascending."""
-    order = list(TASKS)
+    """Records grouped by setting; tasks in the order of their shelf, seeds ascending.
+
+    Those of a robustness study, whose prompts differ from the task's own, are left out.
+    """
     groups: dict[Setting, dict[str, list[Record]]] = {}
-    for record in sorted(records, key=_rank(order)):
-        about = record["context"]
-        setting = Setting(
-            about["model"], about["scorer"]["kind"], about["shots"], about["split"], about["limit"]
-        )
-        groups.setdefault(setting, {}).setdefault(about["task"], []).append(record)
-    return [Study(setting, groups[setting]) for setting in sorted(groups)]
+    for record in ordered(records):
+        if not axis(record):
+            group = groups.setdefault(setting(record), {})
+            group.setdefault(record["context"]["task"], []).append(record)
+    return [Study(held, groups[held]) for held in sorted(groups)]
+
+
+def setting(record: Record) -> Setting:
+    """What the record's table holds fixed."""
+    about = record["context"]
+    over_long = about.get("options", {}).get("over_long", "error")
+    return Setting(
+        about["model"], about["scorer"]["kind"], about["shots"], about["split"], about["limit"],
+        over_long,
+    )  # fmt: skip
+
+
+def axis(record: Record) -> str:
+    """The robustness study that a record belongs to; nothing where the prompt is the task's own."""
+    options = record["context"].get("options", {})
+    varied = tuple(k for k in ("selection", "order", "template", "verbalizer") if k in options)
+    return AXES.get(varied, "-".join(varied))
+
+
+def ordered(records: Sequence[Record]) -> list[Record]:
+    """Tasks in the order of their shelf, seeds ascending."""
+    return sorted(records, key=_rank(list(TASKS)))
 
 
 def _rank(order: list[str]) -> Any:

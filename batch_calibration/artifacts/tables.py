@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.study import Study, title
+from batch_calibration.artifacts.study import Record, Study, title
 
 Cells = list[list[str]]
 
@@ -21,23 +21,33 @@ def accuracy_cells(study: Study, methods: Sequence[str]) -> Cells:
         values = {method: 100 * study.values(task, method) for method in methods}
         best = max(round(v.mean(), 1) for v in values.values())
         rows.append(
-            [title(task), str(records[0]["rows"]["test"])]
-            + [_bold(_spread(v), round(v.mean(), 1) == best) for v in values.values()]
+            [title(task), tested(records)]
+            + [bold(spread(v), round(v.mean(), 1) == best) for v in values.values()]
         )
     averages = {method: round(100 * study.average(method), 1) for method in methods}
     rows.append(
-        ["average", ""]
-        + [_bold(f"{v:.1f}", v == max(averages.values())) for v in averages.values()]
+        ["average", ""] + [bold(f"{v:.1f}", v == max(averages.values())) for v in averages.values()]
     )
     return rows
 
 
-def _spread(values: np.ndarray) -> str:
+def tested(records: Sequence[Record]) -> str:
+    """Test rows, and behind † the most of them that one context had to shorten."""
+    counts = [record.get("over_long", {}).get("test", {}) for record in records]
+    # A row that is cut has lost its demonstrations first.
+    shortened = max(max(found.values(), default=0) for found in counts)
+    rows = str(records[0]["rows"]["test"])
+    return f"{rows} †{shortened}" if shortened else rows
+
+
+def spread(values: np.ndarray) -> str:
+    """The mean, and behind ± the sample's standard deviation where there are several values."""
     mean = f"{values.mean():.1f}"
     return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.1f}"
 
 
-def _bold(text: str, best: bool) -> str:
+def bold(text: str, best: bool) -> str:
+    """The text, between two stars where it is the best."""
     return f"**{text}**" if best else text
 
 
@@ -62,6 +72,14 @@ def latex(cells: Cells) -> str:
         [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-1],
          r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}", ""]
     )  # fmt: skip
+
+
+def plain_csv(cells: Cells) -> str:
+    """The cells as they are, without stars."""
+    out = io.StringIO()
+    rows = [[cell.strip("*") for cell in row] for row in cells]
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
 
 
 def long_csv(study: Study) -> str:

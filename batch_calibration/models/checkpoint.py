@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flax import nnx
 from tokenizers import Tokenizer
@@ -36,6 +36,33 @@ class Checkpoint:
     digest: str
 
 
+class Reader(NamedTuple):
+    """How a checkpoint reads text, known without its weights.
+
+    Attributes:
+        tokenizer: The tokenizer, with the padding and truncation of its file switched off.
+        bos: Id of the token that begins each sequence, or None where there is no such token.
+        positions: The most tokens that the network takes.
+    """
+
+    tokenizer: Tokenizer
+    bos: int | None
+    positions: int
+
+
+def load_tokenizer(directory: str | Path) -> Reader:
+    """Read `tokenizer.json` and `config.json` of a checkpoint directory; its weights may be absent.
+
+    Raises:
+        InputError: a file is missing or broken, or no family has that architecture.
+    """
+    directory = Path(directory).expanduser()
+    family, raw = _family(directory)
+    positions = weights.read_config(FAMILIES[family], raw, directory).positions
+    tokenizer = _tokenizer(directory)
+    return Reader(tokenizer, _bos(directory, tokenizer), positions)
+
+
 def load_checkpoint(directory: str | Path) -> Checkpoint:
     """Read `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
 
@@ -48,15 +75,7 @@ def load_checkpoint(directory: str | Path) -> Checkpoint:
             not fit the config, or the tokenizer knows more tokens than the network.
     """
     directory = Path(directory).expanduser()
-    if not directory.is_dir():
-        raise InputError(
-            f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
-            "tokenizer.json), found none; check the path."
-        )
-    name = weights.read_json(directory / "config.json", "a config").get("model_type")
-    if name not in FAMILIES:
-        unknown = InputError.unknown("model family", name, FAMILIES)
-        raise InputError(f"{directory}: model_type in config.json. {unknown}")
+    name, _ = _family(directory)
     tokenizer = _tokenizer(directory)
     config, model = weights.load(directory, FAMILIES[name])
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
@@ -67,6 +86,21 @@ def load_checkpoint(directory: str | Path) -> Checkpoint:
         )
     bos = _bos(directory, tokenizer)
     return Checkpoint(directory, name, config, model, tokenizer, bos, _digest(directory))
+
+
+def _family(directory: Path) -> tuple[str, dict[str, Any]]:
+    """The name of the family on the shelf, and the raw config."""
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
+            "tokenizer.json), found none; check the path."
+        )
+    raw = weights.read_json(directory / "config.json", "a config")
+    name = raw.get("model_type")
+    if name not in FAMILIES:
+        unknown = InputError.unknown("model family", name, FAMILIES)
+        raise InputError(f"{directory}: model_type in config.json. {unknown}")
+    return name, raw
 
 
 def _tokenizer(directory: Path) -> Tokenizer:

@@ -1,10 +1,14 @@
 """Which training rows stand in the context, and in which order."""
 
 from collections.abc import Sequence
+from math import factorial
 
 import numpy as np
 
 from batch_calibration.typing import InputError
+
+SELECTIONS = ("per_class", "total", "round_robin", "explicit")
+"""`shots` of each class shuffled; `shots` in all; classes in turn; rows named one by one."""
 
 
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
@@ -25,16 +29,74 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
     4
     """
     rng = np.random.default_rng([seed, 1])
-    chosen: list[int] = []
-    for label, name in enumerate(names):
-        pool = np.flatnonzero(np.asarray(labels) == label)
-        if len(pool) < shots:
-            raise InputError(
-                f"{shots} shots of class {name!r} were asked for, the training rows hold "
-                f"{len(pool)}; ask for fewer shots or give more rows."
-            )
-        chosen += rng.choice(pool, shots, replace=False).tolist()
+    chosen = _of_each_class(labels, names, shots, rng)
     return [chosen[i] for i in rng.permutation(len(chosen))]
+
+
+def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
+    """The rows that `per_class` chooses, with the classes in turn, in the order of their labels.
+
+    >>> labels = [0, 1, 0, 1]
+    >>> [labels[i] for i in round_robin(labels, ["a", "b"], shots=2, seed=0)]
+    [0, 1, 0, 1]
+    """
+    chosen = _of_each_class(labels, names, shots, np.random.default_rng([seed, 1]))
+    return [chosen[i + shots * label] for i in range(shots) for label in range(len(names))]
+
+
+def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
+    """`shots` random rows in all, whatever their classes, in random order."""
+    pool = np.flatnonzero(np.asarray(labels) >= 0)
+    if len(pool) < shots:
+        raise InputError(
+            f"{shots} shots in all were asked for, the training rows with a label are {len(pool)}; "
+            "ask for fewer shots or give more rows."
+        )
+    rows: list[int] = np.random.default_rng([seed, 4]).choice(pool, shots, replace=False).tolist()
+    return rows
+
+
+def explicit(
+    labels: Sequence[int], ids: Sequence[str], wanted: Sequence[str | int], where: str
+) -> list[int]:
+    """The rows named by id or by number (the first is 0), in the order given."""
+    if not wanted:
+        raise InputError(
+            "config.demonstrations: selection 'explicit' shows the training rows named there, and "
+            "none is; give their ids or numbers, such as (0, 17)."
+        )
+    places = {name: i for i, name in enumerate(ids)}
+    chosen = [name if isinstance(name, int) else places.get(name, -1) for name in wanted]
+    for name, row in zip(wanted, chosen, strict=True):
+        if not 0 <= row < len(ids):
+            raise InputError(
+                f"config.demonstrations: {where} has no row {name!r}; its {len(ids)} rows are "
+                f"{ids[0]!r} to {ids[-1]!r}, or 0 to {len(ids) - 1}."
+            )
+        if labels[row] < 0:
+            raise InputError(
+                f"config.demonstrations: row {name!r} of {where} has no label to show; name others."
+            )
+    return chosen
+
+
+def reorder(chosen: Sequence[int], index: int) -> list[int]:
+    """The permutation of fixed demonstrations with that number, 0 to n! - 1; 0 changes nothing.
+
+    >>> [reorder([7, 8, 9], i) for i in (0, 1, 5)]
+    [[7, 8, 9], [7, 9, 8], [9, 8, 7]]
+    """
+    count = factorial(len(chosen))
+    if not 0 <= index < count:
+        raise InputError(
+            f"config.order: {len(chosen)} demonstrations have orders 0 to {count - 1}, got "
+            f"{index}; give one of these, or -1 for the order in which they were drawn."
+        )
+    left, order = list(chosen), []
+    for places in range(len(left), 0, -1):
+        place, index = divmod(index, factorial(places - 1))
+        order.append(left.pop(place))
+    return order
 
 
 def labeled_set(
@@ -48,3 +110,19 @@ def labeled_set(
     pool = np.setdiff1d(known, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
     return rng.permutation(pool)[: label_count * per_label].tolist()
+
+
+def _of_each_class(
+    labels: Sequence[int], names: Sequence[str], shots: int, rng: np.random.Generator
+) -> list[int]:
+    """`shots` random rows of the first class, then as many of the second, and so on."""
+    chosen: list[int] = []
+    for label, name in enumerate(names):
+        pool = np.flatnonzero(np.asarray(labels) == label)
+        if len(pool) < shots:
+            raise InputError(
+                f"{shots} shots of class {name!r} were asked for, the training rows hold "
+                f"{len(pool)}; ask for fewer shots or give more rows."
+            )
+        chosen += rng.choice(pool, shots, replace=False).tolist()
+    return chosen

@@ -27,6 +27,23 @@ def check(template: str, fields: tuple[str, ...]) -> None:
         )
 
 
+def whole_input(template: str) -> str:
+    r"""The template with its whole input part, first field to the end of the last one's line, one.
+
+    What stands before the first field and the label's line stay; the one field left is `{input}`.
+
+    >>> whole_input("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
+    'Premise: {input}\nAnswer: {label}'
+    """
+    places = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
+    if not places:
+        raise InputError(f"template {template!r}: expected a field in braces beside {{label}}.")
+    end = template.find("\n", places[-1].end())
+    # On the label's own line the input ends with the field.
+    end = places[-1].end() if end < 0 else end
+    return template[: places[0].start()] + "{input}" + template[end:]
+
+
 def query(template: str, row: Mapping[str, str]) -> str:
     r"""The prompt of one row up to its label, with no trailing white space.
 

@@ -1,18 +1,44 @@
-"""The shelf of tasks."""
+"""The shelf of tasks, in the order of the paper's table, then three that other papers use."""
 
 from batch_calibration.tasks.agnews import AGNEWS
+from batch_calibration.tasks.anli import ANLI_R1, ANLI_R2, ANLI_R3
 from batch_calibration.tasks.base import Row, Rows, Task
+from batch_calibration.tasks.boolq import BOOLQ
+from batch_calibration.tasks.card import CARD, read_card
+from batch_calibration.tasks.cb import CB
+from batch_calibration.tasks.copa import COPA
 from batch_calibration.tasks.mnli import MNLI
 from batch_calibration.tasks.mr import MR
+from batch_calibration.tasks.mrpc import MRPC
+from batch_calibration.tasks.qnli import QNLI
+from batch_calibration.tasks.qqp import QQP
+from batch_calibration.tasks.rte import RTE
 from batch_calibration.tasks.sst2 import SST2
 from batch_calibration.tasks.trec import TREC
+from batch_calibration.tasks.wic import WIC
 from batch_calibration.typing import InputError
 
-TASKS = {task.name: task for task in (SST2, MNLI, MR, AGNEWS, TREC)}
+TASKS = {
+    task.name: task
+    for task in (
+        SST2, MNLI, QNLI, MRPC, QQP, BOOLQ, CB, COPA, RTE, WIC, ANLI_R1, ANLI_R2, ANLI_R3,
+        MR, AGNEWS, TREC,
+    )
+}  # fmt: skip
 
 
 def get_task(name: str) -> Task:
-    """The task called `name`; an unknown name is answered with the nearest right one."""
+    """The task called `name`, or the one that the task card at the path `name` describes.
+
+    An unknown name is answered with the nearest right one.
+    """
+    if name.endswith(CARD):
+        task = read_card(name)
+        if task.name in TASKS:
+            raise InputError(
+                f"{name}: its name {task.name!r} is a task of the package; give it another."
+            )
+        return task
     if name not in TASKS:
         raise InputError.unknown("task", name, TASKS)
     return TASKS[name]

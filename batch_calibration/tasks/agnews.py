@@ -23,6 +23,7 @@ AGNEWS = Task(
         "Sci/Tech": "Science and technology",
     },
     statement_fields=("title",),
-    tfds="ag_news_subset",
+    tfds=("ag_news_subset",),
+    stand_ins={"validation": "test"},
     source="template style of Zhao et al. 2021 (contextual calibration), appendix",
 )

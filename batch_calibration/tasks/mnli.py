@@ -1,23 +1,25 @@
-"""MNLI: does a premise entail a hypothesis, contradict it, or neither."""
+"""MNLI, matched: does a premise entail a hypothesis, contradict it, or neither."""
 
+from batch_calibration.tasks import inference
 from batch_calibration.tasks.base import Task
 
 MNLI = Task(
     name="mnli",
     title="MNLI",
-    fields=("premise", "hypothesis"),
+    fields=inference.FIELDS,
     label_names=("entailment", "neutral", "contradiction"),
     verbalizer={"entailment": "yes", "neutral": "maybe", "contradiction": "no"},
-    few_shot="Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}",
-    zero_shot="{premise}\nQuestion: {hypothesis} yes, no, or maybe?\nAnswer: {label}",
-    statement="The second sentence is {label} of the first.",
+    few_shot=inference.FEW_SHOT,
+    zero_shot=inference.ZERO_SHOT,
+    statement=inference.STATEMENT,
     statement_words={
         "entailment": "a consequence",
         "neutral": "independent",
         "contradiction": "a contradiction",
     },
-    statement_fields=("premise", "hypothesis"),
-    tfds="glue/mnli",
+    statement_fields=inference.FIELDS,
+    tfds=("glue/mnli",),
     test_rows=9815,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    stand_ins={"validation": "validation_matched"},
+    source=inference.SOURCE,
 )

@@ -13,7 +13,7 @@ SST2 = Task(
     statement="A {label} movie review.",
     statement_words={"negative": "negative", "positive": "positive"},
     statement_fields=("sentence",),
-    tfds="glue/sst2",
+    tfds=("glue/sst2",),
     test_rows=872,
     source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
 )

@@ -27,6 +27,8 @@ TREC = Task(
         "LOC": "a location",
     },
     statement_fields=("text",),
-    tfds="trec",
+    tfds=("trec",),
+    columns=({}, {"label": "label-coarse"}),
+    stand_ins={"validation": "test"},
     source="label words and template style of Zhao et al. 2021, appendix",
 )

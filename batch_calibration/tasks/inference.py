@@ -1,0 +1,7 @@
+"""What MNLI, CB and ANLI share: the paper prints one row of templates and words for the three."""
+
+FIELDS = ("premise", "hypothesis")
+FEW_SHOT = "Premise: {premise}\nHypothesis: {hypothesis}\nAnswer: {label}"
+ZERO_SHOT = "{premise}\nQuestion: {hypothesis} yes, no, or maybe?\nAnswer: {label}"
+STATEMENT = "The second sentence is {label} of the first."
+SOURCE = "Zhou et al. 2024, appendix, few-shot and zero-shot template tables"

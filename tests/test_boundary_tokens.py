@@ -1,0 +1,92 @@
+"""Real tokenizers on real rows: a prompt's tokens and its label's are those of both together.
+
+By default a sample of each validation split; BOUNDARY_ROWS=0 takes every row.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
+
+from batch_calibration.plan import plan
+from batch_calibration.scoring.tokens import encode
+from batch_calibration.tasks import TASKS
+from batch_calibration.typing import InputError
+from experiments import study
+
+ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))
+CONFIG = str(Path(__file__).resolve().parents[1] / "configs" / "main_table.py")
+PAPER = study.load(CONFIG).get_config().tasks
+
+
+def gpt2(shared):
+    folder = shared / "tokenizers" / "gpt2"
+    made = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    return made._tokenizer
+
+
+def neox(shared):
+    return Tokenizer.from_file(str(shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"))
+
+
+def t5(shared):
+    return Tokenizer.from_file(str(shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def settings(shared):
+    return {
+        **study.load(CONFIG).get_config().to_dict(), "data": str(shared / "data"), "seed": 0,
+        "over_long": "error", "labeled_per_class": 0,
+    }  # fmt: skip
+
+
+def sample(texts):
+    return texts if not ROWS or len(texts) <= ROWS else random.Random(0).sample(texts, ROWS)
+
+
+def together(tokenizer, texts):
+    return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+@pytest.mark.parametrize("make", [gpt2, neox])
+@pytest.mark.parametrize("task", PAPER)
+@pytest.mark.parametrize("shots", [0, 1])
+def test_context_and_label_make_the_tokens_of_both_together(shared, settings, task, make, shots):
+    tokenizer = make(shared)
+    planned = plan({**settings, "task": task, "shots": shots})
+    texts = sample(planned.blocks["test"].texts)
+    prompts, labels = encode(tokenizer, texts, planned.label_texts)
+    counted = 0
+    for j, label in enumerate(planned.label_texts):
+        # No prompt ends in white space, so nothing moves from it to the label.
+        whole = together(tokenizer, [text + label for text in texts])
+        for prompt, row, ids in zip(prompts, labels, whole, strict=True):
+            assert [*prompt, *row[j]] == ids
+            counted += 1
+    assert counted == len(texts) * len(planned.label_names)
+
+
+@pytest.mark.parametrize("make", [gpt2, neox])
+@pytest.mark.parametrize("choice", ["8", "9", "10"])
+def test_emoji_pairs_are_distinct(shared, settings, choice, make):
+    planned = plan({**settings, "task": "rte", "verbalizer": choice, "limit": 5})
+    _, labels = encode(make(shared), planned.blocks["test"].texts, planned.label_texts)
+    for one, other in labels:
+        assert one != other and one and other
+
+
+@pytest.mark.parametrize("choice", ["8", "9", "10"])
+def test_emoji_pairs_collide_under_t5(shared, settings, choice):
+    planned = plan({**settings, "task": "rte", "verbalizer": choice, "limit": 5})
+    with pytest.raises(InputError, match=r"labels .* and .* are the same tokens"):
+        encode(t5(shared), planned.blocks["test"].texts, planned.label_texts)
+
+
+@pytest.mark.parametrize("choice", [*TASKS["rte"].templates, ""])
+def test_no_template_of_rte_changes_what_a_label_is(shared, settings, choice):
+    planned = plan({**settings, "task": "rte", "template": choice, "limit": 5})
+    _, labels = encode(gpt2(shared), planned.blocks["test"].texts, planned.label_texts)
+    assert len(set(labels)) == 1

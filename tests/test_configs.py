@@ -1,0 +1,74 @@
+"""Every config: the same keys, a smoke preset, a sweep that yields cells of its own keys."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from batch_calibration.tasks import TASKS
+from experiments import study
+
+FOLDER = Path(__file__).resolve().parents[1] / "configs"
+PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if not p.stem.startswith("train"))
+EXTRA = {"zero_shot_text": {"scale", "max_tokens"}}
+
+
+def cells(name, **settings):
+    module = study.load(str(FOLDER / f"{name}.py"))
+    config = module.get_config()
+    config.update(settings)
+    return list(module.sweep(config))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: Path(p).stem)
+@pytest.mark.parametrize("preset", ["", "smoke"])
+def test_every_cell_of_every_sweep_speaks_of_keys_that_exist(path, preset):
+    module = study.load(path)
+    config = module.get_config(preset)
+    usual = study.load(str(FOLDER / "mini.py")).get_config()
+    assert set(config.keys()) == set(usual.keys()) | EXTRA.get(Path(path).stem, set())
+    assert config.is_locked and set(config.tasks) <= set(TASKS)
+    found = list(module.sweep(config))
+    assert found
+    for cell in found:
+        assert {"task", "seed"} <= set(cell) <= {"task", "seed", *config.keys()}
+        for key in set(cell) - {"task", "seed"}:
+            assert type(cell[key]) is type(config[key])
+    assert len({tuple(sorted(cell.items())) for cell in found}) == len(found)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: Path(p).stem)
+def test_a_preset_that_does_not_exist(path):
+    with pytest.raises(ValueError, match=r"no preset 'smok'; there is: smoke"):
+        study.load(path).get_config("smok")
+    command = f"python -m experiments.score --config=configs/{Path(path).name}"
+    assert command in study.load(path).__doc__
+
+
+def test_sizes_of_the_studies_of_the_paper():
+    assert len(cells("main_table")) == 13 * 5
+    assert len(cells("zero_shot")) == len(cells("bcl")) == 13
+    assert len(cells("shots")) == 13 * (1 + 4 * 5)
+    assert len(cells("probe_size")) == 5
+    assert len(cells("main_table", shots=0)) == 13
+
+
+def test_robustness_varies_one_choice_at_a_time():
+    found = cells("robustness")
+    kinds = Counter(tuple(sorted(set(cell) - {"task", "seed"})) for cell in found)
+    assert kinds == {
+        ("selection",): 10, ("order", "selection", "shots"): 24, ("template",): 10,
+        ("verbalizer",): 10,
+    }  # fmt: skip
+    assert {cell["template"] for cell in found if "template" in cell} == set(TASKS["rte"].templates)
+    assert {cell["verbalizer"] for cell in found if "verbalizer" in cell} == set(
+        TASKS["rte"].verbalizers
+    )
+
+
+def test_sweeps_of_studies_that_share_contexts_agree():
+    main = study.load(str(FOLDER / "main_table.py")).get_config()
+    for name in ("bcl", "probe_size"):
+        other = study.load(str(FOLDER / f"{name}.py")).get_config()
+        different = {key for key in main.keys() if main[key] != other[key]}  # noqa: SIM118
+        assert different <= {"tasks", "seeds"}

@@ -1,0 +1,108 @@
+"""The programs about data, as a person types them: prepare, look, and score a task of one's own."""
+
+import csv
+
+import pytest
+
+from batch_calibration.scores import load
+
+
+@pytest.fixture(scope="module")
+def prepared(program, shared, tmp_path_factory):
+    """The shared rows as TFDS folders."""
+    pytest.importorskip("tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets")
+    out = tmp_path_factory.mktemp("prepared")
+    said = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={out}").stdout
+    assert f"cb: {out}/super_glue/cb/1.0.2: train 250, validation 56\n" in said
+    assert "mr: TFDS has no such data set" in said
+    return out
+
+
+def test_all_thirteen_tasks_and_what_differs_from_the_paper(program, prepared):
+    said = program("data", "--all", f"--data_dir={prepared}").stdout
+    assert said.endswith(
+        "11 tasks have as many test rows as the paper's, 2 have not:\n"
+        "  qqp: 7,999 test rows, NOT the paper's 40,430 (split validation_proxy serves as "
+        "validation)\n"
+        "  anli_r3: 1,198 test rows, NOT the paper's 1,200\n"
+    )
+    assert said.count("test rows, as many as the paper's") == 11
+    assert "mr: no rows of it in" in said
+    assert said.count("  example, ") == 15
+
+
+def test_files_and_tfds_folders_have_the_same_content(program, prepared, shared):
+    def told(data):
+        said = program("data", "--task=cb", f"--data_dir={data}").stdout.splitlines()
+        return said[0], said[1:]
+
+    (where, folders), (path, files) = told(prepared), told(shared / "data")
+    assert where == f"cb: TFDS folder {prepared}/super_glue/cb/1.0.2"
+    assert path == f"cb: files in {shared / 'data' / 'cb'}"
+    assert folders == files
+    assert folders[0] == "  labels in order: entailment, contradiction, neutral"
+    assert "validation: 56 rows (entailment 23, contradiction 28, neutral 5), content " in files[2]
+
+
+def test_preparing_again_changes_nothing(program, prepared, shared):
+    again = program("prepare_data", f"--source={shared / 'data'}", f"--data_dir={prepared}").stdout
+    assert again.count("(was there)") == 15
+
+
+def write_tickets(folder):
+    rows = [("The invoice is wrong.", "billing"), ("It stops at once.", "bug")] * 6
+    for split in ("train", "validation"):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "kind"), *rows])
+    card = folder / "tickets.toml"
+    card.write_text(
+        'name = "tickets"\ntitle = "Tickets"\nfields = ["text"]\nlabel_names = ["billing", "bug"]\n'
+        'labels_are = "names"\nlabel_column = "kind"\ntemplate = "Review: {text}\\nSentiment: '
+        '{label}"\nverbalizer = {billing = "positive", bug = "negative"}\n'
+        'files = {train = "train.csv", validation = "validation.csv"}\n'
+    )
+    return card
+
+
+def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
+    card = write_tickets(tmp_path)
+    said = program("data", f"--task={card}").stdout
+    assert "validation: 12 rows (billing 6, bug 6), content " in said
+    assert "    | Review: The invoice is wrong.\n    | Sentiment: positive\n" in said
+    workdir = tmp_path / "w"
+    program("score", "--config=configs/mini.py:smoke", f"--config.tasks=('{card}',)",
+            "--config.labeled_per_class=2", f"--workdir={workdir}")  # fmt: skip
+    (table,) = [load(path) for path in (workdir / "scores").iterdir()]
+    assert table.context["task"] == "tickets" and table.label_names == ("billing", "bug")
+    assert len(table.blocks["test"].row_ids) == 12
+    program("calibrate", f"--workdir={workdir}")
+    assert "tickets" in program("tables", f"--workdir={workdir}").stdout
+
+
+WRONG = {
+    "no task": ("data", ["--data_dir=mini"], "give --task=NAME or --all, and not both"),
+    "both": ("data", ["--task=cb", "--all"], "give --task=NAME or --all, and not both"),
+    "no data": ("data", ["--task=cb"], "expected a folder of rows or 'mini', got nothing"),
+    "a task that does not exist": (
+        "data", ["--task=mnl", "--data_dir=mini"], "no task named 'mnl'; did you mean 'mnli'"),
+    "a task that is not there": (
+        "data", ["--task=cb", "--data_dir={tmp}"], "no rows of task cb there; looked for cb/"),
+    "a source that is not there": (
+        "prepare_data", ["--source=nowhere", "--data_dir={tmp}"], "nowhere: no such folder"),
+    "a source without tasks": (
+        "prepare_data", ["--source={tmp}", "--data_dir={tmp}/D"], "no files of any task"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
+    name, flags, sentence = WRONG[what]
+    said = program(name, *(flag.format(tmp=tmp_path) for flag in flags), code=2)
+    assert sentence in said.stderr and "Traceback" not in said.stderr
+    assert said.stderr.count("error: ") == 1
+
+
+@pytest.mark.parametrize("name", ["data", "prepare_data"])
+def test_help(program, name):
+    said = program(name, "--help", code=None)
+    assert f"python -m experiments.{name} --" in said.stdout and "data_dir" in said.stdout

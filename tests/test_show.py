@@ -1,0 +1,72 @@
+"""The program that shows what a model will see, as a person types it."""
+
+import shutil
+
+import pytest
+from tiny import BERT, write
+
+from batch_calibration.pipeline import MINI_CHECKPOINT
+
+MINI = "--config=configs/mini.py:smoke"
+
+
+def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(MINI_CHECKPOINT / name, tmp_path / name)
+    said = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
+                   "--rows=2").stdout  # fmt: skip
+    assert "=== sst2, seed 0, 1 shots" in said
+    assert "label negative: ' negative'\nlabel positive: ' positive'" in said
+    for block, rows in (("test", 40), ("cc", 3), ("dc", 20), ("labeled", 32)):
+        assert f"--- block {block}: {rows} rows; learned from by " in said
+    assert "\n\nReview: N/A\nSentiment:|\n" in said
+    assert said.count("[mini/sst2/validation/") == 2 and said.count("[dc/0/") == 2
+    assert "'ĠnegativeX'" not in said and "| 'Ġnegative'  (' negative')" in said
+    assert "of 512 positions" in said
+    line = next(line for line in said.splitlines() if line.strip().startswith("all "))
+    contexts, rows, read, asked = (int(n.replace(",", "")) for n in line.split()[1:])
+    assert (contexts, rows) == (1, 95) and asked < read
+
+
+def test_without_a_model_only_texts_are_shown(program, shared):
+    said = program("show", "--config=configs/main_table.py:smoke", "--rows=1",
+                   f"--config.data={shared / 'data'}", "--config.tasks=('rte',)",
+                   ).stdout  # fmt: skip
+    assert said.startswith("config.model is empty")
+    assert "--- tokens" not in said and "Hypothesis:" in said
+
+
+def test_shortened_prompts_are_counted(program, shared):
+    said = program("show", "--config=configs/main_table.py:smoke", "--config.model=mini",
+                   f"--config.data={shared / 'data'}", "--config.tasks=('cb',)",
+                   "--rows=1", "--nocost").stdout  # fmt: skip
+    assert "over_long drop_shots" in said and " dropped" in said
+    assert "the whole sweep" not in said
+
+
+def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
+    write(tmp_path, BERT)
+    said = program("show", "--config=configs/zero_shot_text.py:smoke", "--config.data=mini",
+                   f"--config.model={tmp_path}", "--config.tasks=('sst2',)").stdout  # fmt: skip
+    assert "label positive: 'A positive movie review.'" in said and "--- tokens" not in said
+    line = next(line for line in said.splitlines() if line.strip().startswith("all "))
+    read, asked = (int(n.replace(",", "")) for n in line.split()[-2:])
+    assert 0 < asked <= read
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([MINI, "--rows=0"], "rows"),
+        ([MINI, "--config.model=nowhere"], "nowhere: expected a checkpoint"),
+        ([MINI, "--config.order=5"], "have orders 0 to 1, got 5"),
+        (["--config=configs/main_table.py", "--config.tasks=('rte',)"], "got nothing; give one"),
+    ],
+)
+def test_wrong_input(program, flags, sentence):
+    said = program("show", *flags, code=2)
+    assert sentence in said.stderr and "Traceback" not in said.stderr
+
+
+def test_help(program):
+    assert "--rows" in program("show", "--help", code=None).stdout

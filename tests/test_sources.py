@@ -1,0 +1,464 @@
+"""Sources of rows: CSV and Parquet, task cards, TFDS folders without TensorFlow; bad ones too."""
+
+import csv
+import gzip
+import json
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from batch_calibration.tasks import TASKS, get_task
+from batch_calibration.tasks.sources import prepare, read, splits, tfrecord
+from batch_calibration.typing import InputError
+
+CB = [
+    {"premise": "It rains.", "hypothesis": "It is wet.", "label": 0, "idx": 0},
+    {"premise": "It — “rains”\u2028", "hypothesis": "", "label": 1, "idx": 1},
+    {"premise": "Ann sings.", "hypothesis": "Bob hears.", "label": 2, "idx": 2},
+    {"premise": "Hidden.", "hypothesis": "Label.", "label": -1, "idx": 3},
+]
+TEXTS = [{f: row[f] for f in ("premise", "hypothesis")} for row in CB]
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+# --- CSV and Parquet
+
+
+def write_csv(path, rows, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), **options)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_csv_and_parquet_give_what_json_lines_gives(tmp_path):
+    write_lines(tmp_path / "json" / "cb" / "validation.jsonl", CB)
+    write_csv(tmp_path / "csv" / "cb" / "validation.csv", CB)
+    expected = read(TASKS["cb"], str(tmp_path / "json"), "validation")
+    assert list(expected.rows) == TEXTS and expected.labels == (0, 1, 2, -1)
+    found = read(TASKS["cb"], str(tmp_path / "csv"), "validation")
+    assert found._replace(where="") == expected._replace(where="")
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "parquet" / "cb").mkdir(parents=True)
+    parquet.write_table(
+        pa.Table.from_pylist(CB), tmp_path / "parquet" / "cb" / "validation.parquet"
+    )
+    found = read(TASKS["cb"], str(tmp_path / "parquet"), "validation")
+    assert found._replace(where="") == expected._replace(where="")
+
+
+def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
+    (tmp_path / "sst2").mkdir()
+    text = '\ufeffsentence,label\r\n"a, b\r\nc",1\r\n\r\nd,0\r\n'
+    (tmp_path / "sst2" / "validation.csv").write_bytes(text.encode())
+    rows = read(TASKS["sst2"], str(tmp_path), "validation")
+    assert rows.rows == ({"sentence": "a, b\r\nc"}, {"sentence": "d"}) and rows.labels == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sentence,label\nfine,1\nfi", r"line 3: expected 2 cells \(sentence, label\), got 1; is"),
+        ('sentence,label\n"fine,1\n', "no CSV .* is a quote not closed"),
+        ("sentence,label\na,b,1\n", "line 2: expected 2 cells .* got 3.* a comma not in quotes"),
+        ("sentence,sentence\na,1\n", "a column's name appears twice"),
+        ("text,label\na,1\n", "line 2: task sst2 needs sentence, the row has only text, label"),
+        ("sentence,label\na,2\n", r"line 2: label must be -1 \(unknown\) or 0 to 1 .* got 2"),
+        ("sentence,label\na,positive\n", "got 'positive'"),
+        ("sentence,label\n", r"validation\.csv: expected at least one row, the file is empty"),
+        ("", r"validation\.csv: expected at least one row, the file is empty"),
+        ("sentence,label\n\xff,1\n".encode("latin-1"), "cannot be read as UTF-8"),
+    ],
+)
+def test_bad_csv(tmp_path, text, sentence):
+    (tmp_path / "sst2").mkdir()
+    data = text if isinstance(text, bytes) else text.encode()
+    (tmp_path / "sst2" / "validation.csv").write_bytes(data)
+    with pytest.raises(InputError, match=sentence):
+        read(TASKS["sst2"], str(tmp_path), "validation")
+
+
+def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    (tmp_path / "sst2").mkdir()
+    (tmp_path / "sst2" / "validation.parquet").write_bytes(b"PAR1 is not enough")
+    with pytest.raises(InputError, match=r"validation\.parquet: no whole Parquet file"):
+        read(TASKS["sst2"], str(tmp_path), "validation")
+    whole = gzip.compress(json.dumps({"sentence": "fine", "label": 1}).encode() * 9)
+    damaged = tmp_path / "mr" / "train.jsonl.gz"
+    damaged.parent.mkdir()
+    for data in (whole[:-12], whole[:20] + b"\xff\xff" + whole[22:], b"not gzip"):
+        damaged.write_bytes(data)
+        with pytest.raises(InputError, match=r"train\.jsonl\.gz: cannot be read"):
+            read(TASKS["mr"], str(tmp_path), "train")
+    write_csv(tmp_path / "sst2" / "validation.csv", [{"sentence": "fine", "label": 1}])
+    with pytest.raises(InputError, match=r"split validation is in .*csv too; keep one"):
+        read(TASKS["sst2"], str(tmp_path), "validation")
+
+
+# --- task cards
+
+CARD = """
+name = "tickets"
+fields = ["subject", "body"]
+label_names = ["billing", "bug"]
+labels_are = "names"
+template = "Ticket: {subject}\\n{body}\\nKind: {label}"
+verbalizer = {billing = "billing", bug = ["bug", "error"]}
+files = {train = "rows/train.csv", validation = "rows/validation.csv"}
+"""
+
+
+def write_card(folder, text=CARD):
+    rows = [{"subject": "Bill", "body": "Too high.", "label": "billing"},
+            {"subject": "Crash", "body": "It stops.", "label": "bug"},
+            {"subject": "Hm", "body": "?", "label": "-1"}]  # fmt: skip
+    for split in ("train", "validation"):
+        write_csv(folder / "rows" / f"{split}.csv", rows)
+    (folder / "tickets.toml").write_text(text)
+    return str(folder / "tickets.toml")
+
+
+def test_a_card_is_a_task_with_files(tmp_path):
+    task = get_task(write_card(tmp_path))
+    assert (task.name, task.title) == ("tickets", "tickets")
+    assert task.words == ("billing", "bug")
+    assert task.words_for(0) == ("billing", ("bug", "error"))
+    assert task.statement_words == {"billing": "billing", "bug": "bug"}
+    assert task.template(0) == task.template(1) == "Ticket: {subject}\n{body}\nKind: {label}"
+    for data in ("", "mini"):
+        assert splits(task, data) == ("train", "validation")
+        rows = read(task, data, "validation")
+        assert rows.labels == (0, 1, -1) and rows.ids[1] == "tickets/validation/1"
+        assert rows.rows[1] == {"subject": "Crash", "body": "It stops."}
+
+
+def test_a_card_with_every_key(tmp_path):
+    text = (
+        CARD.replace('"names"', '"numbers"')
+        + """
+title = "Support tickets"
+label_column = "kind"
+zero_shot = "{body}\\nIs it billing? {label}"
+zero_shot_verbalizer = {billing = "yes", bug = "no"}
+statement = "About {label}."
+statement_words = {billing = "a bill", bug = "a bug"}
+statement_fields = ["body"]
+"""
+    )
+    task = get_task(write_card(tmp_path, text))
+    write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "kind": 1}])
+    assert read(task, "", "train").labels == (1,)
+    assert task.title == "Support tickets" and task.words_for(0) == ("yes", "no")
+    assert task.statement_fields == ("body",) and task.template(0).startswith("{body}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('name = "tickets"\n', "", "a task card needs name"),
+        ('labels_are = "names"\n', "", "a task card needs labels_are"),
+        ("labels_are", "label_are", "no key of a task card named 'label_are'; did you mean 'lab"),
+        ('"names"', '"words"', "labels_are must be 'numbers' or 'names', got 'words'"),
+        ("{body}", "{text}", r"key template: .* names text, but the rows have only subject, body"),
+        ("{label}", "{label}.", r"key template: .* expected it to end in \{label\}"),
+        ('["subject", "body"]', '"subject"', "fields must be a list of texts, got 'subject'"),
+        ('["subject", "body"]', '["subject", "subject"]', "names one twice"),
+        ('["subject", "body"]', '["subject", "label"]', "a field may not be called 'label'"),
+        ('{billing = "billing", bug =', '{billing = "billing", bugs =', "for exactly billing, bug"),
+        ('["bug", "error"]', "[]", "verbalizer must be a table of texts"),
+        ('["billing", "bug"]', '["billing"]', "at least two"),
+        ('"tickets"', '"sst2"', "'sst2' is a task of the package; give it another"),
+        ('"tickets"', '"a/b"', "becomes part of file names"),
+        ("files =", 'statement = "x"\nfiles =', r"must hold \{label\} once"),
+        ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
+        ("name =", "name", "expected a task card in TOML"),
+    ],
+)
+def test_bad_cards(tmp_path, old, new, sentence):
+    assert old in CARD
+    with pytest.raises(InputError, match=sentence) as error:
+        get_task(write_card(tmp_path, CARD.replace(old, new)))
+    assert "tickets.toml" in str(error.value)
+
+
+def test_bad_files_of_a_card(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: no such task card"):
+        get_task(str(tmp_path / "none.toml"))
+    task = get_task(write_card(tmp_path))
+    with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
+        read(task, "", "test")
+    write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
+    with pytest.raises(InputError, match=r"train\.csv, line 2: label must be one of billing, bug,"):
+        read(task, "", "train")
+    (tmp_path / "rows" / "train.csv").unlink()
+    with pytest.raises(InputError, match=r"train\.csv: no such file"):
+        read(task, "", "train")
+    task = get_task(write_card(tmp_path, CARD.replace("train.csv", "train.xlsx")))
+    (tmp_path / "rows" / "train.xlsx").write_text("")
+    with pytest.raises(InputError, match=r"train\.xlsx: expected a file that ends in \.jsonl"):
+        read(task, "", "train")
+
+
+# --- TFDS folders
+
+
+@pytest.fixture
+def tfds():
+    return pytest.importorskip(
+        "tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets"
+    )
+
+
+@pytest.fixture
+def folder(tfds, tmp_path):
+    """CB's invented rows as a TFDS folder: the data directory and the folder in it."""
+    write_lines(tmp_path / "rows" / "cb" / "validation.jsonl", CB)
+    write_lines(tmp_path / "rows" / "cb" / "train.jsonl", CB[:1])
+    made = prepare.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
+    return tmp_path / "D", made.folder
+
+
+def crc(data):
+    """CRC-32C bit by bit."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+    value ^= 0xFFFFFFFF
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def tfrecord_bytes(record):
+    head = struct.pack("<Q", len(record))
+    return head + struct.pack("<I", crc(head)) + record + struct.pack("<I", crc(record))
+
+
+def as_tfrecord(tfds, folder):
+    """The same folder in the other format, its records framed here."""
+    builder = tfds.builder_from_directory(str(folder))
+    for split, info in builder.info.splits.items():
+        source = builder.as_data_source(split).data_source
+        (path,) = info.filepaths
+        path = folder / path.name.replace("array_record", "tfrecord")
+        path.write_bytes(b"".join(map(tfrecord_bytes, source.__getitems__(range(len(source))))))
+    about = json.loads((folder / "dataset_info.json").read_text()) | {"fileFormat": "tfrecord"}
+    (folder / "dataset_info.json").write_text(json.dumps(about))
+    for path in folder.glob("*array_record*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("form", ["array_record", "tfrecord"])
+def test_a_tfds_folder_gives_what_the_files_give(tfds, folder, tmp_path, form):
+    data, made = folder
+    assert made == data / "super_glue" / "cb" / "1.0.2"
+    if form == "tfrecord":
+        as_tfrecord(tfds, made)
+    found = read(TASKS["cb"], str(data), "validation")
+    expected = read(TASKS["cb"], str(tmp_path / "rows"), "validation")
+    assert found._replace(where="") == expected._replace(where="")
+    assert splits(TASKS["cb"], str(data)) == ("train", "validation")
+    assert found.where == f"TFDS folder {made}"
+    with pytest.raises(InputError, match=r"no split 'dev' there; there are: train, validation"):
+        read(TASKS["cb"], str(data), "dev")
+
+
+def test_tfds_itself_opens_the_folder(tfds, folder):
+    builder = tfds.builder_from_directory(str(folder[1]))
+    assert builder.info.full_name == "super_glue/cb/1.0.2"
+    assert builder.info.file_format.value == "array_record"
+    assert set(builder.info.features) == {"premise", "hypothesis", "idx", "label"}
+    row = builder.as_data_source("validation")[1]
+    assert row["premise"] == CB[1]["premise"].encode() and (row["label"], row["idx"]) == (1, 1)
+    assert "validation: 4 rows of validation.jsonl, sha256 " in builder.info.description
+
+
+def test_permuted_label_names_are_refused(folder):
+    data, made = folder
+    (made / "label.labels.txt").write_text("entailment\nneutral\ncontradiction\n")
+    with pytest.raises(InputError, match=r"in this order, the data has \['entailment', 'neutral"):
+        read(TASKS["cb"], str(data), "validation")
+
+
+def change(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_damaged_array_records(folder):
+    data, made = folder
+    (path,) = made.glob("*-validation.array_record*")
+    # The file's signature ends at byte 64; the rows' chunks follow.
+    change(path, 300)
+    with pytest.raises(InputError, match=r"validation is damaged or missing .*hash mismatch"):
+        read(TASKS["cb"], str(data), "validation")
+    path.unlink()
+    with pytest.raises(InputError, match="split validation is damaged or missing"):
+        read(TASKS["cb"], str(data), "validation")
+
+
+def test_damaged_tfrecords(tfds, folder):
+    data, made = folder
+    as_tfrecord(tfds, made)
+    (path,) = made.glob("*-validation.tfrecord*")
+    whole = path.read_bytes()
+    first = 12 + struct.unpack_from("<Q", whole)[0] + 4
+
+    def refused(sentence):
+        with pytest.raises(InputError, match=r"-00000-of-00001, " + sentence):
+            read(TASKS["cb"], str(data), "validation")
+        path.write_bytes(whole)
+
+    change(path, first + 12 + 5)
+    refused("record 1: its checksum differs; the file is damaged")
+    change(path, first + 2)
+    refused("record 1: the length's checksum differs")
+    path.write_bytes(whole[:-3])
+    refused("record 3: the file ends inside it")
+    path.write_bytes(whole[: first + 5])
+    refused("record 1: the file ends inside it")
+    path.write_bytes(whole[:first])
+    with pytest.raises(InputError, match="should hold 4 rows, its files hold 1"):
+        read(TASKS["cb"], str(data), "validation")
+    path.write_bytes(tfrecord_bytes(b"\xff\xff\xff") * 4)
+    with pytest.raises(InputError, match="row 0: no record of these features"):
+        read(TASKS["cb"], str(data), "validation")
+    path.unlink()
+    with pytest.raises(InputError, match="no such file, but the data set's info lists it"):
+        read(TASKS["cb"], str(data), "validation")
+
+
+def test_checksums_of_many_lengths_agree_with_bit_by_bit():
+    rng = np.random.default_rng(0)
+    data = rng.integers(256, size=500, dtype=np.uint8)
+    starts = rng.integers(0, 400, 20)
+    lengths = rng.integers(0, 100, 20)
+    found = tfrecord.masked(tfrecord.crc32c(data, starts, lengths))
+    assert found.tolist() == [
+        crc(data[s : s + n].tobytes()) for s, n in zip(starts, lengths, strict=True)
+    ]
+
+
+def test_what_is_not_a_tfds_folder(folder):
+    data, made = folder
+    about = (made / "dataset_info.json").read_text()
+    (made / "dataset_info.json").write_text(about.replace("array_record", "riegeli"))
+    with pytest.raises(InputError, match="its files are riegeli; prepare it as array_record or"):
+        read(TASKS["cb"], str(data), "validation")
+    (made / "dataset_info.json").write_text("{")
+    with pytest.raises(InputError, match=r"1\.0\.2: TFDS cannot open it"):
+        read(TASKS["cb"], str(data), "validation")
+    (made / "dataset_info.json").unlink()
+    with pytest.raises(InputError, match=r"not a TFDS folder, it has no dataset_info\.json"):
+        read(TASKS["cb"], str(data), "validation")
+    made.rename(made.with_name("incomplete.1.0.2"))
+    with pytest.raises(InputError, match="not a TFDS folder, expected one named like"):
+        read(TASKS["cb"], str(data), "validation")
+    with pytest.raises(InputError, match=r"looked for .*boolq/<version>/; where TensorFlow and a"):
+        read(TASKS["boolq"], str(data), "validation")
+
+
+def test_the_newest_version_is_taken(folder):
+    data, made = folder
+    made.rename(made.with_name("1.0.9"))
+    (made.with_name("1.0.10")).mkdir()
+    with pytest.raises(InputError, match=r"1\.0\.10: not a TFDS folder"):
+        read(TASKS["cb"], str(data), "validation")
+
+
+RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
+       "glue/rte/2.0.0": ("sentence1", "sentence2")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RTE)
+def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
+    row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
+    write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
+    made = prepare.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
+    assert made.folder == tmp_path / "D" / name
+    for data in ("rows", "D"):
+        rows = read(TASKS["rte"], str(tmp_path / data), "validation")
+        assert rows.rows == ({"sentence1": "It rains.", "sentence2": "It is wet."},)
+    write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [{"text": "a", "label": 1}])
+    with pytest.raises(InputError, match="needs premise, hypothesis or else sentence1, sentence2,"):
+        read(TASKS["rte"], str(tmp_path / "rows"), "validation")
+
+
+def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp_path):
+    pair = {"question1": "a", "question2": "b", "label": 0}
+    write_lines(tmp_path / "rows" / "qqp" / "validation_proxy.jsonl", [pair])
+    write_lines(
+        tmp_path / "rows" / "anli_r2" / "train.jsonl",
+        [{"context": "It rains.", "hypothesis": "It is wet.", "label": 2}],
+    )
+    write_lines(
+        tmp_path / "rows" / "extra_trec" / "validation.jsonl",
+        [{"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}],
+    )
+    renamed = prepare.renames(list(prepare.RENAMED))
+    official = {
+        "qqp": ("glue/qqp/2.0.0", "validation", "validation_proxy"),
+        "anli_r2": ("anli/r2/0.1.0", "train", "test"),
+        "trec": ("trec/1.0.0", "validation", "test"),
+    }
+    for name, (folder, asked, served) in official.items():
+        made = prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
+        assert (made.folder, made.rows) == (tmp_path / "D" / folder, {served: 1})
+        rows = read(TASKS[name], str(tmp_path / "D"), asked)
+        assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
+        assert prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed).kept
+    row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
+    assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
+    with pytest.raises(InputError, match="a proxy keeps its own name"):
+        prepare.renames(["qqp/validation_proxy=validation"])
+    with pytest.raises(InputError, match="expected task/file=split"):
+        prepare.renames(["validation"])
+
+
+def test_what_cannot_be_prepared(tfds, folder, tmp_path):
+    def attempt(name, rows, sentence, split="validation"):
+        write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
+        with pytest.raises(InputError, match=sentence):
+            prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
+
+    attempt("cb", CB[:2], "it is there and was made from other files; remove it")
+    attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}],
+            r"not what super_glue/copa \(choice1, choice2, premise, question\) decl")  # fmt: skip
+    attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}],
+            "line 1: TFDS declares start1, start2, end1, end2 too, which the row")  # fmt: skip
+    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: label must be -1")
+    attempt("sst2", [], "expected at least one row, the file is empty")
+    assert prepare.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
+    assert not (tmp_path / "D" / "glue").exists()
+
+
+def test_reading_and_preparing_import_no_tensorflow(folder, tmp_path):
+    """Even where a TensorFlow is found: this one cannot bear to be imported."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("raise AssertionError('imported')")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import batch_calibration
+assert 'tensorflow_datasets' not in sys.modules
+from pathlib import Path
+from batch_calibration.tasks import TASKS
+from batch_calibration.tasks.sources import prepare, read
+assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
+assert len(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == 4
+prepare.prepare(TASKS['cb'], Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r}), {{}})
+assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,146 @@
+"""Records of other studies: never mixed with the main table; tabulated and drawn by themselves."""
+
+import numpy as np
+import pytest
+
+from batch_calibration.artifacts import curves, robustness, tables
+from batch_calibration.artifacts.study import axis, studies
+from batch_calibration.artifacts.style import save
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+
+MODEL = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0}
+
+
+def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):
+    context = {**MODEL, "task": task, "seed": seed, "shots": shots}
+    made = {
+        "context": {**context, "options": options} if options else context,
+        "rows": {"test": 277},
+        "methods": {"icl": {"accuracy": accuracy}, "bc": {"accuracy": accuracy + 0.1}},
+        "over_long": {"test": {"dropped": shortened}} if shortened else {},
+    }
+    return {**made, "probe_size": sizes} if sizes else made
+
+
+MAIN = [record(seed) for seed in range(5)]
+ROBUST = [
+    *(record(seed, selection="total") for seed in range(10)),
+    *(record(0, 4, 0.4 + i / 100, selection="total", order=i) for i in range(24)),
+    *(record(0, accuracy=0.3 + i / 100, template=str(i)) for i in range(1, 11)),
+    *(record(0, verbalizer=str(i)) for i in range(1, 11)),
+]
+
+
+def test_a_robustness_study_is_not_mixed_with_the_main_table():
+    (study,) = studies([*MAIN, *ROBUST])
+    assert len(study.records["rte"]) == 5
+    assert [(a.name, len(a.records)) for a in robustness.axes([*MAIN, *ROBUST])] == [
+        ("choices", 10), ("orders", 24), ("templates", 10), ("verbalizers", 10)]  # fmt: skip
+    assert studies(ROBUST) == [] and robustness.axes(MAIN) == []
+
+
+def test_two_choices_at_once_are_an_axis_of_their_own():
+    assert axis(record(template="1", verbalizer="2")) == "template-verbalizer"
+    (one,) = robustness.axes([record(template="1", verbalizer="2")])
+    assert robustness.accuracy_cells(one)[1][0] == "1, 2"
+
+
+def test_policies_for_long_prompts_are_settings():
+    records = [*MAIN, *(record(seed, over_long="drop_shots", shortened=9) for seed in range(2))]
+    plain, dropped = sorted(studies(records), key=lambda study: study.setting.over_long, reverse=1)
+    assert len(plain.records["rte"]) == 5 and len(dropped.records["rte"]) == 2
+    assert (
+        str(dropped.setting) == "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
+    )
+    assert plain.setting.slug == "m-1shot-validation"
+    assert dropped.setting.slug == "m-1shot-validation-drop_shots"
+    assert tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
+    assert tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
+
+
+def test_table_of_an_axis_has_a_row_for_each_value_in_order():
+    templates = next(a for a in robustness.axes(ROBUST) if a.name == "templates")
+    cells = robustness.accuracy_cells(templates)
+    assert cells[0] == ["templates", "rows", "icl", "bc"]
+    assert [row[0] for row in cells[1:]] == [*map(str, range(1, 11)), "all"]
+    assert cells[1] == ["1", "277", "31.0", "**41.0**"]
+    assert cells[-1] == ["all", "277", "35.5 ± 3.0", "**45.5 ± 3.0**"]
+    assert tables.plain_csv(cells).splitlines()[1] == "1,277,31.0,41.0"
+
+
+def test_shots_make_curves():
+    records = [record(s, shots, 0.1 * shots + s / 100) for shots in (1, 0, 4) for s in range(2)]
+    (found,) = curves.by_shots(studies([*records, *ROBUST]))
+    assert found.slug == "m-0to4shots-validation"
+    assert sorted(found.tasks["rte"]["icl"]) == [0, 1, 4]
+    np.testing.assert_allclose(found.tasks["rte"]["bc"][4], [50, 51])
+    assert curves.accuracy_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "**10.5 ± 0.7**"]
+    assert curves.by_shots(studies(MAIN)) == []
+
+
+SIZES = {"sizes": [2, 277], "accuracy": {"bc": [[0.5, 0.6], [0.7]], "pc": [[0.4, 0.4], [0.5]]}}
+
+
+def test_probe_sizes_make_curves_with_draws_of_all_seeds():
+    (found,) = curves.by_probe_size(studies([record(seed, sizes=SIZES) for seed in range(3)]))
+    assert found.slug == "m-1shot-validation-probe-size"
+    np.testing.assert_allclose(found.tasks["rte"]["bc"][2], [50, 60] * 3)
+    assert curves.accuracy_cells(found)[-1] == ["RTE", "277", "**70.0 ± 0.0**", "50.0 ± 0.0"]
+    assert curves.by_probe_size(studies(MAIN)) == []
+
+
+@pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
+def test_figures_are_drawn(tmp_path, what):
+    if what == "robustness":
+        figure = robustness.figure(robustness.axes(ROBUST))
+        assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "orders (24)"
+    elif what == "shots":
+        tasks = ("rte", "cb", "copa", "wic", "sst2")
+        records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
+        figure = curves.figure(curves.by_shots(studies(records))[0])
+        assert sum(axes.axison for axes in figure.axes) == 5
+    else:
+        figure = curves.figure(curves.by_probe_size(studies([record(sizes=SIZES)]))[0])
+        assert figure.axes[0].get_xscale() == "log"
+    assert [path.stat().st_size > 5000 for path in save(figure, tmp_path / "f")] == [True, True]
+
+
+def stored(store, planted, **context):
+    """A score table without a model."""
+    scores, labels, _ = planted(12, 2)
+    block = make_block(np.asarray(scores), np.asarray(labels))
+    about = {**MODEL, "task": "rte", "seed": 0, "shots": 1, **context}
+    store.put(ScoreTable(about, ("yes", "no"), {"test": block}))
+
+
+def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
+    store = Store(tmp_path, create=True)
+    for shots in (0, 1):
+        stored(store, planted, shots=shots)
+    for name in ("2", "3"):
+        stored(store, planted, options={"template": name})
+    program("calibrate", f"--workdir={tmp_path}", "--methods=icl,bc", "--probe_sizes=2,4",
+            "--draws=2")  # fmt: skip
+    said = program("tables", f"--workdir={tmp_path}").stdout
+    assert "over templates" in said and "Probe size" in said and "Shots" in said
+    names = {path.name for path in (tmp_path / "tables").iterdir()}
+    program("figures", f"--workdir={tmp_path}", "--boundary_tasks=0")
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    for kind, picture in (
+        ("m-1shot-validation-rte-templates", "m-1shot-validation-rte-robustness"),
+        ("m-1shot-validation-probe-size", "m-1shot-validation-probe-size-curve"),
+        ("m-0to1shots-validation", "m-0to1shots-validation-curve"),
+    ):
+        assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
+        assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
+    wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
+    assert "--probe_sizes: expected numbers such as 2,5,10, got '2,few'" in wrong.stderr
+
+
+def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
+    said = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
+                   f"--config.data={shared / 'data'}", "--config.tasks=('cb',)",
+                   "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
+                   f"--workdir={tmp_path}").stdout  # fmt: skip
+    assert "cb: of 6 prompts 3 lost demonstrations and 0 were cut on the left" in said
