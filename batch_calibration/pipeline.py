@@ -85,7 +85,7 @@ def score(
     stored = store.get(context)
     wanted = missing(planned, stored)
     if not wanted and stored is not None:
-        return stored, 0
+        return _relabel(planned, stored, store), 0
     texts = [text for name in wanted for text in planned.blocks[name].texts]
     answer = scorer.score(texts, planned.label_texts, progress=progress)
     log_probs = fold(answer.log_probs, planned.forms)
@@ -99,9 +99,22 @@ def score(
             request.spec,
         )  # fmt: skip
         start = here.stop
-    table = ScoreTable(context, planned.label_names, blocks)
+    table = _relabel(planned, ScoreTable(context, planned.label_names, blocks), store)
     store.put(table)
     return table, len(texts)
+
+
+def _relabel(planned: Plan, table: ScoreTable, store: Store) -> ScoreTable:
+    """The table with the plan's gold labels and row ids: correcting them asks no model."""
+    blocks = dict(table.blocks)
+    for name, request in planned.blocks.items():
+        labels, ids = np.asarray(request.labels, np.int32), tuple(request.row_ids)
+        if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
+            blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
+    changed = table._replace(blocks=blocks)
+    if any(blocks[name] is not table.blocks[name] for name in blocks):
+        store.put(changed)
+    return changed
 
 
 def fold(log_probs: np.ndarray, forms: Sequence[int]) -> np.ndarray:
@@ -127,6 +140,13 @@ def calibrate(
 
     A method whose probe block a table lacks is left out of its record and named in `skipped`.
     """
+    for table in tables:
+        if not (table.blocks["test"].labels >= 0).any():
+            raise InputError(
+                f"table {table.id}: none of its {len(table.blocks['test'].row_ids)} test rows has "
+                "a gold label, so no accuracy can be given; use batch_calibration.calibrate on "
+                "its scores, or label some rows."
+            )
     records = []
     for _, same in groupby(sorted(tables, key=_shape), key=_shape):
         group = list(same)

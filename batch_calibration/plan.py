@@ -1,7 +1,8 @@
 """One context, rendered: every text a model will be asked, before any model is there."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from batch_calibration.prompts import demonstrations, overlong, probing, template
@@ -102,11 +103,8 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
             len(chosen),
             label_texts,
         )
-        # One hash over lengths and texts: any change in what is asked makes the block stale.
-        content = hashlib.sha256()
-        for text in fitted.texts:
-            content.update(f"{len(text)}:{text}".encode())
-        spec = {"texts": content.hexdigest()[:16], **part.made}
+        # Any change in what is asked makes the block stale.
+        spec = {"texts": _digest(fitted.texts), **part.made}
         if settings["over_long"] != DEFAULTS["over_long"]:
             spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
         return Request(fitted.texts, list(part.labels), list(part.ids), spec)
@@ -124,6 +122,8 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     options = {k: settings[k] for k, usual in DEFAULTS.items() if settings[k] != usual}
     about = {
         "task": task.name,
+        "data": Path(settings["data"]).name or settings["data"],
+        "rows": _digest(f"{row}" for row in test.rows),
         "split": settings["split"],
         "limit": settings["limit"],
         "shots": settings["shots"],
@@ -137,6 +137,14 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     }
     blocks = {name: request(part) for name, part in parts.items()}
     return Plan(about, task.label_names, label_texts, forms, blocks)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    """One hash over lengths and texts."""
+    content = hashlib.sha256()
+    for text in texts:
+        content.update(f"{len(text)}:{text}".encode())
+    return content.hexdigest()[:16]
 
 
 def _probes(settings: Mapping[str, Any], form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:

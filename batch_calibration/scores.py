@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +10,11 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
+from batch_calibration.files import write_whole
 from batch_calibration.typing import InputError
 
 FORMAT = 1
-NAMES = ("model",)
+NAMES = ("model", "data")
 """Keys of a context that are for people: what they say decides no number."""
 
 
@@ -90,20 +90,6 @@ class ScoreTable(NamedTuple):
         }
         data = safetensors.numpy.save(arrays, metadata={"batch_calibration": canonical(header)})
         write_whole(path, data)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` under a temporary name, flush it to the disk, then rename it to `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def make_block(

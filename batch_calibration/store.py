@@ -1,11 +1,11 @@
 """The workdir: score tables by the id of their context, records by the same id."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from batch_calibration import scores
+from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.typing import InputError
 
@@ -39,18 +39,24 @@ class Store:
         return scores.load(path) if path.exists() else None
 
     def put(self, table: ScoreTable) -> None:
-        """Keep a table, whole or not at all."""
+        """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
         table.save(self._table(table.id))
+        self._record(table.id).unlink(missing_ok=True)
 
-    def tables(self) -> Iterator[ScoreTable]:
-        """Every stored table, in the order of the ids."""
+    def tables(self) -> tuple[list[ScoreTable], list[str]]:
+        """Every stored table that can be read, in the order of the ids, and why others cannot."""
+        tables, broken = [], []
         for path in sorted((self.workdir / "scores").glob("*.safetensors")):
-            yield scores.load(path)
+            try:
+                tables.append(scores.load(path))
+            except InputError as error:
+                broken.append(str(error))
+        return tables, broken
 
     def put_record(self, name: str, record: dict[str, Any]) -> None:
         """Keep what was derived from a table."""
         text = json.dumps(record, indent=1, sort_keys=True)
-        scores.write_whole(self.workdir / "records" / f"{name}.json", text.encode())
+        write_whole(self._record(name), text.encode())
 
     def records(self) -> list[dict[str, Any]]:
         """Every record; a sentence where there is none."""
@@ -60,7 +66,20 @@ class Store:
                 f"workdir {self.workdir}: no records yet; run experiments.calibrate with this "
                 "--workdir first."
             )
-        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        records = []
+        for path in paths:
+            try:
+                record = json.loads(path.read_text(encoding="utf-8"))
+                _ = record["context"], record["methods"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"{path}: no record of experiments.calibrate ({error!r}); run it again."
+                ) from error
+            records.append(record)
+        return records
+
+    def _record(self, name: str) -> Path:
+        return self.workdir / "records" / f"{name}.json"
 
     def _table(self, name: str) -> Path:
         return self.workdir / "scores" / f"{name}.safetensors"

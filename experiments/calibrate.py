@@ -22,11 +22,13 @@ DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", l
 
 def main() -> None:
     """Write one record per stored table."""
+    if not METHOD.value:
+        raise InputError(f"--methods: expected one or more of {', '.join(METHODS)}, got none.")
     for name in METHOD.value:
         get_method(name)
     store = Store(WORKDIR.value)
-    tables = list(store.tables())
-    if not tables:
+    tables, broken = store.tables()
+    if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
     records = pipeline.calibrate(tables, METHOD.value, floor=FLOOR.value)
@@ -45,6 +47,8 @@ def main() -> None:
         f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
         f"compilation included; the records are in {store.workdir / 'records'}"
     )
+    if broken:
+        raise InputError(" ".join(broken))
 
 
 def _numbers(words: list[str]) -> list[int]:

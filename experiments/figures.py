@@ -8,7 +8,7 @@ from pathlib import Path
 from absl import flags
 
 from batch_calibration.artifacts import boundaries, curves, figures, robustness
-from batch_calibration.artifacts.study import Study, studies
+from batch_calibration.artifacts.study import MAIN, Study, studies
 from batch_calibration.artifacts.style import save
 from batch_calibration.store import Store
 from experiments.door import enter
@@ -19,11 +19,15 @@ TASKS_DRAWN = flags.DEFINE_integer("boundary_tasks", 2, "tasks in the figure of 
 
 def draw(study: Study, store: Store, out: Path) -> list[Path]:
     """Draw one setting."""
-    written = save(figures.bars(study), out / f"{study.setting.slug}-bars")
-    first = [records[0] for records in study.records.values()][: TASKS_DRAWN.value]
+    written = []
+    if study.among(MAIN):
+        written += save(figures.bars(study), out / f"{study.setting.slug}-bars")
+    first = [records[0] for records in study.records.values()]
     tables = [table for record in first if (table := store.get(record["context"]))]
-    if tables and all({"cc", "dc"} <= set(table.blocks) for table in tables):
-        written += save(boundaries.figure(tables), out / f"{study.setting.slug}-boundaries")
+    tables = [table for table in tables if boundaries.can_draw(table)][: TASKS_DRAWN.value]
+    if tables:
+        drawn = boundaries.figure(tables, str(study.setting))
+        written += save(drawn, out / f"{study.setting.slug}-boundaries")
     if all("curve" in record for records in study.records.values() for record in records):
         written += save(figures.strength_curves(study), out / f"{study.setting.slug}-strength")
     return written

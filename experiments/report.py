@@ -8,10 +8,11 @@ import textwrap
 from absl import flags
 
 from batch_calibration.artifacts import report, summary, tables
-from batch_calibration.artifacts.study import PANELS, studies
+from batch_calibration.artifacts.study import studies
 from batch_calibration.store import Store
 from experiments.door import enter
 
+FIGURES = ("bars", "boundaries", "strength")
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 
 
@@ -20,11 +21,11 @@ def main() -> None:
     store = Store(WORKDIR.value)
     sections = []
     for study in studies(store.records()):
-        pictures = sorted((store.workdir / "figures").glob(f"{study.setting.slug}-*.png"))
+        drawn = [store.workdir / "figures" / f"{study.setting.slug}-{f}.png" for f in FIGURES]
+        pictures = [path for path in drawn if path.exists()]
         said = summary.paragraph(study)
         shown = {
-            what: tables.accuracy_cells(study, study.among(methods))
-            for what, methods in PANELS.items()
+            what: tables.accuracy_cells(study, methods) for what, methods in study.panels().items()
         }
         sections.append(report.Section(str(study.setting), said, shown, pictures))
         print(textwrap.fill(said, 100), end="\n\n")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from batch_calibration.artifacts import curves, robustness, tables
-from batch_calibration.artifacts.study import PANELS, studies, title
+from batch_calibration.artifacts.study import studies, title
 from batch_calibration.store import Store
 from experiments.door import enter
 
@@ -45,8 +45,8 @@ def main() -> None:
     records = Store(WORKDIR.value).records()
     every = studies(records)
     for study in every:
-        for what, methods in PANELS.items():
-            cells = tables.accuracy_cells(study, study.among(methods))
+        for what, methods in study.panels().items():
+            cells = tables.accuracy_cells(study, methods)
             show(f"{what}, accuracy in %: {study.setting}", cells)
             write(out, f"{study.setting.slug}-{what.split()[-1].lower()}", cells)
         (out / f"{study.setting.slug}.csv").write_text(tables.long_csv(study), encoding="utf-8")

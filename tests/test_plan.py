@@ -30,7 +30,8 @@ def made(room=None, **settings):
 
 def test_usual_settings_leave_no_trace_in_the_context():
     assert set(made().context) == {
-        "task", "split", "limit", "shots", "seed", "demonstrations", "labels", "template", "shown",
+        "task", "data", "rows", "split", "limit", "shots", "seed", "demonstrations", "labels",
+        "template", "shown",
     }  # fmt: skip
     for block in made().blocks.values():
         assert set(block.spec) == {"texts"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from batch_calibration import scores
+from batch_calibration import files, scores
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 from batch_calibration.typing import InputError
@@ -44,7 +44,7 @@ def test_a_failed_write_leaves_the_old_table(tmp_path, monkeypatch):
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scores.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
         table(cc=make_block([[-1.0, -1.5]])).save(path)
     assert path.read_bytes() == before
@@ -118,9 +118,11 @@ def test_store_keeps_and_finds(tmp_path):
     assert store.get(CONTEXT) is None
     store.put(table())
     assert store.get(CONTEXT).id == table().id
-    assert [t.id for t in store.tables()] == [table().id]
-    store.put_record("x", {"a": 1})
-    assert store.records() == [{"a": 1}]
+    tables, broken = store.tables()
+    assert [t.id for t in tables] == [table().id] and not broken
+    record = {"context": CONTEXT, "methods": {}}
+    store.put_record("x", record)
+    assert store.records() == [record]
 
 
 def test_store_without_scores(tmp_path):

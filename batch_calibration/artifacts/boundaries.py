@@ -22,6 +22,8 @@ class TwoLabels(NamedTuple):
     """A table cut to two labels: their columns, and of the test rows those with these labels."""
 
     task: str
+    seed: int
+    cut: bool
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -39,10 +41,16 @@ def cut(table: ScoreTable) -> TwoLabels:
         labels = np.where(block.labels[keep] < 0, -1, (block.labels[keep] == k - 1).astype(int))
         blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
     names = (table.label_names[0], table.label_names[-1])
-    return TwoLabels(table.context["task"], names, blocks)
+    return TwoLabels(table.context["task"], table.context["seed"], k > 2, names, blocks)
 
 
-def figure(tables: Sequence[ScoreTable]) -> Figure:
+def can_draw(table: ScoreTable) -> bool:
+    """Whether the table has CC's and DC's probes and test rows of its first and its last label."""
+    known = set(table.blocks["test"].labels.tolist())
+    return {"cc", "dc"} <= set(table.blocks) and {0, len(table.label_names) - 1} <= known
+
+
+def figure(tables: Sequence[ScoreTable], setting: str) -> Figure:
     """One row of panels a table: test rows by gold label, and where each method decides.
 
     CC is drawn in probabilities, where its boundary is a line through the origin; the others in
@@ -58,15 +66,21 @@ def figure(tables: Sequence[ScoreTable]) -> Figure:
             for axes, name in zip(axes_row, METHOD_PANELS, strict=True):
                 _panel(axes, two, name)
             axes_row[0].text(
-                -0.42, 0.5, title(two.task), rotation=90, va="center", weight="bold",
+                -0.42, 0.5, heading(two), rotation=90, va="center", weight="bold",
                 transform=axes_row[0].transAxes,
             )  # fmt: skip
             axes_row[0].legend(loc="lower left", fontsize=7, markerscale=2, handletextpad=0.2)
         drawn.suptitle(
-            "Decision boundaries: solid, the method's; dashed, plain ICL's. "
-            "Shaded: predicted as the label of that color.", x=0.01, ha="left",
+            f"Decision boundaries: {setting}, one context a task. Solid: the method's; dashed: "
+            "plain ICL's; shaded: predicted as the label of that color.", x=0.01, ha="left",
         )  # fmt: skip
     return drawn
+
+
+def heading(two: TwoLabels) -> str:
+    """The task and its seed, and which rows are drawn where it has more than two labels."""
+    pair = f"\n{two.names[0]} / {two.names[1]} rows only" if two.cut else ""
+    return f"{title(two.task)}, seed {two.seed}{pair}"
 
 
 def _panel(axes: plt.Axes, two: TwoLabels, name: str) -> None:

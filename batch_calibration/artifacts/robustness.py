@@ -14,6 +14,7 @@ from batch_calibration.artifacts.study import (
     Record,
     Setting,
     axis,
+    named_apart,
     ordered,
     setting,
     title,
@@ -51,7 +52,7 @@ class Axis(NamedTuple):
 def axes(records: Sequence[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
     groups: dict[tuple[str, Setting, str], list[Record]] = {}
-    for record in ordered(records):
+    for record in named_apart(ordered(records)):
         if name := axis(record):
             key = record["context"]["task"], setting(record), name
             groups.setdefault(key, []).append(record)

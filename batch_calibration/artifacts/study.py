@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batch_calibration.methods import METHODS
+from batch_calibration.scores import digest
 from batch_calibration.tasks import TASKS
+from batch_calibration.typing import InputError
 
 MAIN = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
 VARIANTS = ("icl", "bc", *(name for name in METHODS if name not in MAIN))
-PANELS = {"Methods": MAIN, "Published variants": VARIANTS}
-"""The two tables of a study: the paper's comparison, and what others have published."""
 
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
@@ -38,20 +38,27 @@ class Setting(NamedTuple):
     split: str
     limit: int
     over_long: str = "error"
+    data: str = ""
+    variant: str = ""
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
         rows = f"first {self.limit} rows" if self.limit else "all rows"
         how = "zero-shot" if not self.shots else f"{self.shots}-shot"
         long = SHORTENED.get(self.over_long, "")
-        return f"{self.model}, {how}, {self.split} split, {rows}{long}"
+        data = "" if self.data in ("", self.model) else f" on {self.data}"
+        variant = f", scorer {self.variant}" if self.variant else ""
+        return f"{self.model}{data}, {how}, {self.split} split, {rows}{long}{variant}"
 
     @property
     def slug(self) -> str:
         """The setting as part of a file name."""
         rows = f"-first{self.limit}" if self.limit else ""
         long = "" if self.over_long == "error" else f"-{self.over_long}"
-        return f"{self.model}-{self.shots}shot-{self.split}{rows}{long}".replace(" ", "-")
+        data = "" if self.data in ("", self.model) else f"-{self.data}"
+        variant = f"-{self.variant}" if self.variant else ""
+        name = f"{self.model}{data}-{self.shots}shot-{self.split}{rows}{long}{variant}"
+        return name.replace(" ", "-")
 
 
 class Study(NamedTuple):
@@ -70,6 +77,15 @@ class Study(NamedTuple):
         """Of these methods, those that the study has."""
         return [name for name in self.methods if name in names]
 
+    def panels(self) -> dict[str, list[str]]:
+        """Title and methods of each table worth showing: one that adds something of its own."""
+        shown = {"Methods": self.among(MAIN), "Published variants": self.among(VARIANTS)}
+        return {
+            what: methods
+            for what, methods in shown.items()
+            if methods and (what == "Methods" or set(methods) - set(MAIN))
+        }
+
     def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
         """One value per seed, `[s]`."""
         return np.array([r["methods"][method][metric] for r in self.records[task]])
@@ -83,13 +99,38 @@ def studies(records: Sequence[Record]) -> list[Study]:
     """Records grouped by setting; tasks in the order of their shelf, seeds ascending.
 
     Those of a robustness study, whose prompts differ from the task's own, are left out.
+
+    Raises:
+        InputError: two records of one setting, task and seed, as after a change of the data.
     """
     groups: dict[Setting, dict[str, list[Record]]] = {}
-    for record in ordered(records):
+    for record in named_apart(ordered(records)):
         if not axis(record):
-            group = groups.setdefault(setting(record), {})
-            group.setdefault(record["context"]["task"], []).append(record)
+            group = groups.setdefault(setting(record), {}).setdefault(record["context"]["task"], [])
+            if any(r["context"]["seed"] == record["context"]["seed"] for r in group):
+                raise InputError(
+                    f"the workdir holds two records of {record['context']['task']}, seed "
+                    f"{record['context']['seed']}, in the setting {setting(record)}, such as from "
+                    "before and after a change of the data; keep them in workdirs of their own."
+                )
+            group.append(record)
     return [Study(held, groups[held]) for held in sorted(groups)]
+
+
+def named_apart(records: Sequence[Record]) -> list[Record]:
+    """The same records; where one setting's come from several scorers, each says which.
+
+    Another checkpoint in a folder of the same name, or another scale, is another scorer.
+    """
+    scorers: dict[Setting, set[str]] = {}
+    for record in records:
+        scorers.setdefault(setting(record), set()).add(digest(record["context"]["scorer"]))
+    return [
+        record
+        if len(scorers[setting(record)]) == 1
+        else {**record, "variant": digest(record["context"]["scorer"])[:4]}
+        for record in records
+    ]
 
 
 def setting(record: Record) -> Setting:
@@ -98,7 +139,7 @@ def setting(record: Record) -> Setting:
     over_long = about.get("options", {}).get("over_long", "error")
     return Setting(
         about["model"], about["scorer"]["kind"], about["shots"], about["split"], about["limit"],
-        over_long,
+        over_long, about.get("data", ""), record.get("variant", ""),
     )  # fmt: skip
 
 

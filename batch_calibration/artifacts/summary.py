@@ -7,6 +7,11 @@ from batch_calibration.artifacts.study import Study, title
 
 def paragraph(study: Study) -> str:
     """Accuracy of ICL and BC, where BC loses, which method is best, how far the seeds spread."""
+    if not {"icl", "bc"} <= set(study.methods):
+        return (
+            f"In this setting ({study.setting}), icl and bc were not both run, so there is nothing "
+            "to compare; run experiments.calibrate with all methods."
+        )
     tasks = list(study.records)
     names = {task: f"{title(task)}" for task in tasks}
     parts = [f"In this setting ({study.setting}), "]
@@ -50,9 +55,9 @@ def _preference(study: Study, tasks: list[str]) -> str:
     size, task, record, high, low = max(found, key=lambda item: item[0])
     labels = record["label_names"]
     return (
-        f"The strongest preference was on {title(task)} (seed {record['context']['seed']}): before "
-        f"any input is judged, the prompt favors {labels[high]!r} over {labels[low]!r} by "
-        f"{size:.1f} nats on average over the batch."
+        f"The strongest preference was on {title(task)} (seed {record['context']['seed']}): "
+        f"averaged over the batch, the scores favor {labels[high]!r} over {labels[low]!r} by "
+        f"{size:.1f} nats; where the labels are equally frequent, that is bias."
     )
 
 

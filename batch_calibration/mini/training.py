@@ -14,6 +14,7 @@ from flax import nnx
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
+from batch_calibration.files import write_whole
 from batch_calibration.mini import documents
 from batch_calibration.mini.documents import Batch, Recipe
 from batch_calibration.models import gpt2
@@ -127,14 +128,8 @@ def _schedule(phases: tuple[Phase, ...], done: int) -> list[tuple[int, Phase]]:
 
 def _save(path: Path, carry: Any, step: int) -> None:
     leaves = jax.tree.leaves(carry)
-    partial = path.with_suffix(".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    safetensors.numpy.save_file(
-        {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
-        partial,
-        metadata={"step": str(step)},
-    )
-    partial.rename(path)
+    arrays = {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    write_whole(path, safetensors.numpy.save(arrays, metadata={"step": str(step)}))
 
 
 def _resume(path: Path, carry: Any) -> tuple[int, Any]:

@@ -1,0 +1,141 @@
+"""What changes after scoring: corrected labels, other data, fewer methods, too few rows."""
+
+import json
+import shutil
+
+import pytest
+
+from batch_calibration.scores import load
+
+ROWS = [
+    {"sentence": "a wonderful film .", "label": 1},
+    {"sentence": "the plot is awful .", "label": 0},
+    {"sentence": "what a dull script .", "label": 0},
+    {"sentence": "the cast is charming .", "label": 1},
+]
+
+
+def write(folder, rows):
+    for split in ("train", "validation"):
+        path = folder / "sst2" / f"{split}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def score(program, tmp_path):
+    """Scores zero-shot SST-2 rows of a folder in one workdir, with further flags."""
+
+    def run(*flags, data=None):
+        return program(
+            "score", "--config=configs/mini.py", "--config.tasks=('sst2',)", "--config.shots=0",
+            f"--config.data={data or tmp_path / 'data'}", "--config.labeled_per_class=1",
+            f"--workdir={tmp_path / 'w'}", *flags,
+        ).stdout  # fmt: skip
+
+    return run
+
+
+def tables(tmp_path):
+    return [load(path) for path in (tmp_path / "w/scores").iterdir()]
+
+
+def test_corrected_labels_reach_the_table_without_the_model(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score()
+    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    write(tmp_path / "data", [row | {"label": 1 - row["label"]} for row in ROWS])
+    assert "0 rows scored" in score()
+    (table,) = tables(tmp_path)
+    assert table.blocks["test"].labels.tolist() == [0, 1, 1, 0]
+    assert not list((tmp_path / "w/records").iterdir())
+    assert (
+        "run experiments.calibrate"
+        in program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    )
+
+
+def test_other_rows_are_another_context_and_another_table(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score()
+    score("--config.limit=0", data="mini")
+    assert len(tables(tmp_path)) == 2
+    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    said = program("tables", f"--workdir={tmp_path / 'w'}").stdout
+    assert "mini on data, zero-shot" in said and "mini, zero-shot" in said
+
+
+def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score()
+    write(tmp_path / "data", [*ROWS[:3], {"sentence": "the hero is witty .", "label": 1}])
+    score()
+    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    assert "two records of sst2, seed 0" in said and "workdirs of their own" in said
+
+
+def test_two_scorers_are_told_apart(program, tmp_path):
+    """Another checkpoint in a folder of the same name is another scorer."""
+    from batch_calibration.artifacts.study import studies
+
+    def record(scorer, seed):
+        identity = {"kind": "causal_lm", "digest": scorer}
+        context = {"task": "sst2", "model": "m", "data": "d", "shots": 1, "split": "validation",
+                   "limit": 0, "seed": seed, "scorer": identity}  # fmt: skip
+        return {"context": context, "methods": {}}
+
+    assert len(studies([record("a", 0), record("a", 1)])) == 1
+    found = studies([record("a", 0), record("b", 0)])
+    assert len({study.setting.slug for study in found}) == 2
+    assert all(", scorer " in str(study.setting) for study in found)
+
+
+def test_rows_without_gold_labels(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    path = tmp_path / "data/sst2/validation.jsonl"
+    path.write_text("".join(json.dumps(row | {"label": -1}) + "\n" for row in ROWS))
+    score()
+    said = program("calibrate", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    assert "none of its 4 test rows has a gold label" in said
+
+
+def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score("--config.limit=1")
+    workdir = f"--workdir={tmp_path / 'w'}"
+    program("calibrate", "--methods=cc,pc", workdir)
+    said = program("tables", workdir).stdout
+    assert "cc" in said and "Published variants" not in said
+    program("figures", workdir)
+    assert [p.name for p in (tmp_path / "w/figures").glob("*.png")] == [
+        "mini-data-0shot-validation-first1-bars.png"
+    ]
+    assert "icl and bc were not" in program("report", workdir).stdout
+    assert (
+        "expected one or more of icl" in program("calibrate", "--methods=", workdir, code=2).stderr
+    )
+
+
+def test_a_torn_record(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score()
+    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    (record,) = (tmp_path / "w/records").iterdir()
+    for text in (record.read_text()[:50], "{}"):
+        record.write_text(text)
+        said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
+        assert record.name in said and "run it again" in said
+
+
+def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
+    workdir = f"--workdir={tmp_path}"
+    for limit in (40, 50):
+        program("score", "--config=configs/mini.py:smoke", "--config.tasks=('sst2',)",
+                f"--config.limit={limit}", workdir)  # fmt: skip
+    for name in ("calibrate", "figures"):
+        program(name, workdir)
+    for path in (tmp_path / "figures").glob("*first40-bars.png"):
+        shutil.copy(path, tmp_path / "figures" / "mini-1shot-validation-first40-again-bars.png")
+    program("report", workdir)
+    assert (tmp_path / "report.html").read_text().count("<img") == 6
