@@ -1,6 +1,5 @@
 """The one-line door: scores in, corrected scores out, bad input answered in sentences."""
 
-import inspect
 from operator import itemgetter
 from typing import Any
 
@@ -8,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.checks import check_labels, check_scores
-from batch_calibration.methods import Evidence, Method, correct, get_method
+from batch_calibration.checks import check_key, check_labels, check_options, check_scores
+from batch_calibration.methods import Evidence, correct, get_method
 from batch_calibration.typing import InputError
 
 
@@ -49,16 +48,27 @@ def calibrate(
     >>> calibrate([[-1.0, -3.0], [-2.0, -2.5]]).tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    chosen = get_method(method)
-    _check_options(method, chosen, options)
+    # As a string: a list has no hash to look up.
+    chosen = get_method(str(method))
     array = check_scores(scores, floor=floor)
     rows, k = array.shape[-2:]
-    _check_prior(options.get("target_prior"), k)
+    options = check_options(method, chosen.make, options, k)
+    random_key = check_key(key)
     contexts = array.reshape(-1, rows, k)
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
     needed = [name for name in chosen.probe.blocks if name in ("cc", "dc")]
+    for name, given, read in (
+        ("probe", probe, needed),
+        ("labeled", labeled, chosen.probe.labels),
+        ("labels", labels, chosen.probe.labels),
+    ):
+        if given is not None and not read:
+            raise InputError(
+                f"{name}: expected none, for {method} reads {chosen.probe.description}; got "
+                f"{type(given).__name__}: leave {name}= out."
+            )
     if needed:
         if probe is None:
             raise InputError(
@@ -77,16 +87,9 @@ def calibrate(
             )
         set_scores = check_scores(labeled, "labeled", labels=k, floor=floor)
         gold = check_labels(labels, set_scores)
-        if (gold < 0).all():
-            raise InputError(
-                f"labels: {method} learns its strength from labeled rows; all {gold.size} came as "
-                f"-1, unknown: give the label of at least one row."
-            )
         blocks["labeled"] = Evidence(
             _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]
         )
-
-    random_key = jax.random.key(key) if isinstance(key, int | np.integer) else key
 
     def context(parts: dict[str, Evidence]) -> jax.Array:
         return correct(
@@ -103,24 +106,6 @@ def calibrate(
     # 100 starts on the rows of every context at once would not fit.
     parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
     return jnp.stack([context(part) for part in parts]).reshape(array.shape)
-
-
-def _check_options(name: str, method: Method, options: dict[str, Any]) -> None:
-    known = [option for option in inspect.signature(method.make).parameters if option != "floor"]
-    for option in options:
-        if option not in known:
-            raise InputError.unknown(f"option of {name}", option, known)
-
-
-def _check_prior(prior: Any, labels: int) -> None:
-    if prior is None:
-        return
-    shares = np.asarray(prior, np.float64)
-    if shares.shape != (labels,) or not (shares > 0).all() or abs(shares.sum() - 1) > 1e-3:
-        raise InputError(
-            f"target_prior: expected {labels} positive shares that sum to 1, one per label; got "
-            f"{shares.tolist()}: give the share of each label among the test rows."
-        )
 
 
 def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:

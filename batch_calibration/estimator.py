@@ -2,15 +2,15 @@
 
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from batch_calibration.calibration.base import predict
-from batch_calibration.checks import check_labels, check_scores
+from batch_calibration.checks import check_key, check_labels, check_options, check_scores
 from batch_calibration.methods import get_method
+from batch_calibration.typing import InputError
 
 
 class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -49,18 +49,21 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
         """Learns the bias from the rows of `X`; `y` is read by bcl alone.
 
         Raises:
-            InputError: bad scores or labels, an unknown method, a method without what it needs.
+            InputError: bad scores, labels or options, an unknown method, a method without what it
+                needs.
         """
-        method = get_method(self.method)
-        options = dict(self.options or {})
-        scores = check_scores(X, "X", floor=options.get("floor"))
+        # As a string: a list has no hash to look up.
+        method = get_method(str(self.method))
+        scores = self._check_rows(X)
+        options = check_options(self.method, method.make, self.options or {}, scores.shape[-1])
         labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
         if labels is not None and (labels >= 0).all():
             options.setdefault("bias_from", "labeled")
         self.calibrator_ = method.make(**options)
-        key = None if self.random_state is None else jax.random.key(self.random_state)
         self.state_ = self.calibrator_.fit(
-            jnp.asarray(scores), None if labels is None else jnp.asarray(labels), key=key
+            jnp.asarray(scores),
+            None if labels is None else jnp.asarray(labels),
+            key=check_key(self.random_state, "random_state"),
         )
         self.classes_ = np.arange(scores.shape[-1])
         self.n_features_in_ = scores.shape[-1]
@@ -69,9 +72,17 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """The corrected scores [n, k]."""
         check_is_fitted(self)
-        floor = (self.options or {}).get("floor")
-        scores = check_scores(X, "X", labels=self.n_features_in_, floor=floor)
+        scores = self._check_rows(X, self.n_features_in_)
         return np.asarray(self.calibrator_.apply(self.state_, jnp.asarray(scores)))
+
+    def _check_rows(self, X: Any, labels: int | None = None) -> np.ndarray:
+        scores = check_scores(X, "X", labels=labels, floor=(self.options or {}).get("floor"))
+        if scores.ndim != 2:
+            raise InputError(
+                f"X: expected one context, an array [n, k]; got shape {scores.shape}: fit one "
+                f"estimator per context, or use calibrate, which takes them together."
+            )
+        return scores
 
     def predict(self, X: Any) -> np.ndarray:
         """The column of the largest corrected score; of equal scores, the lowest."""

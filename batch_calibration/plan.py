@@ -122,7 +122,7 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     options = {k: settings[k] for k, usual in DEFAULTS.items() if settings[k] != usual}
     about = {
         "task": task.name,
-        "data": Path(settings["data"]).name or settings["data"],
+        "data": "card" if task.files else Path(settings["data"]).name,
         "rows": _digest(f"{row}" for row in test.rows),
         "split": settings["split"],
         "limit": settings["limit"],

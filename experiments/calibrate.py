@@ -8,6 +8,7 @@ import time
 from absl import flags
 
 from batch_calibration import pipeline
+from batch_calibration.checks import check_floor
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.store import Store
 from batch_calibration.typing import InputError
@@ -26,6 +27,8 @@ def main() -> None:
         raise InputError(f"--methods: expected one or more of {', '.join(METHODS)}, got none.")
     for name in METHOD.value:
         get_method(name)
+    if FLOOR.value is not None:
+        check_floor(FLOOR.value)
     store = Store(WORKDIR.value)
     tables, broken = store.tables()
     if not tables and not broken:

@@ -29,6 +29,14 @@ def main() -> None:
         }
         sections.append(report.Section(str(study.setting), said, shown, pictures))
         print(textwrap.fill(said, 100), end="\n\n")
+    across = [
+        path
+        for end in ("curve", "robustness")
+        for path in sorted((store.workdir / "figures").glob(f"*-{end}.png"))
+    ]
+    if across:
+        words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
+        sections.append(report.Section("Across settings", words, {}, across))
     page = store.workdir / "report.html"
     page.write_text(report.page(sections), encoding="utf-8")
     print(f"tables:  {store.workdir / 'tables'}")

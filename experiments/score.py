@@ -68,9 +68,10 @@ def show(bar: Progress, line: TaskID, before: int, rows: int) -> None:
 def main() -> None:
     """Score every context of the sweep that the workdir does not hold yet."""
     config = CONFIG.value
-    store = Store(WORKDIR.value, create=True)
     path = config_flags.get_config_filename(flags.FLAGS["config"])
-    cells, room = study.cells(path, config), pipeline.make_room(config.to_dict())
+    cells = study.cells(path, config)
+    store = Store(WORKDIR.value, create=True)
+    room = pipeline.make_room(config.to_dict())
     # Planned once for its errors, counts and size, and again, one at a time, to be scored.
     sizes = measure(cells, room)
     scorer = pipeline.make_scorer(config.to_dict())

@@ -25,7 +25,7 @@ ARROWS = {
     "store": {"typing", "scores", "files"},
     "tasks": {"typing", "mini.suite", "prompts.template"},
     "prompts": {"typing", "tasks", "probes"},
-    "models": {"typing"},
+    "models": {"typing", "files"},
     "scoring": {"typing", "models", "scores"},
     "mini": {"typing", "files", "tasks", "prompts", "models"},
     "plan": {"typing", "tasks", "prompts"},

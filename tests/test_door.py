@@ -59,11 +59,11 @@ def test_a_key_and_a_seed_are_the_same(rows):
 def test_a_second_call_compiles_nothing(rows):
     scores, gold = np.asarray(rows[0]), np.asarray(rows[1])
     compiled = []
-    names = ("bc", "bcl", "bc_running", "pc")
 
     def calls(values):
-        for name in names:
-            calibrate(values, name, labeled=values, labels=gold, key=0)
+        for name in ("bc", "bc_running", "pc"):
+            calibrate(values, name, key=0)
+        calibrate(values, "bcl", labeled=values, labels=gold)
 
     calls(scores)
     jax.monitoring.register_event_duration_secs_listener(
@@ -88,9 +88,26 @@ def test_floor_is_where_minus_infinity_goes():
     np.testing.assert_allclose(calibrate(cut, floor=-20.0), calibrate(lifted), atol=1e-6)
 
 
+def test_numbers_come_as_numpy_and_jax_hold_them(rows):
+    scores, _ = rows
+    half = calibrate(scores, strength=0.5)
+    for kind in (np.float32, np.array, jnp.float32, jnp.bfloat16):
+        np.testing.assert_array_equal(calibrate(scores, strength=kind(0.5)), half)
+
+
+LABELED = {"labeled": GOOD, "labels": [0, 1, 0]}
 SENTENCES = {
-    "not an array": ((["a", "b"],), {}, r"scores: expected numbers in an array \[n, k\].*got list"),
+    "not an array": (
+        (["a", "b"],),
+        {},
+        r"scores: expected real numbers in an array \[n, k\].*got list",
+    ),
     "ragged": (([[-1.0], [-1.0, -2.0]],), {}, "that is no such array: give one row per input"),
+    "complex": (
+        (np.array(GOOD) + 1j,),
+        {},
+        "scores: expected real numbers.*got ndarray that is no",
+    ),
     "one axis": (([-1.0, -2.0],), {}, r"expected an array \[n, k\].*got shape \(2,\): reshape it"),
     "no rows": ((np.zeros((0, 2)),), {}, r"at least one row.*got shape \(0, 2\)"),
     "one label": (([[-1.0], [-2.0]],), {}, "at least 2 labels; got 1 column"),
@@ -102,11 +119,67 @@ SENTENCES = {
     ),
     "minus infinity": (([[-1.0, -np.inf]],), {}, "got -inf in row 0, label 1.*give floor="),
     "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}, r"got \+inf in row 0.*at most 0"),
+    "method that is no name": ((GOOD, ["bc"]), {}, "no method named .*'bc'.*; did you mean 'bc'"),
     "unknown method": ((GOOD, "bcx"), {}, "no method named 'bcx'; did you mean 'bc'"),
     "unknown option": (
         (GOOD,),
         {"strenght": 0.5},
         "no option of bc named 'strenght'; did you mean 'strength'",
+    ),
+    "strength that is no number": (
+        (GOOD,),
+        {"strength": "a"},
+        r"strength: expected a finite number; got 'a': give one such as strength=1\.0",
+    ),
+    "strength that is nan": ((GOOD,), {"strength": np.nan}, "a finite number; got nan"),
+    "strength beyond float32": ((GOOD,), {"strength": 1e39}, r"a finite number; got 1e\+39"),
+    "strength per label": ((GOOD,), {"strength": [1.0, 0.5]}, r"a finite number; got \[1.0, 0.5\]"),
+    "batch size that is no whole number": (
+        (GOOD, "bc_running"),
+        {"batch_size": 1.5},
+        "batch_size: expected a whole number; got 1.5: give one such as batch_size=32",
+    ),
+    "batch size that is a word": ((GOOD, "bc_running"), {"batch_size": "a"}, "number; got 'a'"),
+    "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}, "batch_size is 0: give a"),
+    "flag that is a word": (
+        (GOOD, "bc_running"),
+        {"causal": "no"},
+        "causal: expected True or False; got 'no': give one such as causal=False",
+    ),
+    "metric that is no name": (
+        (GOOD, "bcl"),
+        {**LABELED, "metric": ["f1"]},
+        r"metric: expected a name; got \['f1'\]: give one such as metric='accuracy'",
+    ),
+    "no start": (
+        (GOOD, "pc"),
+        {"key": 0, "starts": 0},
+        "at least 1 start; starts is 0 and steps is 100: give whole numbers from 1 on",
+    ),
+    "start means of another shape": (
+        (GOOD, "pc"),
+        {"start_means": np.zeros((3, 2))},
+        r"start_means: expected finite numbers \[s, 2, 2\].*got shape \(3, 2\): give s times 2",
+    ),
+    "start means that are words": (
+        (GOOD, "pc"),
+        {"start_means": "abc"},
+        "each of s starts; got str",
+    ),
+    "probe for a method that reads none": (
+        (GOOD,),
+        {"probe": GOOD},
+        "probe: expected none, for bc reads the test batch itself.*got list: leave probe= out",
+    ),
+    "labeled for a method that reads none": (
+        (GOOD, "icl"),
+        {"labeled": GOOD},
+        "labeled: expected none, for icl reads nothing: the scores stay as they are; got list",
+    ),
+    "labels for a method that reads none": (
+        (GOOD, "cc"),
+        {"probe": GOOD, "labels": [0, 1, 0]},
+        "labels: expected none, for cc reads N/A.*leave labels= out",
     ),
     "cc without a probe": ((GOOD, "cc"), {}, r"cc learns its bias from probe prompts.*probe=\[m"),
     "dc without a probe": ((GOOD, "dc"), {}, "dc learns its bias from probe prompts"),
@@ -136,28 +209,40 @@ SENTENCES = {
     "labels that are words": (
         (GOOD, "bcl"),
         {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
-        "labels: expected whole numbers",
+        "labels: expected an array of whole numbers.*got list that is no such array",
+    ),
+    "ragged labels": (
+        (GOOD, "bcl"),
+        {**LABELED, "labels": [[0], [0, 1]]},
+        "labels: expected an arr",
     ),
     "all labels unknown": (
         (GOOD, "bcl"),
         {"labeled": GOOD, "labels": [-1, -1, -1]},
         "all 3 came as -1, unknown: give the label of at least one row",
     ),
+    "all labels of one context unknown": (
+        ([GOOD, GOOD], "bcl"),
+        {"labeled": [GOOD, GOOD], "labels": [[0, 1, 0], [-1, -1, -1]]},
+        r"at least one known label in context \(1,\); all 3 came as -1",
+    ),
     "pc without a key": ((GOOD, "pc"), {}, "no key came: give .* key=0 to calibrate"),
     "prior of another length": (
         (GOOD,),
         {"target_prior": (1.0,)},
-        r"target_prior: expected 2 positive shares that sum to 1.*got \[1.0\]",
+        r"target_prior: expected 2 positive shares that sum to 1.*got \(1.0,\)",
     ),
     "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}, "shares that sum to 1"),
+    "prior that is a word": ((GOOD,), {"target_prior": "abc"}, "shares that sum to 1.*got 'abc'"),
+    "ragged prior": ((GOOD,), {"target_prior": [[1.0], [0.5, 0.5]]}, "target_prior: expected 2"),
     "unknown metric": (
         (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": [0, 1, 0], "metric": "f1"},
+        {**LABELED, "metric": "f1"},
         "no metric named 'f1'; did you mean 'macro_f1'",
     ),
     "unknown bias_from": (
         (GOOD, "bcl"),
-        {"labeled": GOOD, "labels": [0, 1, 0], "bias_from": "labelled"},
+        {**LABELED, "bias_from": "labelled"},
         "no bias_from named 'labelled'; did you mean 'labeled'",
     ),
 }
@@ -169,6 +254,18 @@ def test_bad_input_is_answered_in_a_sentence(case):
     with pytest.raises(InputError, match=sentence) as caught:
         calibrate(*given, **named)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("floor", [np.nan, -np.inf, -1e39, 0.0, 5, "x", [-1.0, -2.0]])
+def test_a_floor_is_a_finite_number_below_zero(floor):
+    with pytest.raises(InputError, match="floor: expected a finite number of nats below 0; got"):
+        calibrate(GOOD, floor=floor)
+
+
+@pytest.mark.parametrize("key", [0.5, "a", 2**80, 2**40, jax.random.split(jax.random.key(0))])
+def test_a_key_is_one_key_or_a_seed(key):
+    with pytest.raises(InputError, match=r"key: expected one jax.random key or an int seed of at"):
+        calibrate(GOOD, "pc", key=key)
 
 
 def test_bcl_fitted_without_labels_is_a_sentence():

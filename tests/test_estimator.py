@@ -70,6 +70,33 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
     np.testing.assert_allclose(corrected, calibrate(cut, floor=-50.0), atol=1e-6)
 
 
+REFUSED = {
+    "unknown option": ("bc", {"strenght": 1}, "no option of bc named 'strenght'; did you mean"),
+    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 positive shares"),
+    "prior below zero": ("bc", {"target_prior": (-1.0, 1.0, 1.0)}, "expected 3 positive shares"),
+    "strength that is nan": ("bc", {"strength": np.nan}, "strength: expected a finite number"),
+    "floor above zero": ("bc", {"floor": 5.0}, "floor: expected a finite number of nats below 0"),
+    "method that is no name": (["bc"], None, "no method named .*; did you mean 'bc'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_options_are_checked_as_at_the_door(case, rows):
+    method, options, sentence = REFUSED[case]
+    with pytest.raises(InputError, match=sentence):
+        LabelBiasCorrector(method, options).fit(rows[0])
+
+
+def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(rows):
+    scores, gold = rows
+    with pytest.raises(InputError, match="y: expected at least one known label; all 60 came as -1"):
+        LabelBiasCorrector("bcl").fit(scores, np.full_like(gold, -1))
+    with pytest.raises(InputError, match=r"X: expected one context.*got shape \(1, 60, 3\)"):
+        LabelBiasCorrector().fit(scores[None])
+    with pytest.raises(InputError, match=r"random_state: expected one jax.random key or an int"):
+        LabelBiasCorrector("pc", random_state=0.5).fit(scores)
+
+
 def test_unfitted_wrong_width_and_nan_are_refused(rows):
     with pytest.raises(NotFittedError):
         LabelBiasCorrector().transform(rows[0])

@@ -10,6 +10,7 @@ from tiny import GPT2, write
 from batch_calibration import pipeline
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.plan import plan
+from batch_calibration.probes import CONTENT_FREE, RANDOM_WORDS
 from batch_calibration.scores import context_id
 from batch_calibration.scoring import Scores
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -216,3 +217,10 @@ def test_accuracy_by_probe_size(planted):
     assert found["accuracy"]["bc"][-1] == [pytest.approx(float(expected))]
     with pytest.raises(InputError, match="expected 1 or more rows, got 0"):
         pipeline.probe_sizes(table, [0])
+
+
+def test_probes_cost_what_they_say():
+    blocks = made().blocks
+    for probe in (CONTENT_FREE, RANDOM_WORDS):
+        (name,) = probe.blocks
+        assert len(blocks[name].texts) == probe.forwards

@@ -1,7 +1,11 @@
 """The programs, as a person types them: the path from a config to the page, and every sentence."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +117,45 @@ WRONG = {
         "calibrate", [], "run experiments.score"),
     "a workdir without records": (
         "tables", [], "run experiments.score"),
+    "no config": (
+        "score", [], "--config: expected a value, none came; give --config=configs/mini.py"),
+    "an override without a config": (
+        "score", ["--config.shots=1"], "give --config=configs/mini.py"),
+    "an empty config": (
+        "score", ["--config="], "--config=: expected a Python file, found none"),
+    "a folder as a config": (
+        "score", ["--config=configs"], "--config=configs: expected a Python file, found none"),
+    "an override of a config that does not exist": (
+        "score", ["--config=configs/minni.py", "--config.shots=1"], "the shipped ones are in"),
+    "a config without a sweep": (
+        "score", ["--config=configs/train_mini.py"], "expected a study with a function sweep"),
+    "a config key that does not exist, with a space": (
+        "score", ["--config", "configs/mini.py", "--config.shot=4"], "did you mean 'shots'?"),
+    "a tuple without quotes": (
+        "score", [MINI, "--config.tasks=sst2,mnli"], """'("sst2","mnli")'"""),
+    "no seeds": (
+        "score", [MINI, "--config.seeds=0"], "the sweep has no context"),
+    "less than no seeds": (
+        "score", [MINI, "--config.seeds=-1"], "the sweep has no context"),
+    "no tasks": (
+        "score", [MINI, "--config.tasks=()"], "the sweep has no context"),
+    "a stray word": (
+        "score", [MINI, "stray"], "stray: expected flags alone"),
+    "a stray word before the flags": (
+        "calibrate", ["bc", "--draws=3"], "bc: expected flags alone"),
+    "an empty workdir": (
+        "score", [MINI, "--workdir="], "--workdir: expected a value, got nothing"),
+    "no data": (
+        "score", [MINI, "--config.data="], "expected a folder of rows or 'mini', got nothing"),
+    "a scorer whose keys the config has not": (
+        "score", [MINI, "--config.scorer=dual_encoder", "--config.shots=0"],
+        "the config has no max_tokens, scale"),
+    "a labeled set of less than nothing": (
+        "score", [MINI, "--config.labeled_per_class=-1"], "config.labeled_per_class: expected 0"),
+    "no random texts": (
+        "score", [MINI, "--config.dc_texts=0"], "config.dc_texts: expected 1 or more texts, got 0"),
+    "batches of nothing": (
+        "score", [MINI + ":smoke", "--config.batch_size=0"], "batch_size: expected 1 or more"),
     "a method that does not exist": (
         "calibrate", ["--methods=bbc"], "no method named 'bbc'; did you mean 'bc'?"),
 }  # fmt: skip
@@ -122,7 +165,7 @@ WRONG = {
 def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
     name, flags, sentence = WRONG[what]
     workdir = [] if what == "a flag that is missing" else [f"--workdir={tmp_path / 'w'}"]
-    said = program(name, *flags, *workdir, code=2)
+    said = program(name, *workdir, *flags, code=2)
     assert sentence in said.stderr and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1
 
@@ -142,14 +185,14 @@ def test_an_unwritable_workdir(program, tmp_path):
     assert "cannot be written" in said.stderr
 
 
-def test_nothing_computed_is_lost_when_a_later_table_is_broken(program, scored, tmp_path):
+def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored, tmp_path):
     workdir = tmp_path / "w"
-    shutil.copytree(scored, workdir)
+    shutil.copytree(scored / "scores", workdir / "scores")
     broken = sorted((workdir / "scores").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:100])
     said = program("calibrate", f"--workdir={workdir}", code=2)
     assert broken.name in said.stderr and "truncated" in said.stderr
-    assert len(list((workdir / "records").iterdir())) == 2
+    assert len(list((workdir / "records").iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,3 +201,112 @@ def test_nothing_computed_is_lost_when_a_later_table_is_broken(program, scored, 
 def test_help(program, name):
     said = program(name, "--help", code=None)
     assert f"python -m experiments.{name} --" in said.stdout and "workdir" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("import nowhere", "own.py: cannot be run (ModuleNotFoundError"),
+        ("x = 1", "own.py: expected a function get_config, found none"),
+        ("def get_config(): return {}", "expected a ConfigDict from get_config, got dict"),
+        ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
+        (
+            "from ml_collections import ConfigDict as C\n"
+            "def get_config(): return C({'shots': 1})\n"
+            "def sweep(config): return []",
+            "the config has no batch_size, cc_fill, data",
+        ),
+    ],
+)
+def test_a_config_of_ones_own_that_is_none(program, tmp_path, text, sentence):
+    (tmp_path / "own.py").write_text(text)
+    flags = (f"--config={tmp_path / 'own.py'}", f"--workdir={tmp_path / 'w'}")
+    said = program("score", *flags, code=2)
+    assert sentence in said.stderr and "Traceback" not in said.stderr
+    assert not (tmp_path / "w").exists()
+
+
+def test_help_names_the_keys_of_the_config(program):
+    assert "labeled_per_class" in program("score", "--help", code=None).stdout
+    said = program("score", "--config=configs/zero_shot_text.py", "--help", code=None).stdout
+    assert "max_tokens" in said
+
+
+def driven(code, *flags):
+    """Runs `code` in the place of a program."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *flags], capture_output=True, text=True, check=False,
+        cwd=Path(__file__).resolve().parents[1],
+    )  # fmt: skip
+
+
+FULL = """
+import resource
+from experiments import door, score
+resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+door.enter(score.main)
+"""
+
+
+def test_a_disk_that_is_full(tmp_path):
+    said = driven(FULL, MINI + ":smoke", f"--workdir={tmp_path}")
+    assert said.returncode == 2 and "Traceback" not in said.stderr
+    assert f"workdir {tmp_path}: cannot be written (File too large); make room" in said.stderr
+    assert not list((tmp_path / "scores").glob("*.safetensors"))
+
+
+STOPPED = "error: stopped; what was finished is kept"
+INTERRUPTED = """
+import os, signal
+from batch_calibration.store import Store
+from experiments import door, score
+put = Store.put
+def interrupted(self, table):
+    put(self, table)
+    os.kill(os.getpid(), signal.SIGINT)
+Store.put = interrupted
+door.enter(score.main)
+"""
+
+
+def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path):
+    flags = (MINI + ":smoke", f"--workdir={tmp_path}")
+    said = driven(INTERRUPTED, *flags)
+    assert said.returncode == 130 and "Traceback" not in said.stderr
+    assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr
+    (kept,) = (tmp_path / "scores").iterdir()
+    stored = sum(len(block.row_ids) for block in load(kept).blocks.values())
+    before, stamp = kept.read_bytes(), os.stat(kept).st_mtime_ns
+    again = program("score", *flags).stdout
+    assert f"{206 - stored} rows scored" in again and f"{stored} were there already" in again
+    assert (kept.read_bytes(), os.stat(kept).st_mtime_ns) == (before, stamp)
+    for path in (scored / "scores").iterdir():
+        assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()
+
+
+EARLY = """
+import os, signal, sys
+sys.argv = ["-m"]
+import experiments
+os.kill(os.getpid(), signal.SIGINT)
+import experiments.score
+"""
+
+
+SWALLOWED = """
+import gc, os, signal
+from experiments import door
+def main():
+    gc.callbacks.append(lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    gc.collect()
+    print("went on")
+door.enter(main)
+"""
+
+
+@pytest.mark.parametrize("code", [EARLY, SWALLOWED])
+def test_an_interruption_while_imports_or_hooks_run(code):
+    said = driven(code)
+    assert not said.stdout
+    assert said.returncode == 130 and "Traceback" not in said.stderr
+    assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr

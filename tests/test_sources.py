@@ -105,6 +105,25 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
         read(TASKS["sst2"], str(tmp_path), "validation")
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("[" * 100_000, "line 2: no JSON object .* is the line torn"),
+        ('{"sentence": "' + "x" * 99, "line 2: no JSON object .* is the line torn"),
+        ('{"sentence": "a \\ud800 b", "label": 1}', "line 2: half a surrogate pair is no text"),
+        ('{"sentence": "a \\uDC00 b", "label": 1}', "line 2: half a surrogate pair is no text"),
+    ],
+)
+def test_bad_json_lines(tmp_path, line, sentence):
+    (tmp_path / "sst2").mkdir()
+    whole = '{"sentence": "\\ud83d\\ude00", "label": 1}\n'
+    (tmp_path / "sst2" / "validation.jsonl").write_text(whole)
+    assert read(TASKS["sst2"], str(tmp_path), "validation").rows[0]["sentence"] == "\U0001f600"
+    (tmp_path / "sst2" / "validation.jsonl").write_text(whole + line + "\n")
+    with pytest.raises(InputError, match=sentence):
+        read(TASKS["sst2"], str(tmp_path), "validation")
+
+
 # --- task cards
 
 CARD = """

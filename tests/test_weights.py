@@ -123,6 +123,16 @@ def test_broken_weight_files(directory):
     [
         ({"model_type": "gpt3"}, "no model family named 'gpt3'; did you mean 'gpt2'"),
         ({"n_layer": None}, "config.json lacks n_layer"),
+        ({"model_type": ["gpt2"]}, "no model family named"),
+        ({"n_layer": "four"}, "n_layer = 'four'; expected a whole number from 1 on; fetch"),
+        ({"n_layer": 0}, "n_layer = 0; expected a whole number"),
+        ({"n_layer": True}, "n_layer = True; expected a whole number"),
+        ({"n_head": 0}, "n_head = 0; expected a whole number"),
+        ({"n_head": 3}, "3 attention heads of a width of 16, expected heads that divide it"),
+        ({"n_inner": "x"}, "n_inner = 'x'; expected a whole number from 1 on, or null"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon = 'x'; expected a positive number"),
+        ({"layer_norm_epsilon": float("nan")}, "= nan; expected a positive number"),
+        ({"activation_function": 3}, "activation_function = 3; expected text"),
         ({"activation_function": "gelly"}, "no activation function named 'gelly'"),
         ({"scale_attn_by_inverse_layer_idx": True}, "written for False alone"),
         ({"vocab_size": 64}, "ids up to"),
@@ -137,6 +147,31 @@ def test_configs_that_do_not_fit(directory, change, sentence):
         load_checkpoint(directory)
 
 
+def test_null_in_a_config(directory):
+    for field, fine in (("n_inner", True), ("n_embd", False)):
+        (directory / "config.json").write_text(json.dumps(GPT2 | {field: None}))
+        if fine:
+            assert load_checkpoint(directory).config.n_inner is None
+        else:
+            with pytest.raises(InputError, match="n_embd = None; expected a whole number"):
+                load_checkpoint(directory)
+
+
+@pytest.mark.parametrize("index", [{"weight_map": ["a"]}, {"weight_map": {"a": 3}}, {}])
+def test_an_index_that_is_none(directory, index):
+    (directory / "model.safetensors").unlink()
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"index\.json: expected weight_map to give each tensor"):
+        weights.load(directory, gpt2)
+
+
+def test_a_folder_in_the_place_of_the_weights(directory):
+    (directory / "model.safetensors").unlink()
+    (directory / "model.safetensors").mkdir()
+    with pytest.raises(InputError, match="found none; pickled"):
+        load_checkpoint(directory)
+
+
 def test_files_that_are_not_there(directory):
     with pytest.raises(InputError, match="expected a checkpoint directory"):
         load_checkpoint(directory / "nowhere")
@@ -147,6 +182,9 @@ def test_files_that_are_not_there(directory):
     with pytest.raises(InputError, match=r"a tokenizer in tokenizer\.json"):
         load_checkpoint(directory)
     (directory / "config.json").write_text("{")
+    with pytest.raises(InputError, match="expected JSON"):
+        load_checkpoint(directory)
+    (directory / "config.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="expected JSON"):
         load_checkpoint(directory)
     (directory / "config.json").write_text("[]")
@@ -165,6 +203,10 @@ def test_beginning_token_as_the_tokenizer_says(directory):
     said.write_text('{"add_bos_token": true, "bos_token": "<s>"}')
     with pytest.raises(InputError, match="bos_token '<s>' is no token"):
         load_checkpoint(directory)
+    for token in (3, {"x": 1}, None, ["<|end|>"]):
+        said.write_text(json.dumps({"add_bos_token": True, "bos_token": token}))
+        with pytest.raises(InputError, match=r"is no token of tokenizer\.json; name one"):
+            load_checkpoint(directory)
     said.unlink()
     tokenizer = byte_level()
     for single, expected in (("$A <|end|>", None), ("<|end|> $A", "<|end|>")):

@@ -17,7 +17,7 @@ def paragraph(study: Study) -> str:
     parts = [f"In this setting ({study.setting}), "]
     gains = {t: 100 * (study.values(t, "bc") - study.values(t, "icl")).mean() for t in tasks}
     parts.append(
-        "plain in-context learning is right on "
+        "the uncalibrated scores are right on "
         f"{100 * study.average('icl'):.1f} % of the rows and Batch Calibration on "
         f"{100 * study.average('bc'):.1f} %, on average over {_join(list(names.values()))}: "
     )

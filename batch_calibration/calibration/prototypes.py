@@ -164,7 +164,8 @@ def prototypes(
         floor: scores below it are raised to it, in nats.
 
     Raises:
-        InputError: an unknown `select`; no key given to `fit`; more than 20 labels.
+        InputError: an unknown `select`; starts or steps below 1; no key given to `fit`; more than
+            20 labels.
 
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]))
     >>> fit, apply_ = prototypes(starts=4)
@@ -173,6 +174,11 @@ def prototypes(
     """
     if select not in ("assignment", "likelihood"):
         raise InputError.unknown("way to select a start", select, ("assignment", "likelihood"))
+    if min(starts, steps) < 1:
+        raise InputError(
+            f"pc takes at least 1 step from at least 1 start; starts is {starts} and steps is "
+            f"{steps}: give whole numbers from 1 on."
+        )
 
     def fit(
         log_probs: ProbeRows,

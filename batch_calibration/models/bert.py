@@ -28,6 +28,16 @@ class Config(NamedTuple):
         """Longest sequence the network has positions for."""
         return self.max_position_embeddings
 
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.num_attention_heads
+
 
 class Block(nnx.Module):
     """One post-norm block: attention, then a two-layer perceptron."""

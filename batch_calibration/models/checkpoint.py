@@ -97,7 +97,7 @@ def _family(directory: Path) -> tuple[str, dict[str, Any]]:
         )
     raw = weights.read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         unknown = InputError.unknown("model family", name, FAMILIES)
         raise InputError(f"{directory}: model_type in config.json. {unknown}")
     return name, raw
@@ -129,8 +129,8 @@ def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
     if not wanted:
         return None
     token = config.get("bos_token")
-    token = token["content"] if isinstance(token, dict) else token
-    number = None if token is None else tokenizer.token_to_id(token)
+    text = token.get("content") if isinstance(token, dict) else token
+    number = tokenizer.token_to_id(text) if isinstance(text, str) else None
     if number is None:
         raise InputError(
             f"{path}: add_bos_token is true, but bos_token {token!r} is no token of "

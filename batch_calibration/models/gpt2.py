@@ -27,6 +27,16 @@ class Config(NamedTuple):
         """Longest sequence the network has positions for."""
         return self.n_positions
 
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.n_embd
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.n_head
+
 
 class Block(nnx.Module):
     """One pre-norm block: attention, then a two-layer perceptron."""

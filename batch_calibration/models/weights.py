@@ -1,6 +1,7 @@
 """Checkpoints: a Hugging Face directory to and from a Flax network, by a table of names."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ import safetensors.numpy
 from flax import nnx
 from safetensors import SafetensorError, safe_open
 
+from batch_calibration.files import write_whole
 from batch_calibration.typing import InputError
 
 Attend = Callable[[int, jax.Array, jax.Array, jax.Array], jax.Array]
@@ -37,7 +39,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         )
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
@@ -56,7 +58,39 @@ def read_config(family: Any, raw: dict[str, Any], where: Path) -> Any:
                 f"{where}: config.json says {key} = {raw[key]!r}; this {_short(family)} network "
                 f"is written for {value!r} alone, and would score wrongly; use another checkpoint."
             )
-    return family.Config(**{field: raw[field] for field in known if field in raw})
+    given = {field: raw[field] for field in known if field in raw}
+    for field, value in given.items():
+        kind = family.Config.__annotations__[field]
+        if not _is(kind, value):
+            raise InputError(
+                f"{where}: config.json says {field} = {value!r}; expected {_KINDS[kind]}; "
+                "fetch the file again."
+            )
+    config = family.Config(**given)
+    if config.width % config.heads:
+        raise InputError(
+            f"{where}: config.json says {config.heads} attention heads of a width of "
+            f"{config.width}, expected heads that divide it; fetch the file again."
+        )
+    return config
+
+
+_KINDS: dict[Any, str] = {
+    int: "a whole number from 1 on",
+    int | None: "a whole number from 1 on, or null",
+    float: "a positive number",
+    str: "text",
+}
+"""What a config's field may be, in words, by its annotation."""
+
+
+def _is(kind: Any, value: object) -> bool:
+    """Whether a value from JSON is what the field's annotation says; every number is positive."""
+    if value is None or isinstance(value, bool):
+        return kind == int | None and value is None
+    if kind is float:
+        return isinstance(value, int | float) and 0 < value < math.inf
+    return isinstance(value, kind) and (isinstance(value, str) or value >= 1)
 
 
 def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
@@ -104,7 +138,6 @@ def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
 def save(directory: str | Path, model: nnx.Module, family: Any, raw_config: dict[str, Any]) -> None:
     """Write `config.json` and `model.safetensors`, each whole or not at all."""
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     config = read_config(family, raw_config, directory)
     flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
     ours = {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
@@ -112,12 +145,10 @@ def save(directory: str | Path, model: nnx.Module, family: Any, raw_config: dict
     for name, weight in _names(family, config):
         array = ours[weight.path]
         tensors[family.PREFIX + name] = np.ascontiguousarray(array.T if weight.transpose else array)
-    partial = directory / "model.safetensors.partial"
-    safetensors.numpy.save_file(tensors, partial, metadata={"format": "pt"})
-    partial.rename(directory / "model.safetensors")
-    partial = directory / "config.json.partial"
-    partial.write_text(json.dumps(raw_config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    partial.rename(directory / "config.json")
+    data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    write_whole(directory / "model.safetensors", data)
+    text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"
+    write_whole(directory / "config.json", text.encode())
 
 
 def shards(directory: Path) -> list[str]:
@@ -126,12 +157,17 @@ def shards(directory: Path) -> list[str]:
         return ["model.safetensors"]
     index = directory / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(read_json(index, "an index of shards").get("weight_map", {}).values()))
+        shard_of = read_json(index, "an index of shards").get("weight_map")
+        if not isinstance(shard_of, dict) or not all(isinstance(v, str) for v in shard_of.values()):
+            raise InputError(
+                f"{index}: expected weight_map to give each tensor's file; fetch the file again."
+            )
+        names = sorted(set(shard_of.values()))
         for name in names:
             if not (directory / name).is_file():
                 raise InputError(f"{directory}: {name} is in {index.name}, but there is no file.")
     else:
-        names = sorted(path.name for path in directory.glob("*.safetensors"))
+        names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
         raise InputError(
             f"{directory}: expected *.safetensors with the weights, found none; pickled "

@@ -106,6 +106,10 @@ def labeled_set(
 
     The demonstrations (`exclude`) are left out: the model has read their labels.
     """
+    if per_label < 0:
+        raise InputError(
+            f"config.labeled_per_class: expected 0 (no labeled set) or more rows, got {per_label}."
+        )
     known = np.flatnonzero(np.asarray(labels) >= 0)
     pool = np.setdiff1d(known, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])

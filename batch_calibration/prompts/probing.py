@@ -38,6 +38,8 @@ def random_words(
     """
     if preset not in PRESETS:
         raise InputError.unknown("config.dc_preset", preset, PRESETS)
+    if texts < 1:
+        raise InputError(f"config.dc_texts: expected 1 or more texts, got {texts}; 20 is usual.")
     original = preset == "original"
     rng = np.random.default_rng([seed, 3])
     columns: dict[str, list[str]] = {}

@@ -1,5 +1,6 @@
 """Label scores from a sentence encoder: how near a text lies to each label's sentence."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ class DualEncoder:
         scorer.score(["fine"], ["A negative movie review.", "A positive movie review."])
 
     Raises:
-        InputError: the checkpoint is not of an encoder family.
+        InputError: the checkpoint is not of an encoder family, or a number is out of range.
     """
 
     def __init__(
@@ -50,6 +51,15 @@ class DualEncoder:
             )
         if batch_size < 1:
             raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
+        if not 0 < scale < math.inf:
+            raise InputError(
+                f"scale: expected a positive, finite number, got {scale}; 20 is usual."
+            )
+        if max_tokens < 3:
+            raise InputError(
+                f"max_tokens: expected 3 or more (one of the text and two specials), got "
+                f"{max_tokens}; 128 is usual."
+            )
         self.checkpoint = checkpoint
         self.scale = float(scale)
         self.max_tokens = min(max_tokens, checkpoint.config.positions)

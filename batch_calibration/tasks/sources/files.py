@@ -69,7 +69,14 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             where = f"{path}, line {number}"
             try:
                 value = json.loads(line)
-            except json.JSONDecodeError as error:
+                # JSON may escape half a surrogate pair: no tokenizer or file can take that.
+                if "\\ud" in line.lower():
+                    json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"{where}: half a surrogate pair is no text ({error}); correct the row."
+                ) from error
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{where}: no JSON object ({error}); is the line torn?") from error
             if not isinstance(value, dict):
                 raise InputError(
