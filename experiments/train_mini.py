@@ -19,14 +19,20 @@ from batch_calibration.tasks import get_task
 from batch_calibration.typing import InputError
 from experiments.door import enter
 
-CONFIG = config_flags.DEFINE_config_file("config", "configs/train_mini.py")
+CONFIG = config_flags.DEFINE_config_file("config", None, "the training run", lock_config=True)
 OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "directory for state and loss curve", required=True)
+flags.mark_flag_as_required("config")
 
 
 def main() -> None:
     """Train, with a line of progress every few steps; a stopped run goes on where it was."""
     config = CONFIG.value
+    if "phases" not in config:
+        raise InputError(
+            "--config: expected a training run with phases, found none; give "
+            "--config=configs/train_mini.py."
+        )
     out, workdir = Path(OUT.value), Path(WORKDIR.value)
     workdir.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)

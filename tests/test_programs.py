@@ -170,6 +170,24 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
     assert said.stderr.count("error: ") == 1
 
 
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--config.peak=1"], "give --config="),
+        (["--config=configs/mini.py"], "a training run with phases, found none"),
+        (["--config=configs/train_mini.py", "--config.phase=1"], "did you mean 'phases'?"),
+        (
+            ["--config=configs/train_mini.py:smoke", "--config.positions=32"],
+            "config.positions = 32",
+        ),
+    ],
+)
+def test_training_that_cannot_be(program, tmp_path, flags, sentence):
+    folders = [f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}"]
+    said = program("train_mini", *flags, *folders, code=2)
+    assert sentence in said.stderr and "Traceback" not in said.stderr
+
+
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_checkpoint_without_a_file(program, tmp_path, lost):
     shutil.copytree(MINI_CHECKPOINT, tmp_path / "model")

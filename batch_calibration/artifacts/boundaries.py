@@ -66,10 +66,10 @@ def figure(tables: Sequence[ScoreTable], setting: str) -> Figure:
             for axes, name in zip(axes_row, METHOD_PANELS, strict=True):
                 _panel(axes, two, name)
             axes_row[0].text(
-                -0.42, 0.5, heading(two), rotation=90, va="center", weight="bold",
+                -0.42, 0.5, heading(two), rotation=90, va="center", weight="bold", fontsize=8,
                 transform=axes_row[0].transAxes,
             )  # fmt: skip
-            axes_row[0].legend(loc="lower left", fontsize=7, markerscale=2, handletextpad=0.2)
+            axes_row[0].legend(loc="upper right", fontsize=7, markerscale=2, handletextpad=0.2)
         drawn.suptitle(
             f"Decision boundaries: {setting}, one context a task. Solid: the method's; dashed: "
             "plain ICL's; shaded: predicted as the label of that color.", x=0.01, ha="left",
