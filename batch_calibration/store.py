@@ -58,6 +58,14 @@ class Store:
         text = json.dumps(record, indent=1, sort_keys=True)
         write_whole(self._record(name), text.encode())
 
+    def record(self, name: str) -> dict[str, Any]:
+        """The record of a table; an empty one where there is none that can be read."""
+        try:
+            found = json.loads(self._record(name).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def records(self) -> list[dict[str, Any]]:
         """Every record; a sentence where there is none."""
         paths = sorted((self.workdir / "records").glob("*.json"))

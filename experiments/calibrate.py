@@ -43,7 +43,10 @@ def main() -> None:
                 by_id[record["id"]], sizes, draws=DRAWS.value, floor=FLOOR.value
             )
     for record in records:
-        store.put_record(record["id"], record)
+        # What an earlier call measured of the same scores stays true.
+        earlier = store.record(record["id"])
+        kept = {"probe_size": earlier["probe_size"]} if "probe_size" in earlier else {}
+        store.put_record(record["id"], kept | record)
     for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
         print(f"{name} is left out where its probe was not scored: {reason}")
     print(

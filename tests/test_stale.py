@@ -26,9 +26,9 @@ def write(folder, rows):
 def score(program, tmp_path):
     """Scores zero-shot SST-2 rows of a folder in one workdir, with further flags."""
 
-    def run(*flags, data=None):
+    def run(*flags, data=None, task="sst2"):
         return program(
-            "score", "--config=configs/mini.py", "--config.tasks=('sst2',)", "--config.shots=0",
+            "score", "--config=configs/mini.py", f"--config.tasks=('{task}',)", "--config.shots=0",
             f"--config.data={data or tmp_path / 'data'}", "--config.labeled_per_class=1",
             f"--workdir={tmp_path / 'w'}", *flags,
         ).stdout  # fmt: skip
@@ -139,3 +139,26 @@ def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
         shutil.copy(path, tmp_path / "figures" / "mini-1shot-validation-first40-again-bars.png")
     program("report", workdir)
     assert (tmp_path / "report.html").read_text().count("<img") == 6
+
+
+def test_probe_sizes_survive_a_second_calibrate(score, program, tmp_path):
+    write(tmp_path / "data", ROWS)
+    score()
+    workdir = f"--workdir={tmp_path / 'w'}"
+    program("calibrate", "--methods=icl,bc", "--probe_sizes=2", "--draws=3", workdir)
+    (path,) = (tmp_path / "w/records").iterdir()
+    before = json.loads(path.read_text())["probe_size"]
+    program("calibrate", "--methods=icl,bc", workdir)
+    assert json.loads(path.read_text())["probe_size"] == before
+
+
+def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):
+    path = tmp_path / "data/qqp"
+    path.mkdir(parents=True)
+    row = {"question1": "how is it made ?", "question2": "how do i make it ?", "label": 1}
+    text = "".join(json.dumps(row | {"label": i % 2}) + "\n" for i in range(4))
+    (path / "train.jsonl").write_text(text)
+    (path / "validation_proxy.jsonl").write_text(text)
+    score(task="qqp")
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
+    assert "QQP (validation_proxy)" in program("tables", f"--workdir={tmp_path / 'w'}").stdout

@@ -21,7 +21,7 @@ def accuracy_cells(study: Study, methods: Sequence[str]) -> Cells:
         values = {method: 100 * study.values(task, method) for method in methods}
         best = max(round(v.mean(), 1) for v in values.values())
         rows.append(
-            [title(task), tested(records)]
+            [named(task, records), tested(records)]
             + [bold(spread(v), round(v.mean(), 1) == best) for v in values.values()]
         )
     averages = {method: round(100 * study.average(method), 1) for method in methods}
@@ -29,6 +29,12 @@ def accuracy_cells(study: Study, methods: Sequence[str]) -> Cells:
         ["average", ""] + [bold(f"{v:.1f}", v == max(averages.values())) for v in averages.values()]
     )
     return rows
+
+
+def named(task: str, records: Sequence[Record]) -> str:
+    """The task as papers print it, and the split that served where the one asked is missing."""
+    served = records[0]["context"].get("served")
+    return f"{title(task)} ({served})" if served else title(task)
 
 
 def tested(records: Sequence[Record]) -> str:
