@@ -85,7 +85,10 @@ def score(
     stored = store.get(context)
     wanted = missing(planned, stored)
     if not wanted and stored is not None:
-        return _relabel(planned, stored, store), 0
+        table = _relabel(planned, stored)
+        if table is not stored:
+            store.put(table)
+        return table, 0
     texts = [text for name in wanted for text in planned.blocks[name].texts]
     answer = scorer.score(texts, planned.label_texts, progress=progress)
     log_probs = fold(answer.log_probs, planned.forms)
@@ -99,22 +102,20 @@ def score(
             request.spec,
         )  # fmt: skip
         start = here.stop
-    table = _relabel(planned, ScoreTable(context, planned.label_names, blocks), store)
+    table = _relabel(planned, ScoreTable(context, planned.label_names, blocks))
     store.put(table)
     return table, len(texts)
 
 
-def _relabel(planned: Plan, table: ScoreTable, store: Store) -> ScoreTable:
-    """The table with the plan's gold labels and row ids: correcting them asks no model."""
+def _relabel(planned: Plan, table: ScoreTable) -> ScoreTable:
+    """The table with the plan's gold labels and row ids; the same object where they agree."""
     blocks = dict(table.blocks)
     for name, request in planned.blocks.items():
         labels, ids = np.asarray(request.labels, np.int32), tuple(request.row_ids)
         if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
-    changed = table._replace(blocks=blocks)
-    if any(blocks[name] is not table.blocks[name] for name in blocks):
-        store.put(changed)
-    return changed
+    same = all(blocks[name] is table.blocks[name] for name in blocks)
+    return table if same else table._replace(blocks=blocks)
 
 
 def fold(log_probs: np.ndarray, forms: Sequence[int]) -> np.ndarray:

@@ -74,6 +74,7 @@ def main() -> None:
     total, began, seen = sum(phase.steps for phase in phases), time.monotonic(), 0
     first: int | None = None
     curve = (workdir / "curve.jsonl").open("a", encoding="utf-8")
+    curve.write("\n")  # ends a line that an earlier run tore
 
     def report(now: training.Progress) -> None:
         nonlocal seen, first
@@ -103,11 +104,22 @@ def main() -> None:
     weights.save(out, model, gpt2, raw)
     tokenizer.save(str(out / "tokenizer.json"))
     curve.close()
-    steps = [json.loads(line) for line in (workdir / "curve.jsonl").read_text().splitlines()]
     ends = list(accumulate(phase.steps for phase in phases))
-    save(draw_curve(steps, ends), workdir / "curve")
+    save(draw_curve(read_curve(workdir / "curve.jsonl"), ends), workdir / "curve")
     minutes = (time.monotonic() - began) / 60
     print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}, the curve in {workdir}")
+
+
+def read_curve(path: Path) -> list[dict[str, float]]:
+    """The steps of a run, each once: a stopped run tears its last line and repeats some steps."""
+    steps: dict[float, dict[str, float]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        steps[row["step"]] = row
+    return [steps[step] for step in sorted(steps)]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 import json
 import random
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -144,8 +147,26 @@ def test_state_of_another_shape_is_refused(tmp_path):
 def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
     program("train_mini", "--config=configs/train_mini.py:smoke", f"--out={tmp_path / 'out'}",
             f"--workdir={tmp_path / 'w'}")  # fmt: skip
-    curve = [json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().splitlines()]
+    curve = [
+        json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line
+    ]
     assert curve[-1]["loss"] < curve[0]["loss"] - 0.5
     program("score", "--config=configs/mini.py:smoke", f"--config.model={tmp_path / 'out'}",
             f"--workdir={tmp_path / 'w'}")  # fmt: skip
     assert len(list((tmp_path / "w/scores").glob("*.safetensors"))) == 2
+
+
+def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
+    """Read in a process of its own: a program's flags are defined once."""
+    path = tmp_path / "curve.jsonl"
+    path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
+                    '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
+    code = (
+        "from pathlib import Path; from experiments.train_mini import read_curve; "
+        f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
+    )
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[(1, 3), (2, 2.5), (3, 1)]"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
@@ -94,10 +95,9 @@ def _panel(axes: plt.Axes, two: TwoLabels, name: str) -> None:
     else:
         low, high = (float(np.quantile(points, q)) for q in (0.005, 0.995))
         low, high = low - 0.4, high + 0.4
-    ticks = np.linspace(max(low, 1e-4 * high) if in_probs else low, high, 201, dtype=np.float32)
-    s1, s0 = np.meshgrid(ticks, ticks)
-    at = np.stack([s0, s1], -1)
-    margin = boundary.decision_margin(calibrator, state, np.log(at) if in_probs else at)
+    at = boundary.plane(max(low, 1e-4 * high) if in_probs else low, high, 201)
+    s0, s1 = at[..., 0], at[..., 1]
+    margin = boundary.decision_margin(calibrator, state, jnp.log(at) if in_probs else at)
     axes.contourf(s1, s0, margin, levels=[-1e9, 0, 1e9], colors=CLASSES[::-1], alpha=0.10)
     for label, color in enumerate(CLASSES):
         mine = labels == label
