@@ -96,7 +96,7 @@ def test_all_complaints_in_one_sentence(directory):
         weights.load(directory, gpt2)
     sentence = str(caught.value)
     for part in (
-        "missing ln_f.bias (our ln_f.bias)",
+        "missing transformer.ln_f.bias (our ln_f.bias)",
         "mis-shaped transformer.h.0.ln_1.bias (our blocks.0.ln_1.bias): got (5,), expected (16,)",
         "non-finite transformer.h.1.ln_1.bias (our blocks.1.ln_1.bias): 16 of 16",
         "unexpected transformer.h.7.ln_1.bias",

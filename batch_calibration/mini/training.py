@@ -18,6 +18,7 @@ from batch_calibration.files import write_whole
 from batch_calibration.mini import documents
 from batch_calibration.mini.documents import Batch, Recipe
 from batch_calibration.models import gpt2
+from batch_calibration.models.attention import masked
 from batch_calibration.tasks.base import Task
 from batch_calibration.typing import InputError
 
@@ -56,15 +57,8 @@ def loss(model: gpt2.Model, batch: Batch, label_weight: float) -> tuple[jax.Arra
     """Weighted next-token loss in nats, and the loss on label tokens alone."""
     same = batch.document[:, :, None] == batch.document[:, None, :]
     past = jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
-    mask = (same & past)[:, None]
-
-    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        del layer
-        return jax.nn.dot_product_attention(q, k, v, mask=mask)
-
-    logits = model.unembed(
-        model.hidden(jnp.asarray(batch.tokens), jnp.asarray(batch.positions), attend)
-    )[:, :-1]
+    tokens, positions = jnp.asarray(batch.tokens), jnp.asarray(batch.positions)
+    logits = model.unembed(model.hidden(tokens, positions, masked(same & past)))[:, :-1]
     nll = optax.softmax_cross_entropy_with_integer_labels(logits, batch.tokens[:, 1:])
     counted = batch.document[:, 1:] == batch.document[:, :-1]
     label = counted & batch.is_label[:, 1:]

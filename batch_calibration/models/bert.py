@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.models.activations import activation
-from batch_calibration.models.weights import Attend, Weight
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.weights import Weight
 
 
 class Config(NamedTuple):
@@ -100,29 +101,36 @@ class Model(nnx.Module):
         return h
 
 
+flatten = dict
 PREFIX = "bert."
 FIXED = {"position_embedding_type": "absolute", "is_decoder": False}
 IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "classifier.*")
 WEIGHTS = {
-    "embeddings.word_embeddings.weight": Weight("words.embedding"),
-    "embeddings.position_embeddings.weight": Weight("places.embedding"),
-    "embeddings.token_type_embeddings.weight": Weight("types.embedding"),
-    "embeddings.LayerNorm.weight": Weight("ln.scale"),
-    "embeddings.LayerNorm.bias": Weight("ln.bias"),
-    "encoder.layer.{i}.attention.self.query.weight": Weight("blocks.{i}.query.kernel", True),
-    "encoder.layer.{i}.attention.self.query.bias": Weight("blocks.{i}.query.bias"),
-    "encoder.layer.{i}.attention.self.key.weight": Weight("blocks.{i}.key.kernel", True),
-    "encoder.layer.{i}.attention.self.key.bias": Weight("blocks.{i}.key.bias"),
-    "encoder.layer.{i}.attention.self.value.weight": Weight("blocks.{i}.value.kernel", True),
-    "encoder.layer.{i}.attention.self.value.bias": Weight("blocks.{i}.value.bias"),
-    "encoder.layer.{i}.attention.output.dense.weight": Weight("blocks.{i}.out.kernel", True),
-    "encoder.layer.{i}.attention.output.dense.bias": Weight("blocks.{i}.out.bias"),
-    "encoder.layer.{i}.attention.output.LayerNorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    "encoder.layer.{i}.attention.output.LayerNorm.bias": Weight("blocks.{i}.ln_1.bias"),
-    "encoder.layer.{i}.intermediate.dense.weight": Weight("blocks.{i}.fc.kernel", True),
-    "encoder.layer.{i}.intermediate.dense.bias": Weight("blocks.{i}.fc.bias"),
-    "encoder.layer.{i}.output.dense.weight": Weight("blocks.{i}.proj.kernel", True),
-    "encoder.layer.{i}.output.dense.bias": Weight("blocks.{i}.proj.bias"),
-    "encoder.layer.{i}.output.LayerNorm.weight": Weight("blocks.{i}.ln_2.scale"),
-    "encoder.layer.{i}.output.LayerNorm.bias": Weight("blocks.{i}.ln_2.bias"),
+    "bert.embeddings.word_embeddings.weight": Weight("words.embedding", split=0),
+    "bert.embeddings.position_embeddings.weight": Weight("places.embedding"),
+    "bert.embeddings.token_type_embeddings.weight": Weight("types.embedding"),
+    "bert.embeddings.LayerNorm.weight": Weight("ln.scale"),
+    "bert.embeddings.LayerNorm.bias": Weight("ln.bias"),
+    "bert.encoder.layer.{i}.attention.self.query.weight": Weight(
+        "blocks.{i}.query.kernel", True, 1
+    ),
+    "bert.encoder.layer.{i}.attention.self.query.bias": Weight("blocks.{i}.query.bias", split=0),
+    "bert.encoder.layer.{i}.attention.self.key.weight": Weight("blocks.{i}.key.kernel", True, 1),
+    "bert.encoder.layer.{i}.attention.self.key.bias": Weight("blocks.{i}.key.bias", split=0),
+    "bert.encoder.layer.{i}.attention.self.value.weight": Weight(
+        "blocks.{i}.value.kernel", True, 1
+    ),
+    "bert.encoder.layer.{i}.attention.self.value.bias": Weight("blocks.{i}.value.bias", split=0),
+    "bert.encoder.layer.{i}.attention.output.dense.weight": Weight(
+        "blocks.{i}.out.kernel", True, 0
+    ),
+    "bert.encoder.layer.{i}.attention.output.dense.bias": Weight("blocks.{i}.out.bias"),
+    "bert.encoder.layer.{i}.attention.output.LayerNorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "bert.encoder.layer.{i}.attention.output.LayerNorm.bias": Weight("blocks.{i}.ln_1.bias"),
+    "bert.encoder.layer.{i}.intermediate.dense.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    "bert.encoder.layer.{i}.intermediate.dense.bias": Weight("blocks.{i}.fc.bias", split=0),
+    "bert.encoder.layer.{i}.output.dense.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    "bert.encoder.layer.{i}.output.dense.bias": Weight("blocks.{i}.proj.bias"),
+    "bert.encoder.layer.{i}.output.LayerNorm.weight": Weight("blocks.{i}.ln_2.scale"),
+    "bert.encoder.layer.{i}.output.LayerNorm.bias": Weight("blocks.{i}.ln_2.bias"),
 }

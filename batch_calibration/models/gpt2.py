@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.models.activations import activation
-from batch_calibration.models.weights import Attend, Weight
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.weights import Weight
 
 
 class Config(NamedTuple):
@@ -93,6 +94,7 @@ class Model(nnx.Module):
         return self.wte.attend(h)
 
 
+flatten = dict
 PREFIX = "transformer."
 FIXED = {
     "scale_attn_weights": True,
@@ -102,20 +104,20 @@ FIXED = {
 }
 IGNORED = ("h.{i}.attn.bias", "h.{i}.attn.masked_bias", "lm_head.weight")
 WEIGHTS = {
-    "wte.weight": Weight("wte.embedding"),
-    "wpe.weight": Weight("wpe.embedding"),
-    "h.{i}.ln_1.weight": Weight("blocks.{i}.ln_1.scale"),
-    "h.{i}.ln_1.bias": Weight("blocks.{i}.ln_1.bias"),
-    "h.{i}.attn.c_attn.weight": Weight("blocks.{i}.qkv.kernel"),
-    "h.{i}.attn.c_attn.bias": Weight("blocks.{i}.qkv.bias"),
-    "h.{i}.attn.c_proj.weight": Weight("blocks.{i}.out.kernel"),
-    "h.{i}.attn.c_proj.bias": Weight("blocks.{i}.out.bias"),
-    "h.{i}.ln_2.weight": Weight("blocks.{i}.ln_2.scale"),
-    "h.{i}.ln_2.bias": Weight("blocks.{i}.ln_2.bias"),
-    "h.{i}.mlp.c_fc.weight": Weight("blocks.{i}.fc.kernel"),
-    "h.{i}.mlp.c_fc.bias": Weight("blocks.{i}.fc.bias"),
-    "h.{i}.mlp.c_proj.weight": Weight("blocks.{i}.proj.kernel"),
-    "h.{i}.mlp.c_proj.bias": Weight("blocks.{i}.proj.bias"),
-    "ln_f.weight": Weight("ln_f.scale"),
-    "ln_f.bias": Weight("ln_f.bias"),
+    "transformer.wte.weight": Weight("wte.embedding", split=0),
+    "transformer.wpe.weight": Weight("wpe.embedding"),
+    "transformer.h.{i}.ln_1.weight": Weight("blocks.{i}.ln_1.scale"),
+    "transformer.h.{i}.ln_1.bias": Weight("blocks.{i}.ln_1.bias"),
+    "transformer.h.{i}.attn.c_attn.weight": Weight("blocks.{i}.qkv.kernel", split=1),
+    "transformer.h.{i}.attn.c_attn.bias": Weight("blocks.{i}.qkv.bias", split=0),
+    "transformer.h.{i}.attn.c_proj.weight": Weight("blocks.{i}.out.kernel", split=0),
+    "transformer.h.{i}.attn.c_proj.bias": Weight("blocks.{i}.out.bias"),
+    "transformer.h.{i}.ln_2.weight": Weight("blocks.{i}.ln_2.scale"),
+    "transformer.h.{i}.ln_2.bias": Weight("blocks.{i}.ln_2.bias"),
+    "transformer.h.{i}.mlp.c_fc.weight": Weight("blocks.{i}.fc.kernel", split=1),
+    "transformer.h.{i}.mlp.c_fc.bias": Weight("blocks.{i}.fc.bias", split=0),
+    "transformer.h.{i}.mlp.c_proj.weight": Weight("blocks.{i}.proj.kernel", split=0),
+    "transformer.h.{i}.mlp.c_proj.bias": Weight("blocks.{i}.proj.bias"),
+    "transformer.ln_f.weight": Weight("ln_f.scale"),
+    "transformer.ln_f.bias": Weight("ln_f.bias"),
 }

@@ -6,28 +6,35 @@ import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from safetensors import SafetensorError, safe_open
 
 from batch_calibration.files import write_whole
 from batch_calibration.typing import InputError
 
-Attend = Callable[[int, jax.Array, jax.Array, jax.Array], jax.Array]
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
 class Weight(NamedTuple):
-    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number."""
+    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number.
+
+    Attributes:
+        path: Our name.
+        transpose: Whether the file holds it as `[out, in]`, ours being `[in, out]`.
+        split: The axis of ours that the devices along a mesh's `model` share, None for no axis.
+    """
 
     path: str
     transpose: bool = False
+    split: int | None = None
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
@@ -47,7 +54,11 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def read_config(family: Any, raw: dict[str, Any], where: Path) -> Any:
-    """The family's `Config` from a raw `config.json`; keys that change nothing are left out."""
+    """The family's `Config` from a raw `config.json`; keys that change nothing are left out.
+
+    A family's `flatten(raw)` first brings nested parts and older spellings to the fields' names.
+    """
+    raw = family.flatten(raw)
     known, defaults = family.Config._fields, family.Config._field_defaults
     missing = [field for field in known if field not in raw and field not in defaults]
     if missing:
@@ -67,10 +78,16 @@ def read_config(family: Any, raw: dict[str, Any], where: Path) -> Any:
                 "fetch the file again."
             )
     config = family.Config(**given)
-    if config.width % config.heads:
+    if not given.get("head_dim") and config.width % config.heads:
         raise InputError(
             f"{where}: config.json says {config.heads} attention heads of a width of "
             f"{config.width}, expected heads that divide it; fetch the file again."
+        )
+    if config.heads % given.get("num_key_value_heads", 1):
+        raise InputError(
+            f"{where}: config.json says {config.heads} attention heads over "
+            f"{config.num_key_value_heads} of keys and values, expected a multiple; fetch the "
+            "file again."
         )
     return config
 
@@ -79,22 +96,41 @@ _KINDS: dict[Any, str] = {
     int: "a whole number from 1 on",
     int | None: "a whole number from 1 on, or null",
     float: "a positive number",
+    float | None: "a positive number, or null",
+    bool: "true or false",
     str: "text",
+    tuple[int, ...]: "a list of whole numbers",
 }
 """What a config's field may be, in words, by its annotation."""
 
 
 def _is(kind: Any, value: object) -> bool:
     """Whether a value from JSON is what the field's annotation says; every number is positive."""
+    if kind is bool:
+        return isinstance(value, bool)
     if value is None or isinstance(value, bool):
-        return kind == int | None and value is None
-    if kind is float:
+        return value is None and kind in (int | None, float | None)
+    if kind in (float, float | None):
         return isinstance(value, int | float) and 0 < value < math.inf
+    if kind == tuple[int, ...]:
+        return isinstance(value, tuple) and all(type(one) is int for one in value)
     return isinstance(value, kind) and (isinstance(value, str) or value >= 1)
 
 
-def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
-    """Read a checkpoint directory into a network of `family`: `(config, model)`, in float32.
+def load(
+    directory: str | Path, family: Any, dtype: Any = np.float32, mesh: Mesh | None = None
+) -> tuple[Any, nnx.Module]:
+    """Read a checkpoint directory into a network of `family`: `(config, model)`.
+
+    Tensors stream, one at a time, from the files to the devices that hold them: on a mesh each
+    device gets its part of the axis that the family's table splits over `model`, where the mesh
+    divides it, and the whole where it does not.
+
+    Args:
+        directory: A Hugging Face directory: `config.json` and `*.safetensors`.
+        family: The family's module.
+        dtype: What the network computes in, whatever the file holds.
+        mesh: Devices with an axis `model`; None for the default device.
 
     Raises:
         InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
@@ -104,16 +140,16 @@ def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
+    table = {name.removeprefix(family.PREFIX): w for name, w in family.WEIGHTS.items()}
     found: dict[str, jax.Array] = {}
     complaints: list[str] = []
     for name, read in _tensors(directory):
         pattern, number = _split_layer(name.removeprefix(family.PREFIX))
-        if any(fnmatchcase(pattern, ignored) for ignored in family.IGNORED):
-            continue
-        weight = family.WEIGHTS.get(pattern, Weight("nothing"))
+        weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
         if path not in wanted:
-            complaints.append(f"unexpected {name} (our network has no place for it)")
+            if not any(fnmatchcase(pattern, ignored) for ignored in family.IGNORED):
+                complaints.append(f"unexpected {name} (our network has no place for it)")
             continue
         array = read()
         array = array.T if weight.transpose else array
@@ -121,10 +157,14 @@ def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
             complaints.append(
                 f"mis-shaped {name} (our {path}): got {array.shape}, expected {wanted[path].shape}"
             )
-        elif bad := np.sum(~np.isfinite(array)):
+        elif not np.isfinite([array.min(), array.max()]).all():
+            bad = np.sum(~np.isfinite(array))
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
-        found[path] = jnp.asarray(array)
-    names = {weight.path: name for name, weight in _names(family, config)}
+        else:
+            found[path] = _place(np.ascontiguousarray(array, dtype), weight.split, mesh)
+            continue
+        found[path] = jax.numpy.zeros(())
+    names = {weight.path: name for name, weight in _names(family, wanted)}
     missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]
     if missing or complaints:
         raise InputError(
@@ -135,16 +175,27 @@ def load(directory: str | Path, family: Any) -> tuple[Any, nnx.Module]:
     return config, nnx.merge(graph, nnx.from_flat_state(flat))
 
 
+def _place(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
+    """A weight of ours on the devices that hold it, or hold parts of it."""
+    if mesh is None:
+        return jax.device_put(array)
+    spec = PartitionSpec()
+    if split is not None and array.shape[split] % mesh.shape["model"] == 0:
+        spec = PartitionSpec(*[None] * split, "model")
+    # Each process gives its own devices their parts: none sees another's.
+    return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), array.__getitem__)
+
+
 def save(directory: str | Path, model: nnx.Module, family: Any, raw_config: dict[str, Any]) -> None:
     """Write `config.json` and `model.safetensors`, each whole or not at all."""
     directory = Path(directory)
-    config = read_config(family, raw_config, directory)
+    read_config(family, raw_config, directory)
     flat = nnx.to_flat_state(nnx.state(model, nnx.Param))
     ours = {_dotted(path): np.asarray(leaf[...]) for path, leaf in flat}
     tensors = {}
-    for name, weight in _names(family, config):
+    for name, weight in _names(family, ours):
         array = ours[weight.path]
-        tensors[family.PREFIX + name] = np.ascontiguousarray(array.T if weight.transpose else array)
+        tensors[name] = np.ascontiguousarray(array.T if weight.transpose else array)
     data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
     write_whole(directory / "model.safetensors", data)
     text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"
@@ -177,14 +228,13 @@ def shards(directory: Path) -> list[str]:
 
 
 def _tensors(directory: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    """Name and float32 reader of each tensor in the directory, one shard open at a time."""
+    """Name and reader of each tensor in the directory, one shard open at a time."""
     for shard in shards(directory):
         path = directory / shard
         try:
-            # Read through JAX: plain numpy has no bfloat16.
-            with safe_open(path, framework="flax") as file:
+            with safe_open(path, framework="numpy") as file:
                 for name in file.keys():  # noqa: SIM118 (the file is no mapping)
-                    yield name, partial(_read, file, name)
+                    yield name, partial(file.get_tensor, name)
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
@@ -196,16 +246,14 @@ def _tensors(directory: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
             raise InputError(f"{path}: {cause}.") from error
 
 
-def _read(file: Any, name: str) -> np.ndarray:
-    return np.asarray(file.get_tensor(name), dtype=np.float32)
-
-
-def _names(family: Any, config: Any) -> Iterator[tuple[str, Weight]]:
-    """The table with every `{i}` written out for the layers that `config` has."""
-    layers = getattr(config, "n_layer", None) or config.num_hidden_layers
+def _names(family: Any, ours: Any) -> Iterator[tuple[str, Weight]]:
+    """The table's rows for the paths in `ours`, every `{i}` written out for the layers there."""
     for name, weight in family.WEIGHTS.items():
-        for i in range(layers if "{i}" in name else 1):
-            yield name.format(i=i), weight._replace(path=weight.path.format(i=i))
+        for i in count() if "{i}" in name else range(1):
+            path = weight.path.format(i=i)
+            if path not in ours:
+                break
+            yield name.format(i=i), weight._replace(path=path)
 
 
 def _split_layer(name: str) -> tuple[str, str]:

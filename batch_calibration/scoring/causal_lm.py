@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from batch_calibration.models.attention import causal, keep, past
+from batch_calibration.models.attention import Attend, causal, keep, own, past, within
 from batch_calibration.models.checkpoint import Checkpoint
 from batch_calibration.scoring import Scores, trie
 from batch_calibration.scoring.batches import batches, bucket, group, power
@@ -192,9 +192,9 @@ def _run_prefix(
     """Each layer's keys and values of the shared tokens `[1, s]`, of which `length` are real."""
     kept = []
 
-    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
         kept.append(keep(k, v, length))
-        return causal(layer, q, k, v)
+        return causal(layer, q, k, v, **options)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
     return tuple(kept)
@@ -221,7 +221,7 @@ def _rows(
     h = nnx.merge(graph, state).hidden(
         jnp.concatenate([tokens, nodes], axis=1),
         positions,
-        _attention(prefix, _tree_mask(lengths, ancestors, width)),
+        _attention(prefix, positions, _tree_mask(lengths, ancestors, width)),
     )
     return jnp.concatenate([h[jnp.arange(size), lengths - 1][:, None], h[:, width:]], axis=1)
 
@@ -245,17 +245,30 @@ def _tree_mask(lengths: jax.Array, ancestors: jax.Array, width: int) -> jax.Arra
     return jnp.concatenate([seen, below], axis=2)
 
 
-def _attention(prefix: Past, mask: jax.Array) -> Callable[..., jax.Array]:
+def _attention(prefix: Past, positions: jax.Array, mask: jax.Array) -> Attend:
     """Attention of rows over themselves under `mask [b, t, t]` and over the shared prefix."""
 
-    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    def attend(
+        layer: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+        cap: float | None = None,
+    ) -> jax.Array:
+        near = mask if window is None else mask & within(positions, positions, window)
+        here, here_mass = own(q, k, v, near, scale=scale, cap=cap)
         if not prefix.cache:
-            return jax.nn.dot_product_attention(q, k, v, mask=mask[:, None])
-        own, own_mass = jax.nn.dot_product_attention(
-            q, k, v, mask=mask[:, None], return_residual=True
-        )
-        shared, shared_mass = past(q.reshape(-1, *q.shape[2:]), *prefix.cache[layer])
-        share = jax.nn.sigmoid(shared_mass.reshape(own_mass.shape) - own_mass)[..., None]
-        return own + share.astype(own.dtype) * (shared.reshape(own.shape) - own)
+            return here
+        keys, values = prefix.cache[layer]
+        flat = q.reshape(-1, *q.shape[2:])
+        seen = None
+        if window is not None:
+            seen = within(positions.reshape(-1), jnp.arange(len(keys)), window)
+        there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap)
+        share = jax.nn.sigmoid(there_mass.reshape(here_mass.shape) - here_mass)[..., None]
+        return here + share.astype(here.dtype) * (there.reshape(here.shape) - here)
 
     return attend
