@@ -51,17 +51,64 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(short, padded, atol=1e-5)
 
 
+def softmax(q, k, v, seen, scale=None, cap=None):
+    """Attention `[n, heads, d]` and log-sum-exps in float64, one query and head at a time."""
+    n, heads, d = q.shape
+    mean, mass = np.zeros(q.shape), np.zeros((n, heads))
+    for i in range(n):
+        for head in range(heads):
+            group = head * k.shape[1] // heads
+            logits = np.float64(k[seen[i], group] @ q[i, head]) * (scale or d**-0.5)
+            logits = cap * np.tanh(logits / cap) if cap else logits
+            mass[i, head] = np.logaddexp.reduce(logits)
+            mean[i, head] = np.exp(logits - mass[i, head]) @ v[seen[i], group]
+    return mean, mass
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"cap": 5.0}, {"scale": 0.7, "cap": 2.0}])
 @pytest.mark.parametrize("length", [1, 5, 8])
-def test_past_is_softmax_over_what_was_kept(length):
+def test_past_is_softmax_over_what_was_kept(length, options, at_once):
     random = np.random.default_rng(0)
-    q = random.normal(0, 4, (6, 2, 3)).astype(np.float32)
+    q = random.normal(0, 4, (6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32)
-    mean, mass = past(jnp.asarray(q), *keep(jnp.asarray(k), jnp.asarray(v), jnp.int32(length)))
-    logits = np.einsum("nhd,shd->nhs", q, k[0, :length]).astype(np.float64) / 3**0.5
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    expected = np.einsum("nhs,shd->nhd", weights, v[0, :length]) / weights.sum(-1, keepdims=True)
-    np.testing.assert_allclose(mean, expected, atol=1e-5)
-    np.testing.assert_allclose(mass, logits.max(-1) + np.log(weights.sum(-1)), atol=1e-5)
+    kept = jax.jit(keep, static_argnums=5)(None, k, v, 0, length, 9)
+    got = past(jnp.asarray(q), *kept, **options, at_once=at_once)
+    expected = softmax(q, k[0], v[0], [np.arange(length)] * 6, **options)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_past_in_a_window():
+    random = np.random.default_rng(1)
+    q = random.normal(0, 4, (4, 2, 3)).astype(np.float32)
+    k, v = random.normal(0, 4, (2, 1, 8, 1, 3)).astype(np.float32)
+    seen = np.arange(8) > np.array([[-1], [3], [6], [7]])
+    mean, mass = past(jnp.asarray(q), *keep(None, k, v, 0, 8, 8), jnp.asarray(seen))
+    expected = softmax(q[:3], k[0], v[0], seen[:3])
+    np.testing.assert_allclose(mean[:3], expected[0], atol=1e-5)
+    np.testing.assert_allclose(mass[:3], expected[1], atol=1e-5)
+    assert not mean[3].any() and (mass[3] < -1e38).all() and np.isfinite(mass[3]).all()
+
+
+def test_kept_in_two_parts_or_one():
+    random = np.random.default_rng(2)
+    k, v = jnp.asarray(random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32))
+    whole = keep(None, k, v, 0, 7, 9)
+    first = keep(None, k[:, :6], v[:, :6], 0, 6, 6)
+    for a, b in zip(whole, keep(first, k[:, 4:], v[:, 4:], 4, 3, 9), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"cap": 5.0}, {"window": 3}])
+def test_causal_is_softmax_over_what_came_before(options):
+    random = np.random.default_rng(3)
+    q = random.normal(0, 2, (1, 6, 4, 3)).astype(np.float32)
+    k, v = random.normal(0, 2, (2, 1, 6, 2, 3)).astype(np.float32)
+    got = causal(0, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v), **options)
+    window = options.pop("window", 6)
+    seen = [np.arange(max(0, i - window + 1), i + 1) for i in range(6)]
+    np.testing.assert_allclose(got[0], softmax(q[0], k[0], v[0], seen, **options)[0], atol=1e-5)
 
 
 def test_activations_by_name():

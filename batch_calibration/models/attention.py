@@ -102,16 +102,40 @@ def own(
     return mean, mass[..., 0].transpose(0, 3, 1, 2).reshape(q.shape[:-1])
 
 
-def keep(k: jax.Array, v: jax.Array, length: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Keys and values of a padded sequence `[1, s, groups, d]`, made ready for `past`.
+def keep(
+    old: tuple[jax.Array, jax.Array] | None,
+    k: jax.Array,
+    v: jax.Array,
+    start: jax.Array | int,
+    count: jax.Array | int,
+    size: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Keys and values in `size` places for `past`: `start` old ones, then `count` of `k` and `v`.
 
-    Padding repeats the first key and weighs nothing: the last column of the values, `d + 1` wide,
-    is each position's weight, so that `past` needs no mask.
+    `k` and `v` are `[1, c, groups, d]`. The values' last column, `d + 1` wide, is the weight of
+    each place, so that `past` needs no mask.
     """
-    real = (jnp.arange(k.shape[1]) < length)[:, None, None]
-    weight = jnp.broadcast_to(real, (*v.shape[1:-1], 1)).astype(v.dtype)
-    values = jnp.concatenate([jnp.where(real, v[0], jnp.zeros_like(v[0])), weight], axis=-1)
-    return jnp.where(real, k[0], k[0, :1]), values
+    keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)
+    if old is None:
+        keys, values = (_places(new, size) for new in (keys, values))
+    else:
+        where = start + jnp.arange(len(keys))
+        keys, values = (
+            _places(kept, size).at[where].set(new, mode="drop")
+            for kept, new in zip(old, (keys, values), strict=True)
+        )
+    return cut(keys, values, start + count)
+
+
+def cut(k: jax.Array, v: jax.Array, length: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+    """Only the first `length` kept keys and values; beyond, the first key repeated, of weight 0."""
+    real = (jnp.arange(len(k)) < length)[:, None, None]
+    return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
+
+
+def _places(x: jax.Array, size: int) -> jax.Array:
+    """An array with its first axis cut, or padded with zeros, to `size`."""
+    return jnp.pad(x[:size], ((0, max(0, size - len(x))), *[(0, 0)] * (x.ndim - 1)))
 
 
 def past(
@@ -122,33 +146,46 @@ def past(
     *,
     scale: float | None = None,
     cap: float | None = None,
+    at_once: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of queries `[n, heads, d]` over kept keys and values `[s, groups, d]`.
 
     `seen [n, s]` says which of them are in a query's window; all are, where it is left out.
+    Groups take turns, which keeps the logits small; `at_once`, for devices that share the heads.
 
     Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
     float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
     """
     n, heads, d = q.shape
-    grouped = q.reshape(n, k.shape[1], -1, d) * (d**-0.5 if scale is None else scale)
-    # Keys before queries: sums over keys then run along whole rows of memory, and the last column
-    # of the values makes the normalizer a by-product of the product. Five times faster on CPUs.
-    logits = jnp.einsum("sgd,ngrd->gsrn", k, grouped, preferred_element_type=jnp.float32)
-    if cap is not None:
-        logits = cap * jnp.tanh(logits / cap)
+    groups = k.shape[1]
     if seen is not None:
-        logits = jnp.where(seen.T[:, None], logits, SMALLEST)
-    top = logits.max(axis=1)
-    weights = jnp.exp(logits - top[:, None])
-    if seen is not None:
-        weights = jnp.where(seen.T[:, None], weights, 0)
-    total = jnp.einsum(
-        "sge,gsrn->gern", v, weights.astype(v.dtype), preferred_element_type=jnp.float32
+        seen = jnp.tile(seen, (heads // groups, 1))
+
+    def one(parts: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        queries, keys, values = parts
+        logits = jnp.dot(queries, keys.T, preferred_element_type=jnp.float32)
+        if cap is not None:
+            logits = cap * jnp.tanh(logits / cap)
+        if seen is not None:
+            logits = jnp.where(seen, logits, SMALLEST)
+        top = logits.max(axis=1, keepdims=True)
+        weights = jnp.exp(logits - top)
+        if seen is not None:
+            weights = jnp.where(seen, weights, 0)
+        # The last column of the values makes the normalizer a by-product of the product.
+        total = jnp.dot(weights.astype(values.dtype), values, preferred_element_type=jnp.float32)
+        norm = total[:, -1]
+        mean = total[:, :-1] / jnp.where(norm > 0, norm, 1)[:, None]
+        return mean.astype(q.dtype), jnp.where(norm > 0, top[:, 0] + jnp.log(norm), SMALLEST)
+
+    queries = (q * (d**-0.5 if scale is None else scale)).reshape(n, groups, -1, d)
+    by_group = queries.transpose(1, 2, 0, 3).reshape(groups, -1, d)
+    parts = by_group, k.swapaxes(0, 1), v.swapaxes(0, 1)
+    mean, mass = jax.vmap(one)(parts) if at_once else jax.lax.map(one, parts)
+    return (
+        mean.reshape(groups, -1, n, d).transpose(2, 0, 1, 3).reshape(q.shape),
+        mass.reshape(heads, n).T,
     )
-    mass = jnp.maximum(total[:, -1], jnp.finfo(jnp.float32).tiny)
-    mean = (total[:, :-1] / mass[:, None]).transpose(3, 0, 2, 1).reshape(q.shape)
-    return mean.astype(q.dtype), (top + jnp.log(mass)).transpose(2, 0, 1).reshape(n, heads)
 
 
 SMALLEST = float(jnp.finfo(jnp.float32).min)

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.typing import InputError
+
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,9 @@ class Checkpoint:
         directory: Where it was read from.
         family: The name on the shelf, such as `"gpt2"`.
         config: The family's `Config`.
-        model: The network, in float32.
+        model: The network.
+        dtype: What it computes in: `"float32"`, `"bfloat16"` or `"float16"`.
+        mesh: The devices that share it, or None for one device.
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
         bos: Id of the token that begins each sequence, or None where there is no such token.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
@@ -34,6 +42,8 @@ class Checkpoint:
     tokenizer: Tokenizer
     bos: int | None
     digest: str
+    dtype: str = "float32"
+    mesh: Mesh | None = None
 
 
 class Reader(NamedTuple):
@@ -63,8 +73,16 @@ def load_tokenizer(directory: str | Path) -> Reader:
     return Reader(tokenizer, _bos(directory, tokenizer), positions)
 
 
-def load_checkpoint(directory: str | Path) -> Checkpoint:
+def load_checkpoint(
+    directory: str | Path, dtype: str = "auto", mesh: Mesh | None = None
+) -> Checkpoint:
     """Read `config.json`, `*.safetensors` and `tokenizer.json` of a Hugging Face directory.
+
+    Args:
+        directory: Where they lie.
+        dtype: What the network computes in, whatever the file holds; `auto` is float32 on CPUs and
+            bfloat16 on accelerators.
+        mesh: The devices that share the network, with axes `data` and `model`.
 
     Example:
         checkpoint = load_checkpoint("checkpoints/gpt2")
@@ -72,12 +90,17 @@ def load_checkpoint(directory: str | Path) -> Checkpoint:
 
     Raises:
         InputError: a file is missing or broken, no family has that architecture, the weights do
-            not fit the config, or the tokenizer knows more tokens than the network.
+            not fit the config, the tokenizer knows more tokens than the network, or there is no
+            such dtype.
     """
+    if dtype not in DTYPES:
+        raise InputError.unknown("dtype", dtype, DTYPES)
+    if dtype == "auto":
+        dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     directory = Path(directory).expanduser()
     name, _ = _family(directory)
     tokenizer = _tokenizer(directory)
-    config, model = weights.load(directory, FAMILIES[name])
+    config, model = weights.load(directory, FAMILIES[name], jnp.dtype(dtype), mesh)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab_size:
         raise InputError(
@@ -85,7 +108,8 @@ def load_checkpoint(directory: str | Path) -> Checkpoint:
             f"{config.vocab_size} tokens; the two files belong to different checkpoints."
         )
     bos = _bos(directory, tokenizer)
-    return Checkpoint(directory, name, config, model, tokenizer, bos, _digest(directory))
+    digest = _digest(directory)
+    return Checkpoint(directory, name, config, model, tokenizer, bos, digest, dtype, mesh)
 
 
 def _family(directory: Path) -> tuple[str, dict[str, Any]]:

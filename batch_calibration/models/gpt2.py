@@ -89,9 +89,10 @@ class Model(nnx.Module):
             h = block(h, layer, attend)
         return self.ln_f(h)
 
-    def unembed(self, h: jax.Array) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, through the tied embedding."""
-        return self.wte.attend(h)
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        words = self.wte.embedding[...]
+        return h @ (words if tokens is None else words[tokens]).T
 
 
 flatten = dict

@@ -6,20 +6,24 @@ dense product, to themselves under a tree mask, and the two are merged by their 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import NamedSharding
 
-from batch_calibration.models.attention import Attend, causal, keep, own, past, within
+from batch_calibration.models.attention import Attend, cut, keep, own, past, within
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores, trie
-from batch_calibration.scoring.batches import batches, bucket, group, power
-from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring import Scores, sharding, trie
+from batch_calibration.scoring.batches import group, power
+from batch_calibration.scoring.packing import Layout, Line, lay_out, pack
+from batch_calibration.scoring.tokens import Encoded, encode
 from batch_calibration.typing import InputError
 
 VERSION = "1"
@@ -27,16 +31,20 @@ WINDOW = 4096
 """Rows tokenized at a time: memory does not grow with the number of rows."""
 BUDGET = {"cpu": 2048}
 """Most token positions in one batch, by backend: on CPUs a batch should stay in the caches."""
-STEP = 32
-"""Short rows are padded to a multiple of this: a program takes longer to compile than padding."""
+CHUNK = 1024
+"""Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
+STEP = 128
+"""Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
+READS = 128
+"""Most positions that are unembedded at once."""
 
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
 
 
 class Past(NamedTuple):
-    """The shared prefix: its true length, and each layer's keys and values as `keep` lays them."""
+    """A prefix that was run: its tokens, and each layer's keys and values as `keep` lays them."""
 
-    length: int
+    tokens: list[int]
     cache: Cache
 
 
@@ -45,15 +53,26 @@ class CausalLM:
 
     `log p(label | text)`, summed over the label's tokens, in nats.
 
+    With `logits_only`, labels must be one token each, and scores are their bare logits: they miss
+    one constant per row, the log of the softmax's denominator, which no prediction of ICL, CC, DC,
+    BC, PC or BCL depends on, and the product with the whole vocabulary is saved.
+
+    On a mesh (`load_checkpoint(..., mesh=...)`) the devices along `data` share the rows.
+
     Example:
         scorer = CausalLM(load_checkpoint("checkpoints/gpt2"))
         scorer.score(["Review: fine\nSentiment:"], [" negative", " positive"]).log_probs
+
+    Args:
+        checkpoint: A causal language model and its tokenizer.
+        batch_size: Most rows in a batch; memory decides for fewer where rows are long.
+        logits_only: Leave the softmax's denominator out.
 
     Raises:
         InputError: the checkpoint is not of a causal family.
     """
 
-    def __init__(self, checkpoint: Checkpoint, batch_size: int = 64):
+    def __init__(self, checkpoint: Checkpoint, batch_size: int = 256, logits_only: bool = False):
         if not hasattr(checkpoint.model, "unembed"):
             raise InputError(
                 f"{checkpoint.directory}: a {checkpoint.family} network has no next-token head; "
@@ -63,16 +82,22 @@ class CausalLM:
             raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
         self.checkpoint = checkpoint
         self.batch_size = batch_size
+        self.logits_only = logits_only
+        self.notes: list[str] = []
+        self._budget = BUDGET.get(jax.default_backend(), 65536)
         self._graph, self._state = nnx.split(checkpoint.model)
+        self._whole = sharding.whole(checkpoint.mesh)
+        self._past = Past([], ())
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides the numbers; the batch size does not."""
+        """All that decides the numbers; batches and devices do not."""
         return {
             "kind": "causal_lm",
             "version": VERSION,
             "checkpoint": self.checkpoint.digest,
-            "dtype": "float32",
+            "dtype": self.checkpoint.dtype,
+            **({"logits_only": True} if self.logits_only else {}),
         }
 
     def score(
@@ -89,164 +114,259 @@ class CausalLM:
 
         Raises:
             InputError: a prompt and its labels exceed the model's positions; labels that are empty
-                or equal as tokens; a score that is not a number.
+                or equal as tokens, or of several tokens with `logits_only`; a score that is not a
+                number; a single line of tokens that does not fit in the device's memory.
         """
         scores = Scores(
             np.zeros((len(texts), len(labels)), np.float32), np.zeros(len(texts), np.int32)
         )
-        for start in range(0, len(texts), WINDOW):
-            part = slice(start, start + WINDOW)
-            self._score(start, texts[part], labels, Scores(*(s[part] for s in scores)), progress)
+        done = 0
+        for start, encoded in self._encode(texts, labels):
+            part = slice(start, start + len(encoded.prompts))
+            tries = [trie.grow(row) for row in encoded.labels]
+            self._check(start, encoded.prompts, tries)
+            scores.tokens[part] = [len(prompt) for prompt in encoded.prompts]
+            for rows, log_probs in self._run(encoded.prompts, tries):
+                if not np.isfinite(log_probs).all():
+                    row, label = np.argwhere(~np.isfinite(log_probs))[0]
+                    raise InputError(
+                        f"row {start + rows[row]}, label {labels[label]!r}: expected a finite "
+                        f"log-probability, got {log_probs[row, label]}; the checkpoint's numbers "
+                        "overflow."
+                    )
+                scores.log_probs[part][rows] = log_probs
+                done += len(rows)
+                if progress:
+                    progress(done)
         return scores
 
-    def _score(
-        self,
-        start: int,
-        texts: Sequence[str],
-        labels: Sequence[str],
-        scores: Scores,
-        progress: Callable[[int], None] | None,
-    ) -> None:
-        """Fill the scores of one window of rows, the first of which is row `start` of them all."""
-        prompts, ids = encode(self.checkpoint.tokenizer, texts, labels, self.checkpoint.bos, start)
-        scores.tokens[:] = [len(prompt) for prompt in prompts]
-        tries = [trie.grow(row) for row in ids]
-        self._check_lengths(start, prompts, tries)
-        nodes = power(max(len(t.tokens) for t in tries))
-        places = max(t.slots.shape[1] for t in tries)
-        budget = BUDGET.get(jax.default_backend(), 65536)
-        running: deque[tuple[list[int], jax.Array]] = deque()
-        done = start
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
+        """Windows of rows as token ids, the next one tokenized while this one is scored."""
+        read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
+        with ThreadPoolExecutor(1) as pool:
+            ahead = deque[Any]()
+            for start in range(0, len(texts), WINDOW):
+                ahead.append((start, pool.submit(read, texts[start : start + WINDOW], first=start)))
+                if len(ahead) > 1:
+                    before, future = ahead.popleft()
+                    yield before, future.result()
+            for before, future in ahead:
+                yield before, future.result()
 
-        def collect() -> None:
-            nonlocal done
-            rows, result = running.popleft()
-            values = np.asarray(result)[: len(rows)]
-            if not np.isfinite(values).all():
-                row, label = np.argwhere(~np.isfinite(values))[0]
-                raise InputError(
-                    f"row {start + rows[row]}, label {labels[label]!r}: expected a finite "
-                    f"log-probability, got {values[row, label]}; the checkpoint's numbers overflow."
-                )
-            scores.log_probs[rows] = values
-            done += len(rows)
-            if progress:
-                progress(done)
-
+    def _run(
+        self, prompts: list[list[int]], tries: Sequence[trie.Trie]
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Row numbers of each batch and their log-probabilities `[rows, k]`."""
+        running: deque[tuple[list[Line], jax.Array]] = deque()
         for shared, members in group(prompts):
             prefix = self._prefix(prompts[members[0]][:shared])
-            widths = [len(prompt) - shared + nodes for prompt in prompts]
-            for rows, size, width in batches(members, widths, self.batch_size, budget, STEP):
-                padded = rows + rows[:1] * (size - len(rows))
-                tokens = np.zeros((size, width - nodes), np.int32)
-                for place, row in enumerate(padded):
-                    tokens[place, : len(prompts[row]) - shared] = prompts[row][shared:]
-                lengths = np.array([len(prompts[row]) - shared for row in padded], np.int32)
-                packed = trie.stack([tries[row] for row in padded], nodes, places)
-                h = _rows(
-                    self._graph,
-                    self._state,
-                    prefix,
-                    tokens,
-                    lengths,
-                    packed.tokens,
-                    packed.depths,
-                    packed.ancestors,
-                )
-                result = _read(self._graph, self._state, h, packed.slots, packed.targets)
-                running.append((rows, result))
-                # One batch computes while the next is laid out, and no more wait in memory.
-                if len(running) > 1:
-                    collect()
-        while running:
-            collect()
+            lengths = [len(p) - shared + len(t.tokens) for p, t in zip(prompts, tries, strict=True)]
+            lines = pack(members, lengths, self.batch_size)
+            while lines or running:
+                try:
+                    # One batch computes while the next is laid out, and no more wait in memory.
+                    if lines and len(running) < 2:
+                        batch, size = self._batch(lines)
+                        layout = lay_out(batch, size, shared, prompts, tries)
+                        running.append((batch, self._ask(prefix, layout)))
+                        lines = lines[len(batch) :]
+                        continue
+                    values = np.asarray(running[0][1])
+                except jax.errors.JaxRuntimeError as error:
+                    lines = [line for batch, _ in running for line in batch] + lines
+                    running.clear()
+                    self._halve(error, lines[0].length)
+                    continue
+                batch, _ = running.popleft()
+                rows = [row for line in batch for row in line.rows]
+                yield rows, _sums(values, [tries[row] for row in rows])
 
-    def _prefix(self, shared: list[int]) -> Past:
-        if not shared:
-            return Past(0, ())
-        length = max(64, power(len(shared))) if len(shared) <= 512 else bucket(len(shared), 512)
-        tokens = np.zeros((1, length), np.int32)
-        tokens[0, : len(shared)] = shared
-        positions = np.minimum(np.arange(tokens.size), len(shared) - 1)[None]
-        cache = _run_prefix(self._graph, self._state, tokens, positions, len(shared))
-        return Past(len(shared), cache)
+    def _batch(self, lines: list[Line]) -> tuple[list[Line], int]:
+        """The first lines, of one length and as many as fit, and how many the program takes."""
+        length, rows, count = lines[0].length, 0, 0
+        most = self._lines(length)
+        for line in lines[:most]:
+            rows += len(line.rows)
+            if line.length != length or (rows > self.batch_size and count):
+                break
+            count += 1
+        size = most
+        while size // 2 >= max(count, most // 8, 1):
+            size //= 2
+        step = sharding.rows_of(self.checkpoint.mesh)
+        return lines[:count], -(-size // step) * step
 
-    def _check_lengths(
-        self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]
-    ) -> None:
+    def _lines(self, length: int) -> int:
+        """Most lines of a length in a batch."""
+        return max(1, self._budget // length)
+
+    def _halve(self, error: Exception, length: int) -> None:
+        """Smaller batches from now on if the device is out of memory; other errors go on."""
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise error
+        if self._lines(length) == 1:
+            raise InputError(
+                f"the device's memory does not hold one line of {length} tokens beside the "
+                "network; use a larger device, a mesh (config.mesh), or a narrower config.dtype."
+            ) from error
+        self._budget //= 2
+        self.notes.append(
+            f"out of memory: batches were halved to {self._budget} token positions, and no row "
+            "was lost"
+        )
+
+    def _ask(self, past: Past, layout: Layout) -> jax.Array:
+        """Log-probabilities `[m, c]` of the tokens that a layout reads, not waited for."""
+        mesh = self.checkpoint.mesh
+        lines = sharding.over_rows(mesh, (layout.tokens, layout.positions, layout.ends))
+        h = _rows(self._graph, mesh is not None, self._state, past.cache, *lines)
+        if not self.logits_only:
+            return _read(self._graph, self._whole, self._state, h, layout.slots, layout.targets)
+        tokens, places = np.unique(layout.targets, return_inverse=True)
+        padded = np.zeros(max(8, power(len(tokens))), np.int32)
+        padded[: len(tokens)] = tokens
+        return _read_logits(
+            self._graph, self._whole, self._state, h, layout.slots, padded,
+            places.reshape(layout.targets.shape),
+        )  # fmt: skip
+
+    def _prefix(self, tokens: list[int]) -> Past:
+        """The shared tokens, run from where they leave those that were run last."""
+        before, cache = self._past
+        if tokens == before or not tokens:
+            return self._past if tokens else Past([], ())
+        start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
+        if start < STEP:
+            start, cache = 0, ()
+        size = -(-len(tokens) // STEP) * STEP
+        while start < len(tokens):
+            part = tokens[start : start + CHUNK]
+            padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
+            padded[0, : len(part)] = part
+            cache = _extend(
+                self._graph, size, self.checkpoint.mesh is not None, self._state, cache, start,
+                padded, len(part),
+            )  # fmt: skip
+            start += len(part)
+        self._past = Past(tokens, cache)
+        return self._past
+
+    def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions
         for row, (prompt, labels) in enumerate(zip(prompts, tries, strict=True)):
-            need = len(prompt) + labels.slots.shape[1] - 1
+            need = len(prompt) + labels.paths.shape[1] - 1
             if need > most:
                 raise InputError(
                     f"row {start + row}: a prompt of {len(prompt)} tokens needs {need} positions "
                     f"with its labels, but the model has {most}; use fewer or shorter "
                     "demonstrations, or cut the text."
                 )
+            if self.logits_only and len(labels.tokens):
+                raise InputError(
+                    f"row {start + row}: with logits_only every label must be one token, but one "
+                    f"has {labels.paths.shape[1]}; choose other label words, or leave it off."
+                )
 
 
-@partial(jax.jit, static_argnums=0)
-def _run_prefix(
-    graph: Any, state: Any, tokens: jax.Array, positions: jax.Array, length: jax.Array
+def _sums(values: np.ndarray, tries: Sequence[trie.Trie]) -> np.ndarray:
+    """Log-probabilities `[rows, k]` from those of each slot `[m, c]`, row after row."""
+    sums = np.zeros((len(tries), len(tries[0].paths)), np.float32)
+    start = 0
+    for row, (_, _, _, targets, paths) in enumerate(tries):
+        slots, width = targets.shape
+        read = values[start : start + slots, :width].ravel()
+        sums[row] = np.sum(read[paths], axis=1, where=paths >= 0)
+        start += slots
+    return sums
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _extend(
+    graph: Any,
+    size: int,
+    at_once: bool,
+    state: Any,
+    cache: Cache,
+    start: jax.Array,
+    tokens: jax.Array,
+    count: jax.Array,
 ) -> Cache:
-    """Each layer's keys and values of the shared tokens `[1, s]`, of which `length` are real."""
-    kept = []
+    """Keys and values, in `size` places, of the first `start` cached tokens and `count` more.
+
+    `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
+    """
+    place = jnp.arange(tokens.shape[1])
+    positions = (start + jnp.minimum(place, count - 1))[None]
+    before = tuple(cut(*kept, start) for kept in cache)
+    attention = _attention(before, positions, (place <= place[:, None])[None], at_once)
+    grown = []
 
     def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
-        kept.append(keep(k, v, length))
-        return causal(layer, q, k, v, **options)
+        old = before[layer] if before else None
+        grown.append(keep(old, k, v, start, count, size))
+        return attention(layer, q, k, v, **options)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
-    return tuple(kept)
+    return tuple(grown)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=(0, 1))
 def _rows(
     graph: Any,
+    at_once: bool,
     state: Any,
-    prefix: Past,
+    cache: Cache,
     tokens: jax.Array,
-    lengths: jax.Array,
-    nodes: jax.Array,
-    depths: jax.Array,
-    ancestors: jax.Array,
+    positions: jax.Array,
+    ends: jax.Array,
 ) -> jax.Array:
-    """Hidden states `[b, 1 + t, d]` that are read: the prompts' last tokens, then the nodes."""
-    size, width = tokens.shape
-    last = prefix.length + lengths[:, None] - 1
-    # Padding stays at the last position: beyond the model's own it would embed as NaN.
-    positions = jnp.concatenate(
-        [jnp.minimum(prefix.length + jnp.arange(width), last), last + 1 + depths], axis=1
-    )
-    h = nnx.merge(graph, state).hidden(
-        jnp.concatenate([tokens, nodes], axis=1),
-        positions,
-        _attention(prefix, positions, _tree_mask(lengths, ancestors, width)),
-    )
-    return jnp.concatenate([h[jnp.arange(size), lengths - 1][:, None], h[:, width:]], axis=1)
+    """Hidden states `[b, t, d]` of lines of rows, each after the cached prefix."""
+    slot = jnp.arange(tokens.shape[1])
+    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
+    attend = _attention(cache, positions, mask, at_once)
+    return nnx.merge(graph, state).hidden(tokens, positions, attend)
 
 
-@partial(jax.jit, static_argnums=0)
-def _read(graph: Any, state: Any, h: jax.Array, slots: jax.Array, targets: jax.Array) -> jax.Array:
-    """Log-probabilities `[b, k]` of labels, a program of its own so that tasks share `_rows`."""
-    logits = nnx.merge(graph, state).unembed(h).astype(jnp.float32)
-    total = jax.nn.logsumexp(logits, axis=-1)
-    row = jnp.arange(len(h))[:, None, None]
-    log_probs = logits[row, slots, targets] - total[row, slots]
-    return jnp.sum(log_probs, axis=-1, where=targets >= 0)
+@partial(jax.jit, static_argnums=(0, 1))
+def _read(
+    graph: Any,
+    whole: NamedSharding | None,
+    state: Any,
+    h: jax.Array,
+    slots: jax.Array,
+    targets: jax.Array,
+) -> jax.Array:
+    """Log-probabilities `[m, c]`, a program of its own so that tasks share `_rows`."""
+    model = nnx.merge(graph, state)
+
+    def read(one: tuple[jax.Array, jax.Array]) -> jax.Array:
+        logits = model.unembed(one[0]).astype(jnp.float32)
+        return logits[one[1]] - jax.nn.logsumexp(logits)
+
+    flat = h.reshape(-1, h.shape[-1])[slots]
+    found = jax.lax.map(read, (flat, targets), batch_size=min(READS, len(slots)))
+    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
 
 
-def _tree_mask(lengths: jax.Array, ancestors: jax.Array, width: int) -> jax.Array:
-    """Who sees whom `[b, q + t, q + t]`: own tokens the earlier ones, a node those and its line."""
-    nodes = ancestors.shape[1]
-    place = jnp.arange(width + nodes)
-    seen = (place[:width] <= place[:, None]) & (place[:width] < lengths[:, None, None])
-    below = jnp.pad(ancestors, ((0, 0), (width, 0), (0, 0)))
-    return jnp.concatenate([seen, below], axis=2)
+@partial(jax.jit, static_argnums=(0, 1))
+def _read_logits(
+    graph: Any,
+    whole: NamedSharding | None,
+    state: Any,
+    h: jax.Array,
+    slots: jax.Array,
+    tokens: jax.Array,
+    places: jax.Array,
+) -> jax.Array:
+    """Logits `[m, c]` of `tokens [places]`, the rest of the vocabulary left alone."""
+    flat = h.reshape(-1, h.shape[-1])[slots]
+    logits = nnx.merge(graph, state).unembed(flat, tokens).astype(jnp.float32)
+    found = jnp.take_along_axis(logits, places, axis=1)
+    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
 
 
-def _attention(prefix: Past, positions: jax.Array, mask: jax.Array) -> Attend:
-    """Attention of rows over themselves under `mask [b, t, t]` and over the shared prefix."""
+def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: bool) -> Attend:
+    """Attention of lines over themselves under `mask [b, t, t]` and over the shared prefix."""
 
     def attend(
         layer: int,
@@ -260,14 +380,14 @@ def _attention(prefix: Past, positions: jax.Array, mask: jax.Array) -> Attend:
     ) -> jax.Array:
         near = mask if window is None else mask & within(positions, positions, window)
         here, here_mass = own(q, k, v, near, scale=scale, cap=cap)
-        if not prefix.cache:
+        if not cache:
             return here
-        keys, values = prefix.cache[layer]
-        flat = q.reshape(-1, *q.shape[2:])
+        keys, values = cache[layer]
         seen = None
         if window is not None:
             seen = within(positions.reshape(-1), jnp.arange(len(keys)), window)
-        there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap)
+        flat = q.reshape(-1, *q.shape[2:])
+        there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap, at_once=at_once)
         share = jax.nn.sigmoid(there_mass.reshape(here_mass.shape) - here_mass)[..., None]
         return here + share.astype(here.dtype) * (there.reshape(here.shape) - here)
 

@@ -1,0 +1,58 @@
+"""Devices: a mesh from one line of text, and where arrays lie on it."""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from batch_calibration.typing import InputError
+
+AXES = ("data", "model")
+
+
+def make_mesh(text: str) -> Mesh | None:
+    """The mesh that `data:4,model:2` describes, over all devices of all processes; None for "".
+
+    Rows are shared along `data`; heads, perceptrons and vocabulary along `model`.
+
+    Raises:
+        InputError: another form, or another number of devices than there are.
+    """
+    if not text:
+        return None
+    sizes = dict.fromkeys(AXES, 1)
+    for part in text.split(","):
+        name, _, size = part.partition(":")
+        if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
+            raise InputError(
+                f"config.mesh: expected the form data:4,model:2, got {text!r}; its axes are "
+                "data (rows) and model (weights)."
+            )
+        sizes[name.strip()] = int(size)
+    here = jax.device_count()
+    if math.prod(sizes.values()) != here:
+        raise InputError(
+            f"config.mesh: {text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
+            f"are {here}; give sizes whose product is {here}."
+        )
+    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
+
+
+def whole(mesh: Mesh | None) -> NamedSharding | None:
+    """Where an array lies that every device holds whole; None without a mesh."""
+    return None if mesh is None else NamedSharding(mesh, PartitionSpec())
+
+
+def over_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
+    """Arrays whose first axis the devices along `data` share, every process giving its own part."""
+    if mesh is None:
+        return arrays
+    home = NamedSharding(mesh, PartitionSpec("data"))
+    return [jax.make_array_from_callback(a.shape, home, a.__getitem__) for a in arrays]
+
+
+def rows_of(mesh: Mesh | None) -> int:
+    """What the number of a batch's rows must be a multiple of."""
+    return 1 if mesh is None else mesh.shape["data"]
