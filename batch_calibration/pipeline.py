@@ -14,10 +14,10 @@ from batch_calibration import metrics
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.checks import check_scores
 from batch_calibration.methods import METHODS, compare, correct, fit
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.models.checkpoint import find, load_checkpoint, load_tokenizer
 from batch_calibration.plan import Plan
 from batch_calibration.scores import Block, ScoreTable, make_block
-from batch_calibration.scoring import Scorer
+from batch_calibration.scoring import Scorer, sharding
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.room import Room
@@ -32,9 +32,10 @@ def make_scorer(settings: Mapping[str, Any]) -> Scorer:
     model = str(settings["model"])
     if not model:
         raise InputError("config.model: expected a checkpoint directory, got nothing; give one.")
-    checkpoint = load_checkpoint(_directory(model))
+    mesh = sharding.make_mesh(settings["mesh"])
+    checkpoint = load_checkpoint(_directory(model), settings["dtype"], mesh)
     scorer: Scorer = (
-        CausalLM(checkpoint, batch_size=settings["batch_size"])
+        CausalLM(checkpoint, settings["batch_size"], settings["logits_only"])
         if settings["scorer"] == "causal_lm"
         else DualEncoder(
             checkpoint,
@@ -52,8 +53,8 @@ def make_room(settings: Mapping[str, Any]) -> Room | None:
     return Room(load_tokenizer(_directory(model))) if model else None
 
 
-def _directory(model: str) -> str | Path:
-    return MINI_CHECKPOINT if model == "mini" else model
+def _directory(model: str) -> Path:
+    return MINI_CHECKPOINT if model == "mini" else find(model)
 
 
 def describe(planned: Plan, scorer: Scorer, model: str) -> dict[str, Any]:
@@ -79,11 +80,20 @@ def score(
     store: Store,
     model: str,
     progress: Callable[[int], None] | None = None,
-) -> tuple[ScoreTable, int]:
-    """Ask the model for what is not stored yet, store the table, say how many rows were asked."""
+) -> tuple[ScoreTable | None, int]:
+    """Ask the model for what is not stored yet, store the table, say how many rows were asked.
+
+    Of several processes the first alone reads and writes the store; the others lend their devices,
+    and get no table.
+    """
     context = describe(planned, scorer, model)
     stored = store.get(context)
-    wanted = missing(planned, stored)
+    wanted = sharding.agree(list(planned.blocks), missing(planned, stored))
+    if jax.process_index():
+        texts = [text for name in wanted for text in planned.blocks[name].texts]
+        if texts:
+            scorer.score(texts, planned.label_texts, progress=progress)
+        return None, len(texts)
     if not wanted and stored is not None:
         table = _relabel(planned, stored)
         if table is not stored:

@@ -39,7 +39,10 @@ def get_config(preset: str = "") -> ConfigDict:
     config.cc_fill = "per_field"
     config.dc_texts = 4 if smoke else 20
     config.dc_preset = "paper"
-    config.batch_size = 64
+    config.batch_size = 256
+    config.dtype = "auto"
+    config.mesh = ""
+    config.logits_only = False
     config.lock()
     return config
 

@@ -12,6 +12,7 @@ from batch_calibration.checks import check_floor
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.store import Store
 from batch_calibration.typing import InputError
+from experiments import machine
 from experiments.door import enter
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
@@ -23,6 +24,7 @@ DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", l
 
 def main() -> None:
     """Write one record per stored table."""
+    machine.set_up()
     if not METHOD.value:
         raise InputError(f"--methods: expected one or more of {', '.join(METHODS)}, got none.")
     for name in METHOD.value:

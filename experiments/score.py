@@ -26,7 +26,7 @@ from rich.text import Text
 from batch_calibration import pipeline, plan
 from batch_calibration.prompts.overlong import Room
 from batch_calibration.store import Store
-from experiments import study
+from experiments import machine, study
 from experiments.door import enter
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the study to score", lock_config=True)
@@ -43,10 +43,15 @@ class Rate(ProgressColumn):
 
 
 def measure(cells: Sequence[Mapping[str, Any]], room: Room | None) -> list[int]:
-    """Rows of each context; a line is printed of each task whose prompts had to be shortened."""
-    sizes, dropped, truncated = [], Counter[str](), Counter[str]()
+    """Rows of each context; printed are a plan's notes, each once, and which prompts were cut."""
+    sizes, dropped, truncated, noted = [], Counter[str](), Counter[str](), set[str]()
     for cell in cells:
-        blocks = plan.plan(cell, room).blocks.values()
+        planned = plan.plan(cell, room)
+        blocks = planned.blocks.values()
+        for note in planned.notes:
+            if note not in noted:
+                print(note)
+        noted |= set(planned.notes)
         sizes.append(sum(len(block.texts) for block in blocks))
         dropped[cell["task"]] += sum(block.spec.get("dropped", 0) for block in blocks)
         truncated[cell["task"]] += sum(block.spec.get("truncated", 0) for block in blocks)
@@ -67,6 +72,7 @@ def show(bar: Progress, line: TaskID, before: int, rows: int) -> None:
 
 def main() -> None:
     """Score every context of the sweep that the workdir does not hold yet."""
+    machine.set_up()
     config = CONFIG.value
     path = config_flags.get_config_filename(flags.FLAGS["config"])
     cells = study.cells(path, config)
@@ -97,6 +103,8 @@ def main() -> None:
             )
             asked += rows
             bar.update(line, completed=done + size)
+    for note in scorer.notes:
+        print(note)
     seconds = time.monotonic() - began
     print(
         f"{len(cells)} contexts: {asked:,} rows scored in {seconds:.1f} s, "

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from batch_calibration.models import FAMILIES, weights
 from batch_calibration.typing import InputError
 
 
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+FILES = ("*.safetensors", "*.json", "*.txt")
+"""What is downloaded of a checkpoint."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -58,6 +62,28 @@ class Reader(NamedTuple):
     tokenizer: Tokenizer
     bos: int | None
     positions: int
+
+
+def find(name: str) -> Path:
+    """The directory of a checkpoint, downloaded first if `name` is one of the Hugging Face hub.
+
+    Raises:
+        InputError: a name of the hub that cannot be downloaded and was not downloaded before.
+    """
+    directory = Path(name).expanduser()
+    if directory.exists() or not HUB_NAME.fullmatch(name):
+        return directory
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(
+            f"{name}: no such directory, and the Hugging Face hub gave none of that name "
+            f"({type(error).__name__}); check the name, the network and, for a gated model, that "
+            "you are logged in."
+        ) from error
 
 
 def load_tokenizer(directory: str | Path) -> Reader:

@@ -25,6 +25,9 @@ class Scores(NamedTuple):
 class Scorer(Protocol):
     """Asks a model once about every text and label."""
 
+    notes: list[str]
+    """What a person should hear of the run, once it is over."""
+
     @property
     def identity(self) -> dict[str, Any]:
         """All that decides the numbers, as plain JSON: it is part of a stored context's id."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from batch_calibration.typing import InputError
@@ -56,3 +57,11 @@ def over_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.A
 def rows_of(mesh: Mesh | None) -> int:
     """What the number of a batch's rows must be a multiple of."""
     return 1 if mesh is None else mesh.shape["data"]
+
+
+def agree(names: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """What the first process chose among `names`, in every process."""
+    if jax.process_count() == 1:
+        return list(chosen)
+    said = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
+    return [name for name, yes in zip(names, said, strict=True) if yes]

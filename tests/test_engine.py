@@ -1,0 +1,177 @@
+"""What the engine promises beside its numbers: memory, prefixes, bare logits, packing."""
+
+import jax
+import numpy as np
+import pytest
+from test_causal_lm import LABELS, SHOTS, naive, queries
+from tiny import GPT2, write
+
+from batch_calibration import calibrate
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import causal_lm
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.packing import lay_out, pack
+from batch_calibration.scoring.trie import grow
+from batch_calibration.typing import InputError
+
+LONG = GPT2 | {"n_positions": 800}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return load_checkpoint(write(tmp_path_factory.mktemp("engine"), LONG))
+
+
+def test_lines_hold_every_row_once_and_waste_little():
+    random = np.random.default_rng(0)
+    lengths = random.integers(1, 200, 500).tolist()
+    lines = pack(range(500), lengths, 64)
+    assert sorted(row for line in lines for row in line.rows) == list(range(500))
+    for line in lines:
+        assert sum(lengths[row] for row in line.rows) <= line.length
+        assert line.length in (128, 256) and len(line.rows) <= 64
+    assert sum(lengths) > 0.95 * sum(line.length for line in lines)
+    assert all(len(line.rows) == 1 for line in pack(range(500), lengths, 1))
+
+
+def test_a_layout_lets_each_slot_see_its_own_line_of_tokens():
+    trie = grow(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
+    prompts = [[1, 2, 3], [1, 4]]
+    (line,) = pack([0, 1], [4, 3], 8)
+    layout = lay_out([line], 1, 1, prompts, [trie, trie])
+    slot = np.arange(line.length)
+    sees = (slot <= slot[:, None]) & (slot[:, None] < layout.ends[0])
+    # 2 3 (5 (5 6)) and 4 (5 (5 6)), then padding that sees itself alone
+    assert layout.tokens[0, :8].tolist() == [2, 3, 5, 6, 4, 5, 6, 0]
+    assert layout.positions[0, :7].tolist() == [1, 2, 3, 4, 1, 2, 3]
+    expected = np.zeros((8, 8), bool)
+    for first, last in ((0, 3), (4, 6)):
+        for i in range(first, last + 1):
+            expected[i, first : i + 1] = True
+    expected[7, 7] = True
+    np.testing.assert_array_equal(sees[:8, :8], expected)
+    assert layout.slots[:6].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_branches_do_not_see_each_other():
+    trie = grow(((5, 6), (7, 8), (7, 9, 1)))
+    (line,) = pack([0], [1 + len(trie.tokens)], 8)
+    layout = lay_out([line], 1, 0, [[3]], [trie])
+    slot = np.arange(line.length)
+    sees = ((slot <= slot[:, None]) & (slot[:, None] < layout.ends[0]))[:4, :4]
+    assert layout.tokens[0, :4].tolist() == [3, 5, 7, 9]
+    assert sees.tolist() == [
+        [True, False, False, False],
+        [True, True, False, False],
+        [True, False, True, False],
+        [True, False, True, True],
+    ]
+
+
+def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
+    texts = [SHOTS * 4 + query for query in queries(3)]
+    expected = naive(checkpoint, texts, LABELS)
+    np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
+    monkeypatch.setattr(causal_lm, "CHUNK", 256)
+    np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
+
+
+def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatch):
+    ran = []
+    extend = causal_lm._extend
+    monkeypatch.setattr(
+        causal_lm, "_extend", lambda *args: ran.append((args[5], args[7])) or extend(*args)
+    )
+    contexts = [SHOTS * 2, SHOTS * 2 + SHOTS[:80], SHOTS * 2 + SHOTS[150:], SHOTS * 2]
+    texts = [[context + query for query in queries(4)] for context in contexts]
+    scorer = CausalLM(checkpoint)
+    for part in texts:
+        got = scorer.score(part, LABELS).log_probs
+        np.testing.assert_allclose(got, naive(checkpoint, part, LABELS), atol=1e-4)
+    assert ran[0][0] == 0
+    assert all(start >= causal_lm.STEP and count < ran[0][1] for start, count in ran[1:])
+    before = len(ran)
+    scorer.score(texts[-1], LABELS)
+    assert len(ran) == before
+
+
+def test_one_call_with_nested_prefixes(checkpoint):
+    texts = [SHOTS * 2 + query for query in queries(6)]
+    texts += [SHOTS * 3 + query for query in queries(6, seed=1)]
+    texts += [query for query in queries(3, seed=2)]
+    order = np.random.default_rng(0).permutation(len(texts))
+    texts = [texts[i] for i in order]
+    got = CausalLM(checkpoint).score(texts, LABELS).log_probs
+    np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypatch, late):
+    texts = [SHOTS + query for query in queries(150)]
+    expected = CausalLM(checkpoint).score(texts, LABELS).log_probs
+    rows, full = causal_lm._rows, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    class Late:
+        """A result whose computation turns out not to fit."""
+
+        def __array__(self, *args, **kwargs):
+            raise full
+
+    def small(*args):
+        if args[4].shape[0] <= 4:
+            return rows(*args)
+        if late:
+            return None
+        raise full
+
+    read = causal_lm._read
+    monkeypatch.setattr(causal_lm, "_rows", small)
+    monkeypatch.setattr(
+        causal_lm, "_read", lambda *args: Late() if args[3] is None else read(*args)
+    )
+    scorer = CausalLM(checkpoint)
+    heard: list[int] = []
+    got = scorer.score(texts, LABELS, progress=heard.append).log_probs
+    np.testing.assert_allclose(got, expected, atol=2e-5)
+    assert heard[-1] == 150 and heard == sorted(set(heard))
+    assert len(scorer.notes) == 2 and "halved to 512 token positions" in scorer.notes[-1]
+
+
+def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypatch):
+    def fail(*_):
+        raise jax.errors.JaxRuntimeError(message)
+
+    monkeypatch.setattr(causal_lm, "_rows", fail)
+    message = "RESOURCE_EXHAUSTED: Out of memory"
+    with pytest.raises(InputError, match="memory does not hold one line of 128 tokens"):
+        CausalLM(checkpoint).score(["a"], LABELS)
+    message = "INTERNAL: something else"
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        CausalLM(checkpoint).score(["a"], LABELS)
+
+
+def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
+    texts = [SHOTS + query for query in queries(40)]
+    words = ["\n", " ", "."]
+    whole = CausalLM(checkpoint).score(texts, words).log_probs
+    scorer = CausalLM(checkpoint, logits_only=True)
+    bare = scorer.score(texts, words).log_probs
+    difference = whole - bare
+    np.testing.assert_allclose(difference, difference[:, :1] + 0 * difference, atol=1e-4)
+    assert np.ptp(difference[:, 0]) > 1e-3
+    for method in ("icl", "bc"):
+        one, two = (np.asarray(calibrate(scores, method)) for scores in (whole, bare))
+        np.testing.assert_array_equal(one.argmax(1), two.argmax(1))
+    assert scorer.identity != CausalLM(checkpoint).identity
+    with pytest.raises(InputError, match="with logits_only every label must be one token, but one"):
+        scorer.score(texts, [" positive journey", " a"])
+
+
+def test_unembedding_in_parts(checkpoint, monkeypatch):
+    texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
+    expected = CausalLM(checkpoint).score(texts, labels).log_probs
+    monkeypatch.setattr(causal_lm, "READS", 48)
+    causal_lm._read.clear_cache()
+    got = CausalLM(checkpoint).score(texts, labels).log_probs
+    causal_lm._read.clear_cache()
+    np.testing.assert_allclose(got, expected, atol=2e-5)

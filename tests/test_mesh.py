@@ -1,0 +1,82 @@
+"""Several devices and several processes give the scores of one."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import GPT2, write
+
+from batch_calibration.scoring.sharding import make_mesh
+from batch_calibration.typing import InputError
+
+HERE = Path(__file__).parent
+CASES = {"gpt2": GPT2}
+
+
+def start(out, devices, directories, meshes, *hosts):
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
+    command = [sys.executable, str(HERE / "mesh_scores.py"), str(out), str(devices)]
+    command += [json.dumps([str(d) for d in directories]), json.dumps(meshes), *map(str, hosts)]
+    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors[-3000:]
+
+
+def test_every_mesh_gives_the_scores_of_one_device(tmp_path):
+    directories = [write(tmp_path / name, raw) for name, raw in CASES.items()]
+    meshes = ["", "data:8", "data:4,model:2", "data:2,model:4"]
+    finish(start(tmp_path / "found.npz", 8, directories, meshes))
+    found = np.load(tmp_path / "found.npz")
+    for directory in directories:
+        for text in meshes[1:]:
+            one, many = found[f"{directory}|"], found[f"{directory}|{text}"]
+            np.testing.assert_allclose(many, one, atol=1e-5)
+        # Most of the weights are shared along `model`, none along `data`.
+        assert found[f"{directory}|data:8|part"] == 1
+        assert found[f"{directory}|data:4,model:2|part"] < 0.75
+        assert found[f"{directory}|data:2,model:4|part"] < 0.65
+
+
+def port():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
+def test_two_processes_give_the_scores_of_one(tmp_path):
+    directory = write(tmp_path / "model", GPT2)
+    finish(start(tmp_path / "one.npz", 1, [directory], [""]))
+    address = f"localhost:{port()}"
+    both = [
+        start(tmp_path / f"{i}.npz", 2, [directory], ["data:4", "data:2,model:2"], address, 2, i)
+        for i in range(2)
+    ]
+    for process in both:
+        finish(process)
+    one = np.load(tmp_path / "one.npz")[f"{directory}|"]
+    for i in range(2):
+        found = np.load(tmp_path / f"{i}.npz")
+        for text in ("data:4", "data:2,model:2"):
+            np.testing.assert_allclose(found[f"{directory}|{text}"], one, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rows:2", "expected the form data:4,model:2, got 'rows:2'"),
+        ("data:0", "expected the form"),
+        ("data", "expected the form"),
+        ("data:3,model:5", "is a mesh of 15 devices, but there are"),
+    ],
+)
+def test_meshes_that_cannot_be(text, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make_mesh(text)
