@@ -9,8 +9,10 @@ from tiny import GPT2, write
 from batch_calibration import calibrate
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import causal_lm
+from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.packing import lay_out, pack
+from batch_calibration.scoring.tokens import encode
 from batch_calibration.scoring.trie import grow
 from batch_calibration.typing import InputError
 
@@ -96,11 +98,14 @@ def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatc
 
 
 def test_one_call_with_nested_prefixes(checkpoint):
-    texts = [SHOTS * 2 + query for query in queries(6)]
-    texts += [SHOTS * 3 + query for query in queries(6, seed=1)]
+    texts = [SHOTS * 2 + query for query in queries(20)]
+    texts += [SHOTS * 3 + query for query in queries(20, seed=1)]
     texts += [query for query in queries(3, seed=2)]
     order = np.random.default_rng(0).permutation(len(texts))
     texts = [texts[i] for i in order]
+    prompts, _ = encode(checkpoint.tokenizer, texts, LABELS)
+    shared = sorted(part.shared for part in group(prompts))
+    assert len(shared) == 3 and shared[0] == 0 and shared[1] > 100
     got = CausalLM(checkpoint).score(texts, LABELS).log_probs
     np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)
 

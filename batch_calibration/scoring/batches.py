@@ -41,15 +41,23 @@ def bucket(length: int, step: int) -> int:
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
+APART = 256
+"""What a run of its own costs beside its tokens, in tokens: padding, a batch not full."""
+
+
 def group(prompts: Sequence[list[int]]) -> list[Group]:
     """Rows by the beginning they share, so that each unique token is asked for once.
 
     All rows make one group, with their longest common prefix, unless some of them go on alike for
     so long that running the longer prefix of their own costs less than running it in every row.
-    At least one token of each row stays out of the prefix.
+    At least one token of each row stays out of the prefix, and a prefix that saves too little to
+    be run apart is none.
     """
     order = sorted(range(len(prompts)), key=prompts.__getitem__)
-    return _group(prompts, order)
+    return [
+        Group(shared if (len(rows) - 1) * shared > APART else 0, rows)
+        for shared, rows in _group(prompts, order)
+    ]
 
 
 def _group(prompts: Sequence[list[int]], order: list[int]) -> list[Group]:
@@ -60,7 +68,7 @@ def _group(prompts: Sequence[list[int]], order: list[int]) -> list[Group]:
     for _, run in groupby(order, key=lambda row: prompts[row][common]):
         rows = list(run)
         longer = _shared(prompts, rows)
-        if len(rows) < len(order) and len(rows) * (longer - common) > 2 * longer:
+        if len(rows) < len(order) and len(rows) * (longer - common) > 2 * (longer + APART):
             groups += _group(prompts, rows)
         else:
             rest += rows
