@@ -8,7 +8,7 @@ from tiny import CORPUS, GPT2, byte_level, whole_text, write
 
 from batch_calibration.models.attention import causal
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import causal_lm
+from batch_calibration.scoring import causal_lm, programs
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.typing import InputError
 
@@ -139,10 +139,10 @@ def test_other_contexts_of_like_length_do_not_recompile(checkpoint):
     scorer = CausalLM(checkpoint)
     texts = queries(20)
     scorer.score([SHOTS + text for text in texts], LABELS)
-    compiled = causal_lm._rows._cache_size()
+    compiled = programs.rows._cache_size()
     scorer.score([SHOTS[:-10] + "!\n\n" + text for text in texts], LABELS)
     CausalLM(checkpoint).score([SHOTS[9:] + text for text in texts[::-1]], LABELS)
-    assert causal_lm._rows._cache_size() == compiled
+    assert programs.rows._cache_size() == compiled
 
 
 def test_no_rows(checkpoint):

@@ -8,7 +8,7 @@ from tiny import GPT2, write
 
 from batch_calibration import calibrate
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import causal_lm
+from batch_calibration.scoring import causal_lm, programs
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.packing import lay_out, pack
@@ -80,9 +80,9 @@ def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
 
 def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatch):
     ran = []
-    extend = causal_lm._extend
+    extend = programs.extend
     monkeypatch.setattr(
-        causal_lm, "_extend", lambda *args: ran.append((args[5], args[7])) or extend(*args)
+        programs, "extend", lambda *args: ran.append((args[5], args[7])) or extend(*args)
     )
     contexts = [SHOTS * 2, SHOTS * 2 + SHOTS[:80], SHOTS * 2 + SHOTS[150:], SHOTS * 2]
     texts = [[context + query for query in queries(4)] for context in contexts]
@@ -114,7 +114,7 @@ def test_one_call_with_nested_prefixes(checkpoint):
 def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypatch, late):
     texts = [SHOTS + query for query in queries(150)]
     expected = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    rows, full = causal_lm._rows, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+    rows, full = programs.rows, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
 
     class Late:
         """A result whose computation turns out not to fit."""
@@ -129,11 +129,9 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypat
             return None
         raise full
 
-    read = causal_lm._read
-    monkeypatch.setattr(causal_lm, "_rows", small)
-    monkeypatch.setattr(
-        causal_lm, "_read", lambda *args: Late() if args[3] is None else read(*args)
-    )
+    read = programs.read
+    monkeypatch.setattr(programs, "rows", small)
+    monkeypatch.setattr(programs, "read", lambda *args: Late() if args[3] is None else read(*args))
     scorer = CausalLM(checkpoint)
     heard: list[int] = []
     got = scorer.score(texts, LABELS, progress=heard.append).log_probs
@@ -146,7 +144,7 @@ def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypat
     def fail(*_):
         raise jax.errors.JaxRuntimeError(message)
 
-    monkeypatch.setattr(causal_lm, "_rows", fail)
+    monkeypatch.setattr(programs, "rows", fail)
     message = "RESOURCE_EXHAUSTED: Out of memory"
     with pytest.raises(InputError, match="memory does not hold one line of 128 tokens"):
         CausalLM(checkpoint).score(["a"], LABELS)
@@ -175,8 +173,8 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
 def test_unembedding_in_parts(checkpoint, monkeypatch):
     texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
     expected = CausalLM(checkpoint).score(texts, labels).log_probs
-    monkeypatch.setattr(causal_lm, "READS", 48)
-    causal_lm._read.clear_cache()
+    monkeypatch.setattr(programs, "READS", 48)
+    programs.read.clear_cache()
     got = CausalLM(checkpoint).score(texts, labels).log_probs
-    causal_lm._read.clear_cache()
+    programs.read.clear_cache()
     np.testing.assert_allclose(got, expected, atol=2e-5)

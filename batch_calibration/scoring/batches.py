@@ -60,24 +60,33 @@ def group(prompts: Sequence[list[int]]) -> list[Group]:
     ]
 
 
-def _group(prompts: Sequence[list[int]], order: list[int]) -> list[Group]:
+def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[Group]:
     """Split rows in lexicographic order: a prefix common to a run is common to its two ends."""
     common = _shared(prompts, order)
+
+    def pays(rows: list[int], shared: int) -> bool:
+        return len(rows) * (shared - common) > 2 * (shared + APART)
+
     rest: list[int] = []
     groups: list[Group] = []
     for _, run in groupby(order, key=lambda row: prompts[row][common]):
         rows = list(run)
-        longer = _shared(prompts, rows)
-        if len(rows) < len(order) and len(rows) * (longer - common) > 2 * (longer + APART):
-            groups += _group(prompts, rows)
-        else:
+        longest = max(len(prompts[row]) for row in rows)
+        if not depth or not pays(rows, longest - 1):
             rest += rows
+            continue
+        for part in _group(prompts, rows, depth - 1):
+            if pays(part.rows, part.shared):
+                groups.append(part)
+            else:
+                rest += part.rows
     return [*groups, Group(_shared(prompts, rest), rest)] if rest else groups
 
 
-def _shared(prompts: Sequence[list[int]], order: list[int]) -> int:
-    first, last = prompts[order[0]], prompts[order[-1]]
-    most = min(len(prompts[row]) for row in order) - 1
+def _shared(prompts: Sequence[list[int]], rows: list[int]) -> int:
+    """Tokens that rows begin with alike: what is common to the first and the last is to all."""
+    first, last = (end(prompts[row] for row in rows) for end in (min, max))
+    most = min(len(prompts[row]) for row in rows) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
 
 

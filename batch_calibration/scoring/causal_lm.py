@@ -13,14 +13,11 @@ from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import NamedSharding
 
-from batch_calibration.models.attention import Attend, cut, keep, own, past, within
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores, sharding, trie
+from batch_calibration.scoring import Scores, programs, sharding, trie
 from batch_calibration.scoring.batches import group, power
 from batch_calibration.scoring.packing import Layout, Line, lay_out, pack
 from batch_calibration.scoring.tokens import Encoded, encode
@@ -35,17 +32,13 @@ CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
 STEP = 128
 """Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
-READS = 128
-"""Most positions that are unembedded at once."""
-
-Cache = tuple[tuple[jax.Array, jax.Array], ...]
 
 
 class Past(NamedTuple):
-    """A prefix that was run: its tokens, and each layer's keys and values as `keep` lays them."""
+    """A prefix that was run: its tokens, and its keys and values."""
 
     tokens: list[int]
-    cache: Cache
+    cache: programs.Cache
 
 
 class CausalLM:
@@ -219,13 +212,15 @@ class CausalLM:
         """Log-probabilities `[m, c]` of the tokens that a layout reads, not waited for."""
         mesh = self.checkpoint.mesh
         lines = sharding.over_rows(mesh, (layout.tokens, layout.positions, layout.ends))
-        h = _rows(self._graph, mesh is not None, self._state, past.cache, *lines)
+        h = programs.rows(self._graph, mesh is not None, self._state, past.cache, *lines)
         if not self.logits_only:
-            return _read(self._graph, self._whole, self._state, h, layout.slots, layout.targets)
+            return programs.read(
+                self._graph, self._whole, self._state, h, layout.slots, layout.targets
+            )
         tokens, places = np.unique(layout.targets, return_inverse=True)
         padded = np.zeros(max(8, power(len(tokens))), np.int32)
         padded[: len(tokens)] = tokens
-        return _read_logits(
+        return programs.read_logits(
             self._graph, self._whole, self._state, h, layout.slots, padded,
             places.reshape(layout.targets.shape),
         )  # fmt: skip
@@ -243,7 +238,7 @@ class CausalLM:
             part = tokens[start : start + CHUNK]
             padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
             padded[0, : len(part)] = part
-            cache = _extend(
+            cache = programs.extend(
                 self._graph, size, self.checkpoint.mesh is not None, self._state, cache, start,
                 padded, len(part),
             )  # fmt: skip
@@ -278,117 +273,3 @@ def _sums(values: np.ndarray, tries: Sequence[trie.Trie]) -> np.ndarray:
         sums[row] = np.sum(read[paths], axis=1, where=paths >= 0)
         start += slots
     return sums
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _extend(
-    graph: Any,
-    size: int,
-    at_once: bool,
-    state: Any,
-    cache: Cache,
-    start: jax.Array,
-    tokens: jax.Array,
-    count: jax.Array,
-) -> Cache:
-    """Keys and values, in `size` places, of the first `start` cached tokens and `count` more.
-
-    `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
-    """
-    place = jnp.arange(tokens.shape[1])
-    positions = (start + jnp.minimum(place, count - 1))[None]
-    before = tuple(cut(*kept, start) for kept in cache)
-    attention = _attention(before, positions, (place <= place[:, None])[None], at_once)
-    grown = []
-
-    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
-        old = before[layer] if before else None
-        grown.append(keep(old, k, v, start, count, size))
-        return attention(layer, q, k, v, **options)
-
-    nnx.merge(graph, state).hidden(tokens, positions, attend)
-    return tuple(grown)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _rows(
-    graph: Any,
-    at_once: bool,
-    state: Any,
-    cache: Cache,
-    tokens: jax.Array,
-    positions: jax.Array,
-    ends: jax.Array,
-) -> jax.Array:
-    """Hidden states `[b, t, d]` of lines of rows, each after the cached prefix."""
-    slot = jnp.arange(tokens.shape[1])
-    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
-    attend = _attention(cache, positions, mask, at_once)
-    return nnx.merge(graph, state).hidden(tokens, positions, attend)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _read(
-    graph: Any,
-    whole: NamedSharding | None,
-    state: Any,
-    h: jax.Array,
-    slots: jax.Array,
-    targets: jax.Array,
-) -> jax.Array:
-    """Log-probabilities `[m, c]`, a program of its own so that tasks share `_rows`."""
-    model = nnx.merge(graph, state)
-
-    def read(one: tuple[jax.Array, jax.Array]) -> jax.Array:
-        logits = model.unembed(one[0]).astype(jnp.float32)
-        return logits[one[1]] - jax.nn.logsumexp(logits)
-
-    flat = h.reshape(-1, h.shape[-1])[slots]
-    found = jax.lax.map(read, (flat, targets), batch_size=min(READS, len(slots)))
-    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _read_logits(
-    graph: Any,
-    whole: NamedSharding | None,
-    state: Any,
-    h: jax.Array,
-    slots: jax.Array,
-    tokens: jax.Array,
-    places: jax.Array,
-) -> jax.Array:
-    """Logits `[m, c]` of `tokens [places]`, the rest of the vocabulary left alone."""
-    flat = h.reshape(-1, h.shape[-1])[slots]
-    logits = nnx.merge(graph, state).unembed(flat, tokens).astype(jnp.float32)
-    found = jnp.take_along_axis(logits, places, axis=1)
-    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
-
-
-def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: bool) -> Attend:
-    """Attention of lines over themselves under `mask [b, t, t]` and over the shared prefix."""
-
-    def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        *,
-        scale: float | None = None,
-        window: int | None = None,
-        cap: float | None = None,
-    ) -> jax.Array:
-        near = mask if window is None else mask & within(positions, positions, window)
-        here, here_mass = own(q, k, v, near, scale=scale, cap=cap)
-        if not cache:
-            return here
-        keys, values = cache[layer]
-        seen = None
-        if window is not None:
-            seen = within(positions.reshape(-1), jnp.arange(len(keys)), window)
-        flat = q.reshape(-1, *q.shape[2:])
-        there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap, at_once=at_once)
-        share = jax.nn.sigmoid(there_mass.reshape(here_mass.shape) - here_mass)[..., None]
-        return here + share.astype(here.dtype) * (there.reshape(here.shape) - here)
-
-    return attend
