@@ -16,12 +16,23 @@ DIR holds a folder per task with one file per split (`cb/validation.jsonl`; .jso
     Kind: {label}"""
     verbalizer = {billing = "billing", bug = "bug"}
     files = {train = "train.csv", validation = "validation.csv"}
+
+Pictures lie in a folder for each class (`dtd/banded/*.jpg`, `svhn/test/7/*.png`), in tables of
+paths and labels (`svhn/test.csv`), or in TFDS folders; docs/vision.md says it all. A card of one's
+own pictures:
+
+    kind = "image"
+    name = "leaves"
+    label_names = ["oak", "elm"]
+    statements = ["a photo of a {label} leaf."]
+    folder = "leaves"
 '''
 
 from absl import flags
 
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, Rows, Task, census, get_task
+from batch_calibration.tasks.base import IMAGE
 from batch_calibration.tasks.sources import read, splits
 from batch_calibration.typing import InputError
 from experiments.door import enter
@@ -35,17 +46,26 @@ WIDTH = 100
 def show(task: Task, data: str) -> Rows:
     """Print what `data` holds of a task; its test rows, for the sum."""
     found = {split: read(task, data, split) for split in splits(task, data)}
-    test = found.get(census.TEST) or read(task, data, census.TEST)
+    tested = census.test_split(task)
+    test = found.get(tested) or read(task, data, tested)
     print(f"{task.name}: {test.where}")
+    for note in test.notes:
+        print(f"  {note}")
     print(f"  labels in order: {', '.join(task.label_names)}")
     for rows in found.values():
         split, total, labels, content = census.count(task, rows)
-        named = [f"{name} {n:,}" for name, n in zip(task.label_names, labels, strict=False)]
+        named = [f"{name} {n:,}" for name, n in zip(task.label_names, labels, strict=False)
+                 if n or not task.is_image]  # fmt: skip
         unknown = [f"unknown {labels[-1]:,}"] if labels[-1] else []
         print(f"  {split}: {total:,} rows ({', '.join(named + unknown)}), content {content}")
     print(f"  {census.verdict(task, test)}")
     first = next((i for i, label in enumerate(test.labels) if label >= 0), None)
-    if first is not None:
+    if first is not None and task.is_image:
+        name = task.label_names[test.labels[first]]
+        print(f"  example, {test.ids[first]}:")
+        print(f"    | {test.rows[first][IMAGE]}")
+        print(f"    | {task.statement.replace('{label}', task.statement_words[name])}")
+    elif first is not None:
         form = task.template(1)
         words = task.words[test.labels[first]]
         print(f"  example, {test.ids[first]}:")

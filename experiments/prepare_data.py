@@ -30,6 +30,8 @@ def main() -> None:
         raise InputError(f"{source}: no such folder; --source is a folder of rows.")
     renamed, done = prepare.renames(RENAME.value), 0
     for task in TASKS.values():
+        if task.is_image:
+            continue
         if not task.tfds:
             print(f"{task.name}: TFDS has no such data set; read it from {source} itself")
             continue

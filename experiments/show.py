@@ -80,7 +80,8 @@ def cost(cells: Sequence[Mapping[str, Any]], room: Room | None) -> None:
         for cell in group:
             planned = plan.plan(cell, room)
             texts = [text for block in planned.blocks.values() for text in block.texts]
-            read, asked = tokens(cell, room, texts, planned.label_texts) if room else (0, 0)
+            read_texts = texts if planned.inputs == "text" else []
+            read, asked = tokens(cell, room, read_texts, planned.label_texts) if room else (0, 0)
             for i, value in enumerate((1, len(texts), read, asked)):
                 counts[i] += value
         table.add_row(task, *(f"{count:,}" for count in counts))

@@ -23,7 +23,7 @@ ARROWS = {
     "files": set(),
     "scores": {"typing", "files"},
     "store": {"typing", "scores", "files"},
-    "tasks": {"typing", "mini.suite", "prompts.template"},
+    "tasks": {"typing", "mini.suite", "mini.pictures", "prompts.template"},
     "prompts": {"typing", "tasks", "probes"},
     "models": {"typing", "files"},
     "scoring": {"typing", "models", "scores"},
@@ -54,6 +54,7 @@ OUTSIDE = {
     "tensorflow": set(),
     "tensorflow_datasets": set(),
     "pyarrow": set(),
+    "PIL": set(),
     "torch": set(),
     "transformers": set(),
 }

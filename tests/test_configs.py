@@ -10,7 +10,12 @@ from experiments import study
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if not p.stem.startswith("train"))
-EXTRA = {"zero_shot_text": {"scale", "max_tokens"}}
+DUAL = {"scale", "max_tokens"}
+EXTRA = {
+    "zero_shot_text": DUAL,
+    "vision": DUAL | {"classes"},
+    "mini_vision": DUAL | {"classes"},
+}
 
 
 def cells(name, **settings):

@@ -28,7 +28,9 @@ def test_golden_zero_shot_prompt():
     )
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS.values() if not task.is_image], ids=lambda t: t.name
+)
 def test_no_prompt_ends_in_white_space(task):
     row = dict.fromkeys(task.fields, "")
     for shots in (0, 1):

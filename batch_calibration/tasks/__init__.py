@@ -1,12 +1,16 @@
-"""The shelf of tasks, in the order of the paper's table, then three that other papers use."""
+"""The shelf of tasks, as the paper's tables order them: of language, three more, of images."""
 
 from batch_calibration.tasks.agnews import AGNEWS
+from batch_calibration.tasks.aircraft import AIRCRAFT
 from batch_calibration.tasks.anli import ANLI_R1, ANLI_R2, ANLI_R3
 from batch_calibration.tasks.base import Row, Rows, Task
 from batch_calibration.tasks.boolq import BOOLQ
 from batch_calibration.tasks.card import CARD, read_card
 from batch_calibration.tasks.cb import CB
+from batch_calibration.tasks.clevr import CLEVR
 from batch_calibration.tasks.copa import COPA
+from batch_calibration.tasks.dtd import DTD
+from batch_calibration.tasks.eurosat import EUROSAT
 from batch_calibration.tasks.mnli import MNLI
 from batch_calibration.tasks.mr import MR
 from batch_calibration.tasks.mrpc import MRPC
@@ -14,7 +18,9 @@ from batch_calibration.tasks.qnli import QNLI
 from batch_calibration.tasks.qqp import QQP
 from batch_calibration.tasks.rte import RTE
 from batch_calibration.tasks.sst2 import SST2
+from batch_calibration.tasks.svhn import SVHN
 from batch_calibration.tasks.trec import TREC
+from batch_calibration.tasks.ucf101 import UCF101
 from batch_calibration.tasks.wic import WIC
 from batch_calibration.typing import InputError
 
@@ -22,7 +28,7 @@ TASKS = {
     task.name: task
     for task in (
         SST2, MNLI, QNLI, MRPC, QQP, BOOLQ, CB, COPA, RTE, WIC, ANLI_R1, ANLI_R2, ANLI_R3,
-        MR, AGNEWS, TREC,
+        MR, AGNEWS, TREC, SVHN, EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD,
     )
 }  # fmt: skip
 

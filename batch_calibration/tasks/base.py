@@ -10,6 +10,8 @@ Words = str | tuple[str, ...]
 """How a label is written: one surface form, or several of which the first is shown."""
 NUMBERS, NAMES = "numbers", "names"
 """How rows give a label: its place in `label_names`, or its name."""
+IMAGE = "image"
+"""The one field of an image task: a reference to a picture, never its pixels."""
 
 
 class Task(NamedTuple):
@@ -25,8 +27,11 @@ class Task(NamedTuple):
     `tfds` names the data set in TensorFlow Datasets (more than one where it was published twice),
     `columns` says which columns hold the fields and the label: each entry is one schema and lists
     what has another name there. `stand_ins` gives, for a split that some data lack, the split that
-    serves in its place. `files` holds a task card's own files, by split, and `labels_are` says
-    whether their labels are numbers or names.
+    serves in its place. `files` holds a task card's own files, by split, or `folder` its pictures,
+    and `labels_are` says whether their labels are numbers or names.
+
+    An image task (`tasks.image.image_task`) has the one field `image` and no prompts; `statements`
+    are the numbered choices of its statement, the first of them the usual one.
     """
 
     name: str
@@ -49,6 +54,13 @@ class Task(NamedTuple):
     stand_ins: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
     labels_are: str = NUMBERS
+    statements: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether its rows are pictures."""
+        return self.fields == (IMAGE,)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -91,7 +103,8 @@ class Rows(NamedTuple):
     """Rows of one split: texts by field, integer labels (-1 unknown), ids that lead back.
 
     `where` says in words where they were read, `split` which split they are: the one that was
-    asked for or its stand-in.
+    asked for or its stand-in. Of pictures, `present` are the labels that the source has any of,
+    and `notes` say in sentences what a reader of the numbers must know.
     """
 
     rows: tuple[Row, ...]
@@ -99,3 +112,5 @@ class Rows(NamedTuple):
     ids: tuple[str, ...]
     where: str
     split: str = ""
+    present: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from batch_calibration.tasks.base import Rows, Task
 
 TEST = "validation"
-"""The paper tests on validation splits, since some data sets hide the test labels."""
+"""The paper tests language on validation splits, since some data sets hide the test labels."""
+
+
+def test_split(task: Task) -> str:
+    """The split that is tested on."""
+    return "test" if task.is_image else TEST
 
 
 class Count(NamedTuple):
@@ -21,10 +26,14 @@ class Count(NamedTuple):
 
 
 def count(task: Task, rows: Rows) -> Count:
-    """Count one split; the hash is the same for the same rows in the same order from any source."""
+    """Count one split; the hash is the same for the same rows in the same order from any source.
+
+    A picture's reference names the place where it lies, so its row id is hashed instead.
+    """
     content = hashlib.sha256()
-    for row, label in zip(rows.rows, rows.labels, strict=True):
-        content.update(json.dumps([[row[f] for f in task.fields], label]).encode())
+    for row, name, label in zip(rows.rows, rows.ids, rows.labels, strict=True):
+        texts = [name] if task.is_image else [row[f] for f in task.fields]
+        content.update(json.dumps([texts, label]).encode())
     by_label = Counter(rows.labels)
     labels = tuple(by_label[label] for label in (*range(len(task.label_names)), -1))
     return Count(rows.split, len(rows.rows), labels, content.hexdigest()[:16])
@@ -38,6 +47,8 @@ def agrees(task: Task, test: Rows) -> bool:
 def verdict(task: Task, test: Rows) -> str:
     """In words: the number of test rows beside the paper's, and whose split they are."""
     found = len(test.rows)
+    if task.is_image:
+        return f"{found:,} rows of split {test.split}; the paper does not say how many it has"
     if task.test_rows is None:
         words = f"{found:,} test rows; the paper does not use this task"
     elif agrees(task, test):

@@ -1,4 +1,4 @@
-"""Where rows come from: the mini suite, folders of files, TFDS folders, a card's own files."""
+"""Where rows come from: the mini suite, files, TFDS folders, pictures, a card's own files."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from batch_calibration.mini import suite
 from batch_calibration.tasks.base import Rows, Task
-from batch_calibration.tasks.sources import files, tfds_folder
+from batch_calibration.tasks.sources import files, pictures, tfds_folder
 from batch_calibration.tasks.sources.binding import bind
 from batch_calibration.typing import InputError
 
@@ -33,12 +33,15 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     files are read. A task that came from a card brings its own files, and `data` is not used.
 
     A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
+    The rows of an image task are references to pictures: `sources.pictures.read` finds them.
 
     Raises:
       InputError: there are no such rows, or one of them is wrong; with file and row.
     """
     if limit < 0:
         raise InputError(f"limit: expected 0 (all rows) or a positive number, got {limit}.")
+    if task.is_image:
+        return pictures.read(task, data, split, limit)
     if data == MINI and not task.files:
         found = suite.rows(task.name, split)
         cut = slice(limit or None)
@@ -67,6 +70,8 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
 
 def splits(task: Task, data: str) -> tuple[str, ...]:
     """Names of the splits that `data` has of a task; none where it has no rows of it."""
+    if task.is_image:
+        return pictures.splits(task, data)
     if data == MINI and not task.files:
         return tuple(suite.SIZES) if task.name in suite.GRAMMARS else ()
     place = _find(task, data)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batch_calibration.tasks.base import NAMES, Row, Task
+from batch_calibration.tasks.sources.names import label_of
 from batch_calibration.typing import InputError
 
 UNKNOWN = -1
@@ -44,6 +45,8 @@ def bind(task: Task, record: Mapping[str, Any], where: str) -> tuple[Row, int]:
 def _label(task: Task, value: object, where: str) -> int:
     named = ", ".join(task.label_names)
     if task.labels_are == NAMES:
+        if task.is_image and str(value) != str(UNKNOWN):
+            return label_of(task, str(value), where)
         if value in (UNKNOWN, str(UNKNOWN)):
             return UNKNOWN
         if value not in task.label_names:

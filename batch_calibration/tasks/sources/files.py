@@ -17,8 +17,13 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
 
 def by_split(task: Task, data: Path) -> dict[str, Path]:
     """The files of a task in a data folder, by split: the file's name without its ending."""
+    return in_folders(data / task.name, data / f"extra_{task.name}")
+
+
+def in_folders(*folders: Path) -> dict[str, Path]:
+    """The files of rows in some folders, by name without ending; no name twice."""
     found: dict[str, Path] = {}
-    for folder in (data / task.name, data / f"extra_{task.name}"):
+    for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             split, dot, rest = path.name.partition(".")
             if dot + rest not in ENDINGS:

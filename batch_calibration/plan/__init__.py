@@ -1,10 +1,12 @@
 """One context, rendered: every text a model will be asked, before any model is there."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from batch_calibration.plan.base import DEFAULTS, Plan, Request, digest
+from batch_calibration.plan.images import image_plan
 from batch_calibration.prompts import demonstrations, overlong, probing, template
 from batch_calibration.prompts.overlong import Room
 from batch_calibration.tasks import Row, Rows, Task, get_task
@@ -12,37 +14,6 @@ from batch_calibration.tasks.sources import read
 from batch_calibration.typing import InputError
 
 SCORERS = ("causal_lm", "dual_encoder")
-DEFAULTS = {
-    "selection": "per_class", "order": -1, "template": "", "verbalizer": "", "over_long": "error",
-}  # fmt: skip
-"""Choices that a context names under `options` where they are not these."""
-
-
-class Request(NamedTuple):
-    """The texts of one block, before any model is asked."""
-
-    texts: list[str]
-    labels: list[int]
-    row_ids: list[str]
-    spec: dict[str, Any]
-
-
-class Plan(NamedTuple):
-    """One context, rendered.
-
-    Attributes:
-        context: What it is: all that decides its numbers but the model.
-        label_names: Names of the `k` labels.
-        label_texts: Texts to score, `forms[j]` of them for label `j`, one label after the other.
-        forms: Surface forms of each label.
-        blocks: The texts of each block.
-    """
-
-    context: dict[str, Any]
-    label_names: tuple[str, ...]
-    label_texts: list[str]
-    forms: tuple[int, ...]
-    blocks: dict[str, Request]
 
 
 Render = Callable[[Row, int], str]
@@ -82,6 +53,8 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     task, seed = get_task(settings["task"]), settings["seed"]
     if settings["scorer"] not in SCORERS:
         raise InputError.unknown("scorer", settings["scorer"], SCORERS)
+    if task.is_image:
+        return image_plan(settings, task)
     test = read(task, settings["data"], settings["split"], settings["limit"])
     train = read(task, settings["data"], settings["train_split"])
     chosen = _choose(settings, task, train)
@@ -104,7 +77,7 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
             label_texts,
         )
         # Any change in what is asked makes the block stale.
-        spec = {"texts": _digest(fitted.texts), **part.made}
+        spec = {"texts": digest(fitted.texts), **part.made}
         if settings["over_long"] != DEFAULTS["over_long"]:
             spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
         return Request(fitted.texts, list(part.labels), list(part.ids), spec)
@@ -123,7 +96,7 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     about = {
         "task": task.name,
         "data": "card" if task.files else Path(settings["data"]).name,
-        "rows": _digest(f"{row}" for row in test.rows),
+        "rows": digest(f"{row}" for row in test.rows),
         "split": settings["split"],
         "limit": settings["limit"],
         "shots": settings["shots"],
@@ -137,14 +110,6 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
     }
     blocks = {name: request(part) for name, part in parts.items()}
     return Plan(about, task.label_names, label_texts, forms, blocks)
-
-
-def _digest(texts: Iterable[str]) -> str:
-    """One hash over lengths and texts."""
-    content = hashlib.sha256()
-    for text in texts:
-        content.update(f"{len(text)}:{text}".encode())
-    return content.hexdigest()[:16]
 
 
 def _probes(settings: Mapping[str, Any], form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:

@@ -1,0 +1,125 @@
+"""Drawn pictures in the schemas of SVHN, EuroSAT, CLEVR and DTD: rows to test, pairs to learn from.
+
+A row's picture is drawn from its reference alone, `mini:TASK/SPLIT/NUMBER`, so that it is the same
+whenever and wherever it is opened; its classes are equally frequent. Training pairs come from
+`caption_batch`, whose generator has nothing to do with any reference.
+"""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.mini import captions, drawing, scenery
+from batch_calibration.typing import InputError
+
+MINI, PREFIX = "mini", "mini:"
+SIZES = {"train": 1000, "test": 1000}
+
+
+class Family(NamedTuple):
+    """A kind of picture: names of its classes as the real task's labels, painter, captions."""
+
+    classes: tuple[str, ...]
+    paint: drawing.Painter
+    caption: captions.Caption
+
+
+TASKS = {
+    "svhn": Family(tuple("0123456789"), drawing.digits, captions.DIGITS),
+    "eurosat": Family(tuple(scenery.LAND), scenery.satellite, captions.LAND),
+    "clevr": Family(tuple(map(str, range(3, 11))), drawing.shapes, captions.COUNTS),
+    "dtd": Family(tuple(scenery.TEXTURES), scenery.textures, captions.TEXTURES),
+}
+"""The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
+
+
+def class_names(task: str) -> tuple[str, ...]:
+    """Names of the classes that are drawn for a task."""
+    return TASKS[task].classes
+
+
+def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
+    """References of a split's pictures and the names of their classes.
+
+    >>> rows("svhn", "test")[0][0]
+    'mini:svhn/test/0'
+    """
+    if split not in SIZES:
+        raise InputError.unknown(f"split of the mini suite's {task}", split, SIZES)
+    size = min(limit or SIZES[split], SIZES[split])
+    references = [f"{PREFIX}{task}/{split}/{i}" for i in range(size)]
+    return [(reference, TASKS[task].classes[_class(reference)[1]]) for reference in references]
+
+
+def draw(reference: str) -> np.ndarray:
+    """The picture of a reference, `uint8 [48 48 3]`.
+
+    Raises:
+      InputError: it names no picture of the suite.
+
+    >>> draw("mini:clevr/train/17").shape
+    (48, 48, 3)
+    """
+    family, label, random = _class(reference)
+    pictures, _ = family.paint(np.array([label]), random)
+    return drawing.as_bytes(pictures, random)[0]
+
+
+def png(reference: str) -> bytes:
+    """The picture of a reference as a PNG file."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(draw(reference)).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def _class(reference: str) -> tuple[Family, int, np.random.Generator]:
+    """The family and class of a reference, and its generator for the rest."""
+    task, _, rest = reference.removeprefix(PREFIX).partition("/")
+    split, _, number = rest.partition("/")
+    known = task in TASKS and split in SIZES and number.isdecimal()
+    if not known or int(number) >= SIZES[split]:
+        raise InputError(
+            f"{reference}: the mini suite has no such picture; it has "
+            f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER."
+        )
+    random = np.random.default_rng(list(reference.encode()))
+    return TASKS[task], int(random.integers(len(TASKS[task].classes))), random
+
+
+def caption_batch(
+    random: np.random.Generator, n: int, tasks: tuple[str, ...] = tuple(TASKS)
+) -> tuple[np.ndarray, list[str]]:
+    """Pictures and captions to train on: as many of each task, in random order.
+
+    Args:
+      random: advanced by the call; the same state gives the same batch.
+      n: how many pairs.
+      tasks: which kinds of pictures.
+
+    Returns:
+      `uint8 [n 48 48 3]` and `n` captions.
+
+    >>> pixels, texts = caption_batch(np.random.default_rng(0), 4)
+    >>> pixels.shape, len(texts)
+    ((4, 48, 48, 3), 4)
+    """
+    kinds = random.permutation(np.arange(n) % len(tasks))
+    pixels = np.zeros((n, drawing.SIZE, drawing.SIZE, 3), np.uint8)
+    texts = [""] * n
+    for kind, name in enumerate(tasks):
+        places = np.flatnonzero(kinds == kind)
+        if not len(places):
+            continue
+        family = TASKS[name]
+        edges = np.cumsum(family.caption.frequency)
+        classes = np.searchsorted(edges / edges[-1], random.random(len(places)))
+        pictures, colors = family.paint(classes, random)
+        pixels[places] = drawing.as_bytes(pictures, random)
+        for place, text in zip(
+            places, captions.write(family.caption, classes, colors, random), strict=True
+        ):
+            texts[place] = text
+    return pixels, texts

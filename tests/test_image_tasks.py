@@ -1,0 +1,535 @@
+"""Image tasks: classes bound by name, rows that refer to pictures, wrong folders by sentence."""
+
+import csv
+import io
+import json
+import struct
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from batch_calibration.mini import captions, drawing
+from batch_calibration.mini import pictures as drawn
+from batch_calibration.plan import plan
+from batch_calibration.scores import context_id
+from batch_calibration.tasks import TASKS, get_task
+from batch_calibration.tasks.sources import names, pictures, read, splits
+from batch_calibration.tasks.sources.pictures import open_picture
+from batch_calibration.typing import InputError
+from experiments import study
+
+IMAGES = [task for task in TASKS.values() if task.is_image]
+VISION = Path(__file__).resolve().parents[1] / "configs" / "vision.py"
+USUAL = {**study.load(str(VISION)).get_config().to_dict(), "task": "svhn", "seed": 0}
+
+
+def png(color=(200, 10, 10), size=(6, 5)):
+    """A PNG file of one color, written here from its definition: no encoder is trusted."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    width, height = size
+    lines = b"".join(b"\0" + bytes(color) * width for _ in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines))
+            + chunk(b"IEND", b""))  # fmt: skip
+
+
+def fill(root, classes, each=5):
+    """A folder of each class with pictures in it."""
+    for number, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        for i in range(each):
+            (root / name / f"{i}.png").write_bytes(png((number, i, 0)))
+    return root
+
+
+# --- the tasks
+
+
+@pytest.mark.parametrize("task", IMAGES, ids=lambda t: t.name)
+def test_an_image_task_is_consistent(task):
+    assert task.fields == ("image",) and task.statement == task.statements[0]
+    assert len(set(task.statements)) == len(task.statements)
+    assert all(form.count("{label}") == 1 for form in task.statements)
+    assert len(set(task.statement_words.values())) == len(task.label_names)
+    bound = names.labels_by_name(task)
+    for label, name in enumerate(task.label_names):
+        assert bound[names.plain(name)] == bound[names.plain(task.statement_words[name])] == label
+
+
+def test_sizes_words_and_statements_of_the_six():
+    assert {t.name: len(t.label_names) for t in IMAGES} == {
+        "svhn": 10, "eurosat": 10, "ucf101": 101, "clevr": 8, "aircraft": 100, "dtd": 47,
+    }  # fmt: skip
+    assert [
+        t.statement.replace("{label}", t.statement_words[t.label_names[0]]) for t in IMAGES
+    ] == [
+        "This is a photo of a 0",
+        "a centered satellite photo of Annual Crop Land.",
+        "a photo of a person doing Apply Eye Makeup.",
+        "This is a photo of 3 objects",
+        "a photo of a 707-320, a type of aircraft.",
+        "banded texture.",
+    ]
+    assert len(TASKS["ucf101"].statements) == 48 and len(TASKS["dtd"].statements) == 9
+    assert TASKS["ucf101"].statement_words["YoYo"] == "Yo Yo"
+    assert TASKS["clevr"].label_names[-1] == "10"
+
+
+# --- folders
+
+
+@pytest.mark.parametrize("where", ["", "eurosat", "extra_eurosat", "eurosat/images", "images"])
+def test_class_folders_bind_by_name(tmp_path, where):
+    spellings = ["Annual Crop Land", "forest", "herbaceous_vegetation", "SeaLake", "Sea or Lake"]
+    fill(tmp_path / where, spellings[:4])
+    rows = read(TASKS["eurosat"], str(tmp_path), "all")
+    found = {
+        Path(row["image"]).parent.name: label
+        for row, label in zip(rows.rows, rows.labels, strict=True)
+    }
+    assert found == {"Annual Crop Land": 0, "forest": 1, "herbaceous_vegetation": 2, "SeaLake": 9}
+    assert rows.present == (0, 1, 2, 9)
+    assert open_picture(rows.rows[0]["image"])[:4] == b"\x89PNG"
+
+
+def test_a_folder_without_splits_keeps_a_fifth_of_each_class_for_train(tmp_path):
+    fill(tmp_path, ["banded", "dotted", "lined"], each=11)
+    (tmp_path / "banded" / "notes.txt").write_text("no picture")
+    found = {split: read(TASKS["dtd"], str(tmp_path), split) for split in ("all", "train", "test")}
+    assert {s: sorted(Counter(r.labels).values()) for s, r in found.items()} == {
+        "all": [11] * 3, "train": [2] * 3, "test": [9] * 3
+    }  # fmt: skip
+    train, test = ({row["image"] for row in found[s].rows} for s in ("train", "test"))
+    assert not train & test and len(train | test) == 33
+    again = read(TASKS["dtd"], str(tmp_path), "test")
+    assert again == found["test"]
+    assert (
+        "one picture in 5 of each class is kept for train (6), the others are test (27)"
+        in again.notes[1]
+    )
+    assert "1 files in" in again.notes[0] and "notes.txt" in again.notes[0]
+    assert len(set(read(TASKS["dtd"], str(tmp_path), "test", 9).labels)) == 3
+    assert not any(str(tmp_path) in name for name in again.ids)
+
+
+def test_folders_of_splits(tmp_path):
+    fill(tmp_path / "svhn" / "train", "0123")
+    fill(tmp_path / "svhn" / "val", "01", each=2)
+    task = TASKS["svhn"]
+    assert splits(task, str(tmp_path)) == ("train", "validation")
+    test = read(task, str(tmp_path), "test")
+    assert test.split == "validation" and Counter(test.labels) == {0: 2, 1: 2}
+    with pytest.raises(InputError, match="no split 'all' there; there are: train, validation"):
+        read(task, str(tmp_path), "all")
+
+
+@pytest.mark.parametrize(
+    ("folders", "sentence"),
+    [
+        (["banded", "doted"], "doted: task dtd has no class 'doted'; did you mean 'dotted'"),
+        (["banded"], "all 5 pictures of task dtd are of class 'banded', expected two classes"),
+        (["cats", "dogs"], "no pictures of task dtd there; looked for dtd/banded/.*dtd/<version>/"),
+    ],
+)
+def test_bad_folders(tmp_path, folders, sentence):
+    fill(tmp_path, folders)
+    with pytest.raises(InputError, match=sentence):
+        read(TASKS["dtd"], str(tmp_path), "test")
+
+
+def test_pictures_that_are_not_there(tmp_path):
+    with pytest.raises(InputError, match="no such folder; give one of pictures, or 'mini'"):
+        read(TASKS["dtd"], str(tmp_path / "none"), "test")
+    with pytest.raises(InputError, match="expected a folder of pictures or 'mini', got nothing"):
+        read(TASKS["dtd"], "", "test")
+    with pytest.raises(InputError, match=r"gone\.png: cannot be read \(No such file"):
+        open_picture(str(tmp_path / "gone.png"))
+    huge = tmp_path / "huge.png"
+    with huge.open("wb") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(InputError, match=r"huge\.png: a picture of 256 MiB; 256 MiB is the most"):
+        open_picture(str(huge))
+    fill(tmp_path / "few", ["banded", "dotted"], each=3)
+    with pytest.raises(InputError, match="split train is empty"):
+        read(TASKS["dtd"], str(tmp_path / "few"), "train")
+
+
+def test_a_name_with_the_signs_of_a_record_is_still_a_file(tmp_path):
+    path = tmp_path / "a#test[3]"
+    path.write_bytes(b"a picture")
+    assert open_picture(str(path)) == b"a picture"
+
+
+# --- tables
+
+
+def write_table(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def test_tables_of_paths_and_labels(tmp_path):
+    folder = tmp_path / "dtd"
+    for name in ("a.png", "b.png", "c.png"):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(png())
+    write_table(
+        folder / "test.csv", [("path", "label"), ("a.png", "polka_dotted"), ("b.png", "Banded")]
+    )
+    (folder / "train.jsonl").write_text(
+        json.dumps({"file": "c.png", "label": "lined"}) + "\n"
+        + json.dumps({"file": "b.png", "label": -1}) + "\n"
+    )  # fmt: skip
+    task = TASKS["dtd"]
+    assert splits(task, str(tmp_path)) == ("test", "train")
+    found = dict(
+        zip(*(lambda r: (r.ids, r.labels))(read(task, str(tmp_path), "test")), strict=True)
+    )
+    assert found == {
+        "dtd/test/a.png": task.label_names.index("polka-dotted"), "dtd/test/b.png": 0
+    }  # fmt: skip
+    assert sorted(read(task, str(tmp_path), "train").labels) == [
+        -1,
+        task.label_names.index("lined"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([("path", "label"), ("a.png", "0"), ("gone.png", "1")], r"line 3: no picture .*gone\.png"),
+        ([("path", "label"), ("a.png", "zero")], "line 2: task svhn has no class 'zero'"),
+        ([("picture", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
+        ([("path", "label"), ("a.png", "0")], "all 1 pictures of task svhn are of class '0'"),
+    ],
+)
+def test_bad_tables(tmp_path, rows, sentence):
+    (tmp_path / "svhn").mkdir()
+    (tmp_path / "svhn" / "a.png").write_bytes(png())
+    write_table(tmp_path / "svhn" / "test.csv", rows)
+    with pytest.raises(InputError, match=sentence):
+        read(TASKS["svhn"], str(tmp_path), "test")
+
+
+# --- cards
+
+CARD = """
+kind = "image"
+name = "leaves"
+label_names = ["oak", "red elm"]
+statements = ["a photo of a {label} leaf.", "{label}"]
+folder = "leaves"
+"""
+
+
+def test_a_card_of_ones_own_pictures(tmp_path):
+    fill(tmp_path / "leaves", ["oak", "red_elm"])
+    card = tmp_path / "leaves.toml"
+    card.write_text(CARD)
+    task = get_task(str(card))
+    assert Counter(read(task, "", "test").labels) == {0: 4, 1: 4}
+    planned = plan({**USUAL, "task": str(card), "labeled_per_class": 1})
+    assert planned.label_texts == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
+    assert planned.context["data"] == "card" and len(planned.blocks["labeled"].texts) == 2
+    write_table(
+        tmp_path / "t.csv", [("path", "kind"), ("leaves/oak/0.png", 0), ("leaves/red_elm/1.png", 1)]
+    )
+    card.write_text(
+        CARD.replace('folder = "leaves"', 'labels_are = "numbers"\nlabel_column = "kind"\n'
+                     'statement_words = {oak = "oak tree\'s", "red elm" = "elm\'s"}\n'
+                     'files = {test = "t.csv"}')
+    )  # fmt: skip
+    task = get_task(str(card))
+    assert sorted(read(task, "", "test").labels) == [0, 1]
+    assert task.statement_words["oak"] == "oak tree's"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"image"', '"picture"', "kind must be 'image', got 'picture'"),
+        ('folder = "leaves"', "", r"expected folder or \[files\] and not both"),
+        ('folder = "leaves"', 'fields = ["x"]', "no key of a task card named 'fields'"),
+        (
+            'statements = ["a photo of a {label} leaf.", "{label}"]',
+            "",
+            "a task card needs statement",
+        ),
+        ("of a {label} leaf", "of a leaf", r"must hold \{label\} once"),
+        ('["oak", "red elm"]', '["oak"]', "must be at least two"),
+        ('["oak", "red elm"]', '["red-elm", "red elm"]', "are the same name without case"),
+        ('folder = "leaves"', 'folder = "none"', "none: no such folder"),
+    ],
+)
+def test_bad_cards(tmp_path, old, new, sentence):
+    assert old in CARD
+    fill(tmp_path / "leaves", ["oak", "red elm"])
+    (tmp_path / "leaves.toml").write_text(CARD.replace(old, new))
+    with pytest.raises(InputError, match=sentence):
+        read(get_task(str(tmp_path / "leaves.toml")), "", "test")
+
+
+# --- TFDS folders
+
+
+@pytest.fixture
+def tfds():
+    return pytest.importorskip(
+        "tensorflow_datasets", reason="a TFDS folder needs tensorflow_datasets"
+    )
+
+
+def prepare(tfds, out, name, features, found, form="array_record"):
+    """Write examples as TFDS writes them, without TensorFlow."""
+    data_set, _, config = name.partition("/")
+
+    class Folder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """Invented pictures."""
+
+        VERSION = tfds.core.Version("3.0.1")
+        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config, version="3.0.1")] if config else []
+
+        def _info(self):
+            return tfds.core.DatasetInfo(
+                builder=self, features=tfds.features.FeaturesDict(features), disable_shuffling=True
+            )
+
+        def _split_generators(self, dl_manager):
+            return {split: iter(enumerate(rows)) for split, rows in found.items()}
+
+        def _generate_examples(self):
+            raise AssertionError
+
+    Folder.name = data_set
+    tfds.disable_progress_bar()
+    builder = Folder(config=config or None, data_dir=str(out), file_format=form)
+    builder.download_and_prepare()
+    return out / name / "3.0.1"
+
+
+def examples(count, label):
+    return [{"image": io.BytesIO(png((i, 0, 0))), "label": label(i)} for i in range(count)]
+
+
+def test_a_tfds_folder_is_read_record_by_record(tfds, tmp_path):
+    task = TASKS["dtd"]
+    backwards = tfds.features.ClassLabel(names=list(reversed(task.label_names)))
+    features = {"image": tfds.features.Image(), "label": backwards}
+    folder = prepare(tfds, tmp_path, "dtd", features, {
+        "train": examples(6, lambda i: "banded"), "test": examples(5, lambda i: task.label_names[i])
+    })  # fmt: skip
+    rows = read(task, str(tmp_path), "test")
+    # Bound by name: this copy counts its classes backwards.
+    assert rows.labels == (0, 1, 2, 3, 4)
+    assert rows.rows[3] == {"image": f"{folder}#test[3]"} and rows.ids[3] == "dtd/test/3"
+    assert open_picture(rows.rows[3]["image"]) == png((3, 0, 0))
+    assert read(task, str(tmp_path), "test", 2).labels == (0, 1)
+    assert splits(task, str(tmp_path)) == ("train", "test")
+    with pytest.raises(InputError, match=r"#test\[5\]: the split has 5 records"):
+        open_picture(f"{folder}#test[5]")
+
+
+def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
+    task = TASKS["eurosat"]
+    features = {"image": tfds.features.Image(),
+                "label": tfds.features.ClassLabel(names=list(task.label_names))}  # fmt: skip
+    prepare(tfds, tmp_path, "eurosat/rgb", features, {"train": examples(20, lambda i: i % 10)})
+    train, test = (read(task, str(tmp_path), split) for split in ("train", "test"))
+    assert [row["image"][-4:] for row in train.rows] == ["n[0]", "n[1]", "n[2]", "n[3]"]
+    assert len(test.rows) == 16 and "has the one split 'train'" in test.notes[0]
+
+
+def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
+    objects = tfds.features.Sequence({"size": tfds.features.ClassLabel(names=["a"])})
+    features = {"image": tfds.features.Image(), "objects": objects}
+    found = [{"image": io.BytesIO(png()), "objects": [{"size": "a"}] * n} for n in (3, 10, 5)]
+    hidden = [{"image": io.BytesIO(png()), "objects": []}]
+    prepare(tfds, tmp_path, "clevr", features, {"validation": found, "test": hidden})
+    rows = read(TASKS["clevr"], str(tmp_path), "test")
+    assert rows.split == "validation" and rows.labels == (0, 7, 2)
+
+
+def test_tfds_folders_that_cannot_be_read(tfds, tmp_path):
+    task = TASKS["dtd"]
+    features = {"image": tfds.features.Image(), "label": tfds.features.ClassLabel(names=["x", "y"])}
+    prepare(tfds, tmp_path / "a", "dtd", features, {"test": examples(2, lambda i: i)})
+    with pytest.raises(InputError, match="task dtd has no class 'x'"):
+        read(task, str(tmp_path / "a"), "test")
+    features = {"text": tfds.features.Text()}
+    prepare(tfds, tmp_path / "b", "dtd", features, {"test": [{"text": "x"}]})
+    with pytest.raises(InputError, match="it has no feature 'image' but text"):
+        read(task, str(tmp_path / "b"), "test")
+    about = tmp_path / "a" / "dtd" / "3.0.1" / "dataset_info.json"
+    about.write_text(about.read_text().replace("array_record", "tfrecord"))
+    (tmp_path / "a").rename(tmp_path / "c")
+    with pytest.raises(InputError, match="files are tfrecord, whose records cannot be read one by"):
+        read(task, str(tmp_path / "c"), "test")
+
+
+# --- plans
+
+
+def planned(**settings):
+    return plan({**USUAL, **settings})
+
+
+def test_real_pictures(shared):
+    data = str(shared / "data" / "extra_dtd10")
+    whole = planned(task="dtd", data=data)
+    assert {name: len(block.texts) for name, block in whole.blocks.items()} == {
+        "test": 960, "labeled": 240
+    }  # fmt: skip
+    assert whole.inputs == "image" and not whole.ensemble and len(whole.label_names) == 47
+    assert "37 of 47 classes have no picture" in whole.notes[1]
+    assert "--config.classes=present leaves them out" in whole.notes[1]
+    assert len(whole.context["absent"]) == 37
+    few = planned(task="dtd", data=data, classes="present")
+    assert few.label_names == TASKS["dtd"].label_names[:10]
+    assert few.context["options"] == {"classes": "present"}
+    assert context_id(few.context) != context_id(whole.context)
+    every = planned(task="dtd", data=data, split="all", labeled_per_class=0)
+    assert len(every.blocks["test"].texts) == 1200 and set(every.blocks) == {"test"}
+    with Image.open(io.BytesIO(open_picture(every.blocks["test"].texts[0]))) as picture:
+        assert min(picture.size) == 256
+    with pytest.raises(InputError, match="share 240 pictures, so bcl would learn from test labels"):
+        planned(task="dtd", data=data, split="all")
+
+
+def test_statements_are_chosen_by_config_template():
+    def texts(template):
+        made = planned(data="mini", template=template)
+        return made.label_texts[:2], made.forms[0], made.ensemble
+
+    assert texts("") == (["This is a photo of a 0", "This is a photo of a 1"], 1, False)
+    assert texts("3")[0] == ["a photo of the digit 0.", "a photo of the digit 1."]
+    assert texts("the {label}")[0] == ["the 0", "the 1"]
+    first, forms, ensemble = texts("ensemble")
+    assert first == ["This is a photo of a 0", 'a photo of the number: "0".'] and ensemble
+    assert forms == len(TASKS["svhn"].statements)
+    with pytest.raises(InputError, match="no statement of svhn named '9'"):
+        texts("9")
+
+
+def test_a_replaced_picture_makes_the_block_stale(tmp_path):
+    fill(tmp_path, "0123456789")
+    before = planned(data=str(tmp_path))
+    path = Path(before.blocks["test"].texts[0])
+    path.write_bytes(png(size=(7, 7)))
+    after = planned(data=str(tmp_path))
+    assert context_id(before.context) == context_id(after.context)
+    assert before.blocks["test"].spec != after.blocks["test"].spec
+
+
+def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
+    fill(tmp_path / "test", "01")
+    made = planned(data=str(tmp_path))
+    assert set(made.blocks) == {"test"} and "so there is no bcl" in made.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"scorer": "causal_lm"}, "svhn is a task of pictures, which 'causal_lm' cannot read"),
+        ({"shots": 1}, "pictures are classified without demonstrations; give 0"),
+        ({"over_long": "drop_shots"}, "config.over_long: expected 'error' for the pictures"),
+        ({"classes": "few"}, "no config.classes named 'few'"),
+        ({"split": "dev"}, "has no split 'dev' there"),
+    ],
+)
+def test_settings_that_do_not_fit_pictures(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        planned(data="mini", **settings)
+
+
+# --- drawn pictures
+
+
+@pytest.mark.parametrize("name", drawn.TASKS)
+def test_drawn_pictures_are_the_same_every_time_and_no_two_alike(name):
+    seen = set()
+    for split in drawn.SIZES:
+        for reference, _ in drawn.rows(name, split, 60):
+            picture = drawn.draw(reference)
+            assert picture.shape == (48, 48, 3) and picture.dtype == np.uint8
+            assert np.array_equal(picture, drawn.draw(reference))
+            seen.add(picture.tobytes())
+    assert len(seen) == 120
+
+
+@pytest.mark.parametrize("name", drawn.TASKS)
+def test_drawn_rows_are_the_real_tasks_rows(name):
+    task, family = TASKS[name], drawn.TASKS[name]
+    rows = read(task, "mini", "test")
+    assert len(rows.rows) == 1000 and rows.split == "test"
+    assert {task.label_names[i] for i in rows.present} == set(family.classes)
+    counts = Counter(rows.labels)
+    assert set(counts) == set(rows.present) and min(counts.values()) > 0.6 * 1000 / len(counts)
+    with Image.open(io.BytesIO(open_picture(rows.rows[0]["image"]))) as picture:
+        assert np.array_equal(np.asarray(picture), drawn.draw(rows.rows[0]["image"]))
+    k = len(family.classes)
+    assert len(family.caption.frequency) == len(family.caption.words) == k
+    assert sum(family.caption.frequency) == pytest.approx(1)
+
+
+def test_counted_shapes_are_as_many_as_said():
+    """Each object's pixels touch, and no other's: count them on a plain table."""
+    random = np.random.default_rng(0)
+    for count in range(3, 11):
+        pixels, _ = drawing.shapes(np.array([count - 3] * 5), random)
+        for picture in pixels:
+            gray = np.ptp(picture, axis=-1) > 0.1
+            cells = gray.reshape(4, 12, 4, 12).any(axis=(1, 3))
+            # A gray object hides from this measure.
+            assert cells.sum() <= count
+    pixels, _ = drawing.shapes(np.array([7] * 50), random)
+    cells = (np.ptp(pixels, axis=-1) > 0.1).reshape(50, 4, 12, 4, 12).any(axis=(2, 4))
+    assert Counter(cells.sum(axis=(1, 2)).tolist()).most_common(1)[0][0] == 10
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["mini:svhn/test/1000", "mini:svhn/dev/0", "mini:trec/test/0", "mini:svhn/test/x", "mini:"],
+)
+def test_references_to_nothing(reference):
+    with pytest.raises(InputError, match="the mini suite has no such picture; it has mini:"):
+        open_picture(reference)
+
+
+def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
+    first = drawn.caption_batch(np.random.default_rng(3), 64)
+    again = drawn.caption_batch(np.random.default_rng(3), 64)
+    assert np.array_equal(first[0], again[0]) and first[1] == again[1]
+    assert first[0].shape == (64, 48, 48, 3) and first[0].dtype == np.uint8
+    assert not any("{" in text for text in first[1])
+    _, texts = drawn.caption_batch(np.random.default_rng(0), 4000, ("dtd",))
+    said = Counter(word for text in texts for word in ("striped", "lined") if word in text)
+    assert said["striped"] > 3 * said["lined"]
+    _, texts = drawn.caption_batch(np.random.default_rng(0), 4000, ("svhn",))
+    said = Counter(text for text in texts if text.startswith("This is a photo of a "))
+    assert said["This is a photo of a 1"] > 4 * said["This is a photo of a 9"]
+
+
+def test_captions_hold_the_tasks_own_statements():
+    for name, family in drawn.TASKS.items():
+        phrases = {phrase.text for phrase in family.caption.phrases}
+        assert TASKS[name].statement in phrases
+        words = {words[0] for words in family.caption.words}
+        assert words == {TASKS[name].statement_words[label] for label in family.classes}
+    assert isinstance(captions.DIGITS, captions.Caption)
+
+
+def test_rows_hold_references_only(tmp_path):
+    fill(tmp_path, "01", each=30)
+    rows = read(TASKS["svhn"], str(tmp_path), "all")
+    assert all(isinstance(row["image"], str) and len(row) == 1 for row in rows.rows)
+    first = rows.rows[0]["image"]
+    assert pictures.signature(first) == str(len(open_picture(first)))
