@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from batch_calibration import probes
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.learned_shift import learned_shift
-from batch_calibration.calibration.prototypes import prototypes
+from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.shift import (
     mean_prob_shift,
@@ -28,11 +28,13 @@ class Method(NamedTuple):
         probe: what the bias is learned from.
         make: options -> `Calibrator`.
         source: where the method is from.
+        most_labels: how many labels it can tell apart, None for any number.
     """
 
     probe: probes.Probe
     make: Callable[..., Calibrator]
     source: str
+    most_labels: int | None = None
 
 
 class Evidence(NamedTuple):
@@ -55,7 +57,9 @@ METHODS: dict[str, Method] = {
     "icl": Method(probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"),
     "cc": Method(probes.CONTENT_FREE, mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. B"),
     "dc": Method(probes.RANDOM_WORDS, mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. B"),
-    "pc": Method(probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B"),
+    "pc": Method(
+        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B", MOST_LABELS
+    ),
     "bc": Method(probes.BATCH, mean_shift, f"{_PAPER}, eq. 1 and 2"),
     "bcl": Method(probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4"),
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),

@@ -149,7 +149,8 @@ def calibrate(
 ) -> list[dict[str, Any]]:
     """Every method on every table, one compiled call per shape; one record a table.
 
-    A method whose probe block a table lacks is left out of its record and named in `skipped`.
+    A method whose probe block a table lacks, or that cannot tell so many labels apart, is left out
+    of its record and named in `skipped`.
     """
     for table in tables:
         if not (table.blocks["test"].labels >= 0).any():
@@ -167,6 +168,12 @@ def calibrate(
             for name in names
             for block in METHODS[name].probe.blocks
             if block not in group[0].blocks
+        }
+        labels = len(group[0].label_names)
+        skipped |= {
+            name: f"{labels} labels are more than the {METHODS[name].most_labels} it can tell apart"
+            for name in names
+            if not _tells_apart(name, labels)
         }
         names = [name for name in names if name not in skipped]
         blocks = {name: _stack(group, name, floor) for name in group[0].blocks}
@@ -219,10 +226,17 @@ def probe_sizes(
     weights[-1] = 1
     found: dict[str, list[list[float]]] = {}
     for name in ("bc", "pc"):
+        if not _tells_apart(name, log_probs.shape[1]):
+            continue
         reached = np.asarray(_by_weight(name, log_probs, labels, weights, jax.random.key(seed)))
         parts = np.split(reached, np.arange(1, len(kept) + 1) * draws)
         found[name] = [part.tolist() for part in parts]
     return {"sizes": [*kept, rows], "accuracy": found}
+
+
+def _tells_apart(name: str, labels: int) -> bool:
+    most = METHODS[name].most_labels
+    return most is None or labels <= most
 
 
 @partial(jax.jit, static_argnums=0)

@@ -50,7 +50,7 @@ def main() -> None:
         kept = {"probe_size": earlier["probe_size"]} if "probe_size" in earlier else {}
         store.put_record(record["id"], kept | record)
     for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
-        print(f"{name} is left out where its probe was not scored: {reason}")
+        print(f"{name} is left out of some contexts: {reason}")
     print(
         f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
         f"compilation included; the records are in {store.workdir / 'records'}"

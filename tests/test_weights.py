@@ -1,6 +1,9 @@
 """Reading and writing checkpoint directories, and each way in which one can be broken."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -229,3 +232,26 @@ def test_digest_follows_contents(directory, tmp_path_factory):
     assert len(digest) == 64
     assert load_checkpoint(write(tmp_path_factory.mktemp("same"), GPT2)).digest == digest
     assert load_checkpoint(write(directory, GPT2, seed=1)).digest != digest
+
+
+MEASURE = """
+import resource, sys
+import jax, numpy as np
+from batch_calibration.models import gpt2, weights
+jax.device_put(np.zeros(3)).block_until_ready()
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before = peak()
+_, model = weights.load(sys.argv[1], gpt2)
+size = sum(leaf.nbytes for leaf in jax.tree.leaves(weights.nnx.state(model)))
+print(size, (peak() - before) / size)
+"""
+
+
+def test_weights_stream_to_their_place(tmp_path):
+    raw = GPT2 | {"vocab_size": 5000, "n_embd": 768, "n_layer": 8, "n_head": 12}
+    write(tmp_path, raw)
+    command = [sys.executable, "-c", MEASURE, str(tmp_path)]
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    size, ratio = done.stdout.split()
+    assert int(size) > 240e6 and float(ratio) < 1.3

@@ -5,10 +5,10 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import partial, reduce
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -20,6 +20,8 @@ from safetensors import SafetensorError, safe_open
 from batch_calibration.files import write_whole
 from batch_calibration.typing import InputError
 
+PART = 1 << 25
+"""Bytes of a tensor that are read at once."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -83,7 +85,7 @@ def read_config(family: Any, raw: dict[str, Any], where: Path) -> Any:
             f"{where}: config.json says {config.heads} attention heads of a width of "
             f"{config.width}, expected heads that divide it; fetch the file again."
         )
-    if config.heads % given.get("num_key_value_heads", 1):
+    if config.heads % (given.get("num_key_value_heads") or 1):
         raise InputError(
             f"{where}: config.json says {config.heads} attention heads over "
             f"{config.num_key_value_heads} of keys and values, expected a multiple; fetch the "
@@ -100,6 +102,8 @@ _KINDS: dict[Any, str] = {
     bool: "true or false",
     str: "text",
     tuple[int, ...]: "a list of whole numbers",
+    tuple[float, ...]: "a list of positive numbers",
+    tuple[str, ...]: "a list of names",
 }
 """What a config's field may be, in words, by its annotation."""
 
@@ -114,6 +118,8 @@ def _is(kind: Any, value: object) -> bool:
         return isinstance(value, int | float) and 0 < value < math.inf
     if kind == tuple[int, ...]:
         return isinstance(value, tuple) and all(type(one) is int for one in value)
+    if kind in (tuple[float, ...], tuple[str, ...]):
+        return isinstance(value, tuple) and all(_is(get_args(kind)[0], one) for one in value)
     return isinstance(value, kind) and (isinstance(value, str) or value >= 1)
 
 
@@ -140,11 +146,11 @@ def load(
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
-    table = {name.removeprefix(family.PREFIX): w for name, w in family.WEIGHTS.items()}
+    table = {_bare(family, name): weight for name, weight in family.WEIGHTS.items()}
     found: dict[str, jax.Array] = {}
     complaints: list[str] = []
-    for name, read in _tensors(directory):
-        pattern, number = _split_layer(name.removeprefix(family.PREFIX))
+    for name, read in _tensors(directory, dtype):
+        pattern, number = _split_layer(_bare(family, name))
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
         if path not in wanted:
@@ -161,7 +167,7 @@ def load(
             bad = np.sum(~np.isfinite(array))
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
         else:
-            found[path] = _place(np.ascontiguousarray(array, dtype), weight.split, mesh)
+            found[path] = _place(np.ascontiguousarray(array), weight.split, mesh)
             continue
         found[path] = jax.numpy.zeros(())
     names = {weight.path: name for name, weight in _names(family, wanted)}
@@ -172,7 +178,11 @@ def load(
             f"config.json: {'; '.join(missing + complaints)}."
         )
     flat = [(p, leaf.replace(found[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
-    return config, nnx.merge(graph, nnx.from_flat_state(flat))
+    model = nnx.merge(graph, nnx.from_flat_state(flat))
+    for _, part in nnx.iter_modules(model):
+        if isinstance(part, nnx.Embed):
+            part.dtype = dtype  # it keeps the dtype it was made with, float32
+    return config, model
 
 
 def _place(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
@@ -227,14 +237,15 @@ def shards(directory: Path) -> list[str]:
     return names
 
 
-def _tensors(directory: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+def _tensors(directory: Path, dtype: Any) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Name and reader of each tensor in the directory, one shard open at a time."""
     for shard in shards(directory):
         path = directory / shard
         try:
             with safe_open(path, framework="numpy") as file:
-                for name in file.keys():  # noqa: SIM118 (the file is no mapping)
-                    yield name, partial(file.get_tensor, name)
+                names = list(file.keys())
+            for name in names:
+                yield name, partial(_read, path, name, dtype)
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
@@ -246,6 +257,21 @@ def _tensors(directory: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
             raise InputError(f"{path}: {cause}.") from error
 
 
+def _read(path: Path, name: str, dtype: Any) -> np.ndarray:
+    """One tensor as `dtype`, in parts: the file is mapped anew for each, lest all of it stays."""
+    with safe_open(path, framework="numpy") as file:
+        shape = file.get_slice(name).get_shape()
+        if math.prod(shape) * np.dtype(dtype).itemsize <= PART:
+            return np.asarray(file.get_tensor(name), dtype)
+    array = np.empty(shape, dtype)
+    step = max(1, len(array) * PART // array.nbytes)
+    for start in range(0, len(array), step):
+        end = min(start + step, len(array))
+        with safe_open(path, framework="numpy") as file:
+            array[start:end] = file.get_slice(name)[start:end]
+    return array
+
+
 def _names(family: Any, ours: Any) -> Iterator[tuple[str, Weight]]:
     """The table's rows for the paths in `ours`, every `{i}` written out for the layers there."""
     for name, weight in family.WEIGHTS.items():
@@ -254,6 +280,12 @@ def _names(family: Any, ours: Any) -> Iterator[tuple[str, Weight]]:
             if path not in ours:
                 break
             yield name.format(i=i), weight._replace(path=path)
+
+
+def _bare(family: Any, name: str) -> str:
+    """A tensor's name without the prefix, or the prefixes, that some files leave out."""
+    prefixes = (family.PREFIX,) if isinstance(family.PREFIX, str) else family.PREFIX
+    return reduce(str.removeprefix, prefixes, name)
 
 
 def _split_layer(name: str) -> tuple[str, str]:
