@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REFERENCE := .venv-reference
+BENCH := .venv-bench
 RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check reference clean
+.PHONY: run test check reference bench clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -27,6 +28,10 @@ check: $(VENV)/.test
 reference: $(REFERENCE)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
 
+bench: $(BENCH)/.installed
+	$(BENCH)/bin/python -m benchmarks.calibration
+	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
+
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
@@ -44,5 +49,12 @@ $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.tx
 		--editable '.[test]' transformers
 	touch $@
 
+$(BENCH)/.installed: pyproject.toml constraints-bench.txt
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-bench.txt)"
+	$(BENCH)/bin/python -m pip install --quiet --constraint constraints-bench.txt \
+		--editable '.[sklearn]' 'lm-eval[hf]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(REFERENCE) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(BENCH) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,64 @@
+"""lm-evaluation-harness's `hf` backend, measured on the same jobs as ours."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from benchmarks import worker
+
+
+class Counting(HFLM):
+    """The backend as it is; it also counts the tokens that it runs, padding included."""
+
+    tokens = 0
+
+    def _model_call(self, inps: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        self.tokens += inps.numel()
+        return super()._model_call(inps, *rest, **named)
+
+
+def main() -> None:
+    """Serve jobs on a checkpoint and a file of texts."""
+    torch.set_num_threads(worker.pin())
+    directory, texts = map(Path, sys.argv[1:])
+    case = json.loads(texts.read_text())
+    cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
+    dtype = torch.bfloat16 if cuda else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    model.to("cuda" if cuda else "cpu").eval()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(directory / "tokenizer.json"), eos_token="<|endoftext|>"
+    )
+
+    def answer(rows: tuple[int, int] = (0, 0), batch: int = 1) -> dict[str, Any]:
+        backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
+        requests = [
+            Instance("loglikelihood", {}, (text, label), i)
+            for i, text in enumerate(worker.take(case, *rows))
+            for label in case["labels"]
+        ]
+        start = time.perf_counter()
+        scores = backend.loglikelihood(requests, disable_tqdm=True) if requests else []
+        seconds = time.perf_counter() - start
+        log_probs = np.array([score for score, _ in scores]).reshape(-1, len(case["labels"]))
+        return {
+            "seconds": seconds,
+            "tokens": backend.tokens,
+            "memory": torch.cuda.max_memory_allocated() if cuda else worker.peak_memory(),
+            "log_probs": log_probs.tolist(),
+        }
+
+    worker.serve(answer)
+
+
+if __name__ == "__main__":
+    main()

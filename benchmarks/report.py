@@ -1,0 +1,165 @@
+"""The measurements as one table, and its place in RESULTS.md."""
+
+import platform
+from collections.abc import Mapping
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+BEGIN, END = "<!-- scoring: begin -->", "<!-- scoring: end -->"
+PEAK = {"cpu": 0.6, "gpu": 0.5}
+"""The share of the measured matmul peak that we mean to reach."""
+FLAT = 1.05
+"""Memory at many rows, over that at 1,000, that still counts as the same."""
+PACKAGES = ("jax", "flax", "lm_eval", "torch", "transformers", "tokenizers")
+COLUMNS = (
+    "case", "rows: theirs, ours", "harness/s (batch)", "ours/s", "ours/s, cold",
+    "compiled: cold; then", "times as fast", "goal", "tokens fewer",
+    "tokens/row: theirs, ours, least", "of peak", "memory, GB: theirs, ours", "max Δ, nats",
+)  # fmt: skip
+LEGEND = """\
+Both sides score the same texts, tokenization included and loading not, in turn, in processes of \
+their own on the same cores; rates are examples a second, the median of the calls, each on other \
+rows. A row's cost to the harness does not depend on the number of rows, so it scores fewer of \
+them. Ours cold is the first call of a process, compilation included; the others find its \
+programs; what they still compiled is in their rate. Tokens are positions the networks ran, \
+padding included; least is every distinct beginning once. Of peak: floating point operations of \
+those tokens (weights, attention as far as masks let it see, unembedding) over time and the best \
+rate of large matrix products in this run. Memory is a process's high-water mark."""
+
+
+class Line(NamedTuple):
+    """One row of the table; rates are examples a second, tokens and work are of one example."""
+
+    name: str
+    rows: int
+    rate: float
+    cold_rate: float
+    compiled: tuple[int, float]
+    again: tuple[int, float]
+    memory: int
+    peer_rows: int = 0
+    peer_rate: float = 0
+    batch: int = 0
+    goal: float | None = None
+    tokens: float = 0
+    peer_tokens: float = 0
+    least: float = 0
+    work: Mapping[str, float] = MappingProxyType({})
+    peak: float = 0
+    peer_memory: int = 0
+    gap: float = 0
+    spread: float = 0
+    share: float | None = None
+    share_goal: float | None = None
+    first_memory: int | None = None
+
+
+def with_peak(line: Line, peak: float, shape: dict[str, Any], goal: float | None) -> Line:
+    """The line with its share of the peak: the work of a GPT-2 network over time and peak."""
+    width, layers = shape["n_embd"], shape["n_layer"]
+    flops = (
+        24 * width**2 * layers * line.work["tokens"]
+        + 4 * width * layers * line.work["pairs"]
+        + 2 * width * shape["vocab_size"] * line.work["read"]
+    )
+    return line._replace(share=flops * line.rate / peak, share_goal=goal)
+
+
+def summary(line: Line) -> str:
+    """A line as it is printed once it is measured."""
+    peer = f", harness {line.peer_rate:.2f}/s" if line.peer_rate else ""
+    return f"{line.name}: ours {line.rate:.2f}/s, cold {line.cold_rate:.2f}/s{peer}"
+
+
+def cells(line: Line) -> list[str]:
+    """A line as cells under `COLUMNS`, empty where nothing was measured."""
+    peered = line.peer_rate > 0
+    goals = (
+        [f"≥ {line.goal:g}: {verdict(line.rate / line.peer_rate >= line.goal)}"]
+        if (line.goal and peered)
+        else []
+    )
+    if line.first_memory is not None:
+        growth = line.memory / line.first_memory
+        goals.append(f"memory as at first: {verdict(growth <= FLAT)} ({growth:.2f})")
+    share = "" if line.share is None else f"{line.share:.0%}"
+    if line.share is not None and line.share_goal is not None:
+        share += f" (≥ {line.share_goal:.0%}: {verdict(line.share >= line.share_goal)})"
+    return [
+        line.name,
+        (f"{line.peer_rows}, " if peered else "") + f"{line.rows:,}",
+        f"{line.peer_rate:.2f} ({line.batch})" if peered else "",
+        f"{line.rate:.2f}",
+        f"{line.cold_rate:.2f}",
+        "; ".join(f"{n} in {t:.1f} s" for n, t in (line.compiled, line.again)),
+        f"{line.rate / line.peer_rate:.1f}" if peered else "",
+        "; ".join(goals),
+        f"{line.peer_tokens / line.tokens:.1f}" if peered and line.tokens else "",
+        (f"{line.peer_tokens:.0f}, " if peered else "") + f"{line.tokens:.1f}, {line.least:.1f}"
+        if line.tokens
+        else "",
+        share,
+        (f"{line.peer_memory / 1e9:.2f}, " if peered else "") + f"{line.memory / 1e9:.2f}",
+        f"{line.gap:.1e} (scores spread {line.spread:.2f})" if peered else "",
+    ]
+
+
+def verdict(met: bool) -> str:
+    """A goal's outcome in a word."""
+    return "met" if met else "missed"
+
+
+def table(rows: list[list[str]]) -> str:
+    """Markdown whose columns stand straight in a terminal too."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
+    padded = ([cell.ljust(w) for cell, w in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def section(
+    lines: list[Line],
+    peak: float,
+    device: dict[str, Any],
+    threads: int,
+    minutes: float,
+    quick: bool,
+) -> str:
+    """What is printed and recorded: device, date, versions, the table and how to read it."""
+    where = processor() if device["backend"] == "cpu" else device["device"]
+    dtype = "float32" if device["backend"] == "cpu" else "bfloat16"
+    cut = ", QUICK: two layers, few rows, one call each, no goals" if quick else ""
+    return "\n\n".join(
+        (
+            f"## {date.today()}, scoring beside lm-evaluation-harness, {threads} cores of {where}",
+            f"`make bench`: a random network of GPT-2-small's shape in {dtype}, GPT-2's tokenizer, "
+            f"real rows{cut}. Measured matmul peak {peak / 1e9:.0f} GFLOP/s. "
+            f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}, Python "
+            f"{platform.python_version()}; {minutes:.0f} minutes.",
+            table([list(COLUMNS), *map(cells, lines)]),
+            LEGEND,
+        )
+    )
+
+
+def processor() -> str:
+    """The processor's name."""
+    names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x]
+    return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
+
+
+def record(path: Path, text: str) -> None:
+    """Put the section in the place of the last one, or above all others."""
+    old = path.read_text(encoding="utf-8")
+    block = f"{BEGIN}\n{text}\n{END}\n"
+    if BEGIN in old:
+        head, _, rest = old.partition(BEGIN)
+        new = head + block + rest.partition(END)[2].removeprefix("\n")
+    else:
+        head, mark, rest = old.partition("\n## ")
+        new = f"{head}\n{block}{mark}{rest}"
+    path.write_text(new, encoding="utf-8")
+    print(f"\nrecorded in {path}")
