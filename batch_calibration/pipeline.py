@@ -16,6 +16,7 @@ from batch_calibration.checks import check_scores
 from batch_calibration.methods import METHODS, compare, correct, fit
 from batch_calibration.models.checkpoint import find, load_checkpoint, load_tokenizer
 from batch_calibration.plan import Plan
+from batch_calibration.prompts.overlong import Texts
 from batch_calibration.scores import Block, ScoreTable, make_block
 from batch_calibration.scoring import Scorer, sharding
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -89,9 +90,9 @@ def score(
     context = describe(planned, scorer, model)
     stored = store.get(context)
     wanted = sharding.agree(list(planned.blocks), missing(planned, stored))
+    texts = Texts.joined([planned.blocks[name].texts for name in wanted])
     if jax.process_index():
-        texts = [text for name in wanted for text in planned.blocks[name].texts]
-        if texts:
+        if wanted:
             scorer.score(texts, planned.label_texts, progress=progress)
         return None, len(texts)
     if not wanted and stored is not None:
@@ -99,7 +100,6 @@ def score(
         if table is not stored:
             store.put(table)
         return table, 0
-    texts = [text for name in wanted for text in planned.blocks[name].texts]
     answer = scorer.score(texts, planned.label_texts, progress=progress)
     log_probs = fold(answer.log_probs, planned.forms)
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
@@ -169,11 +169,11 @@ def calibrate(
             for block in METHODS[name].probe.blocks
             if block not in group[0].blocks
         }
-        labels = len(group[0].label_names)
+        many = len(group[0].label_names)
         skipped |= {
-            name: f"{labels} labels are more than the {METHODS[name].most_labels} it can tell apart"
+            name: f"{many} labels are more than the {METHODS[name].most_labels} it can tell apart"
             for name in names
-            if not _tells_apart(name, labels)
+            if not _tells_apart(name, many)
         }
         names = [name for name in names if name not in skipped]
         blocks = {name: _stack(group, name, floor) for name in group[0].blocks}

@@ -14,6 +14,7 @@ from flax import nnx
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
 from benchmarks import worker
+from experiments.machine import keep_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (4096, 4096, 4096))
@@ -23,28 +24,27 @@ MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (4096, 4096,
 def count_work(model: Any) -> dict[str, int]:
     """From now on count what compiled networks of this family run, padding included.
 
-    `tokens` and `read` (unembedded) positions, and `pairs` of a query with a key it may see:
-    half of its own sequence, and every position before that.
+    `tokens` and `read` (unembedded) positions, and `pairs` of a query with a key that it sees: one
+    at each position up to its own.
     """
     work = dict.fromkeys(("tokens", "read", "pairs"), 0)
     family = type(model)
     hidden, unembed = family.hidden, family.unembed
 
-    def ran(rows: int, width: int, start: Any) -> None:
-        work["tokens"] += rows * width
-        work["pairs"] += rows * width * (int(start) + width // 2)
+    def ran(count: int, before: Any) -> None:
+        work["tokens"] += count
+        work["pairs"] += count + int(before)
 
     def read(positions: int) -> None:
         work["read"] += positions
 
     def counted_hidden(self: Any, tokens: jax.Array, positions: jax.Array, *rest: Any) -> Any:
-        rows, width = tokens.shape
-        jax.debug.callback(lambda start: ran(rows, width, start), jnp.min(positions))
+        jax.debug.callback(lambda before: ran(tokens.size, before), jnp.sum(positions))
         return hidden(self, tokens, positions, *rest)
 
-    def counted_unembed(self: Any, h: jax.Array) -> Any:
+    def counted_unembed(self: Any, h: jax.Array, *rest: Any) -> Any:
         jax.debug.callback(lambda: read(h.size // h.shape[-1]))
-        return unembed(self, h)
+        return unembed(self, h, *rest)
 
     family.hidden, family.unembed = counted_hidden, counted_unembed
     jax.clear_caches()
@@ -76,6 +76,7 @@ def peak_memory() -> int:
 def main() -> None:
     """Serve jobs on a checkpoint and a file of texts."""
     worker.pin()
+    keep_programs()
     directory, texts = map(Path, sys.argv[1:])
     case = json.loads(texts.read_text())
     checkpoint = load_checkpoint(directory)
@@ -92,7 +93,7 @@ def main() -> None:
     jax.monitoring.register_event_duration_secs_listener(heard)
 
     def answer(
-        rows: tuple[int, int] = (0, 0), batch: int = 64, count: bool = False, peak: bool = False
+        rows: tuple[int, int] = (0, 0), batch: int = 256, count: bool = False, peak: bool = False
     ) -> dict[str, Any]:
         if peak:
             return device | {"peak": matmul_peak()}

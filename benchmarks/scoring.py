@@ -238,15 +238,15 @@ def sweeps(run: Run) -> list[Line]:
     path = run.write(cases.render(case, run.data, 2 * rows))
     lines = []
     with run.start("benchmarks.ours", path) as ours:
-        for batch in (64, 1, 8, 32, 128):
+        for batch in (256, 1, 8, 32, 64):
             name = f"{case.name}, ours at batch {batch}"
             lines.append(alone(name, ours, rows, batch))
         folder = ours.log.parent
     with Worker("benchmarks.ours", folder, run.threads, run.checkpoint, path) as ours:
-        lines.append(alone(f"{case.name}, a second process", ours, rows, 64))
+        lines.append(alone(f"{case.name}, a second process", ours, rows, 256))
     for threads in (1 << i for i in range((run.threads - 1).bit_length())):
         with run.start("benchmarks.ours", path, threads) as ours:
-            lines.append(alone(f"{case.name}, threads: {threads}", ours, rows, 64))
+            lines.append(alone(f"{case.name}, threads: {threads}", ours, rows, 256))
     return lines
 
 
@@ -257,7 +257,7 @@ def growth(run: Run) -> list[Line]:
     lines: list[Line] = []
     for rows in sizes:
         with run.start("benchmarks.ours", path, network="tiny") as ours:
-            line = alone(f"{rows:,} rows, 0 shots, network of width 64", ours, rows, 64, 1_000)
+            line = alone(f"{rows:,} rows, 0 shots, network of width 64", ours, rows, 256, 1_000)
             first = lines[0].memory if lines and not run.quick else None
             lines.append(line._replace(first_memory=first))
     return lines

@@ -22,8 +22,8 @@ PROCESSES = flags.DEFINE_integer("processes", None, "how many processes there ar
 PROCESS = flags.DEFINE_integer("process", None, "number of this one, from 0", lower_bound=0)
 
 
-def set_up() -> None:
-    """Keep compiled programs in the user's cache directory, and join the other processes, if any.
+def keep_programs() -> None:
+    """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
 
     `JAX_COMPILATION_CACHE_DIR` names another directory; empty, it keeps nothing.
     """
@@ -31,6 +31,11 @@ def set_up() -> None:
         directory = user_cache_path("batch-calibration") / "programs" / _machine()
         jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def set_up() -> None:
+    """Keep compiled programs, and join the other processes, if there are any."""
+    keep_programs()
     if COORDINATOR.value is None:
         if PROCESSES.value is not None or PROCESS.value is not None:
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")

@@ -129,7 +129,7 @@ def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
     shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS)
     np.testing.assert_allclose(scores.log_probs[order], shuffled.log_probs, atol=2e-5)
     np.testing.assert_array_equal(scores.tokens[order], shuffled.tokens)
-    monkeypatch.setattr(causal_lm, "WINDOW", 100)
+    monkeypatch.setattr(causal_lm, "WINDOW", {"cpu": 100})
     windows = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
     np.testing.assert_allclose(scores.log_probs, windows.log_probs, atol=2e-5)
     assert heard[-1] == 257

@@ -124,7 +124,7 @@ def test_wrong_settings(settings, sentence):
 
 def test_a_dual_encoder_fills_the_whole_input_too():
     planned = made(scorer="dual_encoder", shots=0, cc_fill="whole_input", task="mnli")
-    assert planned.blocks["cc"].texts == ["N/A", "", "[MASK]"]
+    assert list(planned.blocks["cc"].texts) == ["N/A", "", "[MASK]"]
     assert made(scorer="dual_encoder", shots=0, task="mnli").blocks["cc"].texts[0] == "N/A\nN/A"
 
 

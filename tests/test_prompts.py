@@ -204,10 +204,21 @@ class Words:
 
 def fit(policy, queries, labels=("yes",), room=None):
     shown = ["d1 d1", "d2 d2"]
-    return overlong.fit(
+    fitted = overlong.fit(
         policy, room or Words(), lambda row, skip: " ".join([*shown[skip:], queries[row]]),
         len(queries), len(shown), labels,
     )  # fmt: skip
+    return fitted._replace(texts=list(fitted.texts))
+
+
+def test_texts_are_a_sequence():
+    parts = [overlong.Texts(n, f"{n}/{{}}".format) for n in (2, 0, 3)]
+    texts = overlong.Texts.joined(parts)
+    assert len(texts) == 5 and list(texts) == ["2/0", "2/1", "3/0", "3/1", "3/2"]
+    assert texts[-1] == "3/2" and texts[1:3] == ["2/1", "3/0"] and texts[9:] == []
+    with pytest.raises(IndexError):
+        texts[5]
+    assert list(overlong.Texts.joined([])) == []
 
 
 SHORT, MIDDLE, LONG = "a b c d", "a b c d e", "a b c d e f g h i"

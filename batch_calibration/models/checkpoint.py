@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.typing import InputError
 
-
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")
 """What is downloaded of a checkpoint."""
@@ -77,7 +76,7 @@ def find(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=FILES))
+        return Path(snapshot_download(name, allow_patterns=list(FILES)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"{name}: no such directory, and the Hugging Face hub gave none of that name "

@@ -1,7 +1,7 @@
 """What a plan is: everything a model will be asked in one context."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 DEFAULTS = {
@@ -13,7 +13,7 @@ DEFAULTS = {
 class Request(NamedTuple):
     """The texts of one block, or references to its pictures, before any model is asked."""
 
-    texts: list[str]
+    texts: Sequence[str]
     labels: list[int]
     row_ids: list[str]
     spec: dict[str, Any]

@@ -1,7 +1,9 @@
 """What to do with a prompt that is longer than the model's positions; never in silence."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from itertools import accumulate
+from typing import NamedTuple, Protocol, overload
 
 from batch_calibration.typing import InputError
 
@@ -23,6 +25,41 @@ class Room(Protocol):
         """The text without its first `tokens` tokens."""
 
 
+class Texts(Sequence[str]):
+    """Texts that are rendered when they are asked for: a long list takes no more memory than rows.
+
+    Example:
+        Texts(3, "Review: {}".format)[1:]
+    """
+
+    def __init__(self, count: int, render: Callable[[int], str]):
+        self._rows = range(count)
+        self._render = render
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sequence[str]]) -> "Texts":
+        """Several sequences as one."""
+        starts = [0, *accumulate(map(len, parts))]
+
+        def render(row: int) -> str:
+            part = bisect_right(starts, row) - 1
+            return parts[part][row - starts[part]]
+
+        return cls(starts[-1], render)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._render(row) for row in self._rows[place]]
+        return self._render(self._rows[place])
+
+
 class Fitted(NamedTuple):
     """Texts that fit, and how many of them were changed.
 
@@ -32,7 +69,7 @@ class Fitted(NamedTuple):
         truncated: Rows whose text was cut on the left.
     """
 
-    texts: list[str]
+    texts: Sequence[str]
     dropped: int
     truncated: int
 
@@ -65,7 +102,8 @@ def fit(
     """
     if policy not in POLICIES:
         raise InputError.unknown("config.over_long policy", policy, POLICIES)
-    texts = [render(row, 0) for row in range(rows)]
+    changed: dict[int, str] = {}
+    texts = Texts(rows, lambda row: changed[row] if row in changed else render(row, 0))
     if policy == "error":
         return Fitted(texts, 0, 0)
     if room is None:
@@ -75,7 +113,7 @@ def fit(
         )
 
     def too_long(some: Sequence[int]) -> list[tuple[int, int]]:
-        needs = room.needs([texts[row] for row in some], labels) if some else []
+        needs = room.needs(Texts(len(some), lambda i: texts[some[i]]), labels) if some else []
         return [(row, n - room.positions) for row, n in zip(some, needs, strict=True)
                 if n > room.positions]  # fmt: skip
 
@@ -83,13 +121,13 @@ def fit(
     dropped = len(over) if policy == "drop_shots" and shots else 0
     for skip in range(1, shots + 1 if dropped else 1):
         for row, _ in over:
-            texts[row] = render(row, skip)
+            changed[row] = render(row, skip)
         over = too_long([row for row, _ in over])
     truncated = len(over)
     while over:
         for row, excess in over:
-            texts[row] = room.cut(texts[row], excess)
-            if not texts[row].strip():
+            changed[row] = room.cut(texts[row], excess)
+            if not changed[row].strip():
                 raise InputError(
                     f"row {row}: its labels alone need more than the model's {room.positions} "
                     "positions; use shorter label words."

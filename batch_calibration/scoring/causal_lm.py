@@ -24,8 +24,8 @@ from batch_calibration.scoring.tokens import Encoded, encode
 from batch_calibration.typing import InputError
 
 VERSION = "1"
-WINDOW = 4096
-"""Rows tokenized at a time: memory does not grow with the number of rows."""
+WINDOW = {"cpu": 1024}
+"""Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
 BUDGET = {"cpu": 2048}
 """Most token positions in one batch, by backend: on CPUs a batch should stay in the caches."""
 CHUNK = 1024
@@ -138,8 +138,9 @@ class CausalLM:
         read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
         with ThreadPoolExecutor(1) as pool:
             ahead = deque[Any]()
-            for start in range(0, len(texts), WINDOW):
-                ahead.append((start, pool.submit(read, texts[start : start + WINDOW], first=start)))
+            window = WINDOW.get(jax.default_backend(), 8192)
+            for start in range(0, len(texts), window):
+                ahead.append((start, pool.submit(read, texts[start : start + window], first=start)))
                 if len(ahead) > 1:
                     before, future = ahead.popleft()
                     yield before, future.result()
