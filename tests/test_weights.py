@@ -14,7 +14,8 @@ from safetensors.numpy import load_file
 from tiny import BERT, GPT2, byte_level, write
 
 from batch_calibration.models import bert, gpt2, weights
-from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.checkpoint import find, load_checkpoint
+from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.typing import InputError
 
 
@@ -255,3 +256,58 @@ def test_weights_stream_to_their_place(tmp_path):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     size, ratio = done.stdout.split()
     assert int(size) > 240e6 and float(ratio) < 1.3
+
+
+def test_a_truncated_shard_is_named(directory):
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"model\.safetensors: it cannot be read as safetensors"):
+        load_checkpoint(directory)
+
+
+def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch):
+    asked = {}
+
+    def download(name, allow_patterns):
+        asked[name] = allow_patterns
+        return str(directory)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert find("someone/some-model") == directory
+    assert set(asked["someone/some-model"]) == {"*.safetensors", "*.json", "*.txt"}
+    assert find(str(directory)) == directory and len(asked) == 1
+
+
+def test_a_name_that_the_hub_does_not_give(monkeypatch):
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def fail(*_, **__):
+        raise LocalEntryNotFoundError("offline")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(
+        InputError, match="someone/some-model: no such directory, and the Hugging F"
+    ):
+        find("someone/some-model")
+    with pytest.raises(InputError, match="expected a checkpoint directory"):
+        load_checkpoint(find("no/such/folder"))
+
+
+def test_dtypes(directory):
+    assert load_checkpoint(directory).dtype == "float32"
+    half = load_checkpoint(directory, "bfloat16")
+    assert half.dtype == "bfloat16"
+    assert all(
+        leaf.dtype == jnp.bfloat16 for leaf in jax.tree.leaves(weights.nnx.state(half.model))
+    )
+    with pytest.raises(InputError, match="no dtype named 'float8'; did you mean 'float32'"):
+        load_checkpoint(directory, "float8")
+
+
+def test_half_precision_scores_are_near(directory):
+    whole, half = (
+        CausalLM(load_checkpoint(directory, dtype)).score(["very fine"] * 3, [" a", " positive"])
+        for dtype in ("float32", "bfloat16")
+    )
+    np.testing.assert_allclose(whole.log_probs, half.log_probs, atol=0.5)
+    assert half.log_probs.dtype == np.float32
