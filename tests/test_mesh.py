@@ -9,17 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_engine_families import CASES as FAMILIES
 from tiny import GPT2, write
 
 from batch_calibration.scoring.sharding import make_mesh
 from batch_calibration.typing import InputError
 
 HERE = Path(__file__).parent
-CASES = {"gpt2": GPT2}
+CASES = {"gpt2": GPT2} | {
+    name: {"model_type": name} | FAMILIES[name] for name in ("llama", "gemma2", "gpt_neox", "opt")
+}
 
 
 def start(out, devices, directories, meshes, *hosts):
-    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
+        "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"
+    }
     command = [sys.executable, str(HERE / "mesh_scores.py"), str(out), str(devices)]
     command += [json.dumps([str(d) for d in directories]), json.dumps(meshes), *map(str, hosts)]
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
@@ -42,7 +47,7 @@ def test_every_mesh_gives_the_scores_of_one_device(tmp_path):
         # Most of the weights are shared along `model`, none along `data`.
         assert found[f"{directory}|data:8|part"] == 1
         assert found[f"{directory}|data:4,model:2|part"] < 0.75
-        assert found[f"{directory}|data:2,model:4|part"] < 0.65
+        assert found[f"{directory}|data:2,model:4|part"] < 0.7
 
 
 def port():

@@ -2,6 +2,18 @@
 
 from types import ModuleType
 
-from batch_calibration.models import bert, gpt2
+from batch_calibration.models import bert, gemma, gpt2, llama, neox, opt
 
-FAMILIES: dict[str, ModuleType] = {"gpt2": gpt2, "bert": bert}
+FAMILIES: dict[str, ModuleType] = {
+    "gpt2": gpt2,
+    "llama": llama,
+    "mistral": llama,
+    "qwen2": llama,
+    "qwen3": llama,
+    "gemma2": gemma,
+    "gemma3_text": gemma,
+    "gemma3": gemma,
+    "gpt_neox": neox,
+    "opt": opt,
+    "bert": bert,
+}

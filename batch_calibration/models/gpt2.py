@@ -8,6 +8,7 @@ from flax import nnx
 
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
+from batch_calibration.models.head import logits
 from batch_calibration.models.weights import Weight
 
 
@@ -91,8 +92,7 @@ class Model(nnx.Module):
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        words = self.wte.embedding[...]
-        return h @ (words if tokens is None else words[tokens]).T
+        return logits(h, self.wte.embedding[...], tokens)
 
 
 flatten = dict

@@ -77,7 +77,7 @@ def read(
     model = nnx.merge(graph, state)
 
     def one(slot: tuple[jax.Array, jax.Array]) -> jax.Array:
-        logits = model.unembed(slot[0]).astype(jnp.float32)
+        logits = model.unembed(slot[0])
         return logits[slot[1]] - jax.nn.logsumexp(logits)
 
     flat = h.reshape(-1, h.shape[-1])[slots]
@@ -97,7 +97,7 @@ def read_logits(
 ) -> jax.Array:
     """Logits `[m, c]` of `tokens [places]`, the rest of the vocabulary left alone."""
     flat = h.reshape(-1, h.shape[-1])[slots]
-    logits = nnx.merge(graph, state).unembed(flat, tokens).astype(jnp.float32)
+    logits = nnx.merge(graph, state).unembed(flat, tokens)
     found = jnp.take_along_axis(logits, places, axis=1)
     return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
 
@@ -122,7 +122,9 @@ def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: boo
         keys, values = cache[layer]
         seen = None
         if window is not None:
-            seen = within(positions.reshape(-1), jnp.arange(len(keys)), window)
+            # Padding weighs nothing, but is the first key again: it must not be the largest either.
+            near_keys = within(positions.reshape(-1), jnp.arange(len(keys)), window)
+            seen = near_keys & (values[:, 0, -1] > 0)
         flat = q.reshape(-1, *q.shape[2:])
         there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap, at_once=at_once)
         share = jax.nn.sigmoid(there_mass.reshape(here_mass.shape) - here_mass)[..., None]

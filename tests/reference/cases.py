@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 import transformers
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
     BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
     GPT2Model,
 )
 
@@ -46,6 +46,318 @@ GPT2 = {
         layer_norm_epsilon=1e-2,
     ),
 }
+LLAMA = {
+    "llama_tied": dict(
+        model_type="llama",
+        vocab_size=53,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+    ),
+    "llama_biased": dict(
+        model_type="llama",
+        vocab_size=47,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        head_dim=8,
+        max_position_embeddings=32,
+        attention_bias=True,
+        mlp_bias=True,
+        hidden_act="gelu",
+        rms_norm_eps=1e-2,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 30.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 2.0,
+            "original_max_position_embeddings": 12,
+        },
+    ),
+    "llama_linear": dict(
+        model_type="llama",
+        vocab_size=41,
+        hidden_size=12,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        max_position_embeddings=20,
+        rope_parameters={"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0},
+    ),
+    "mistral_window": dict(
+        model_type="mistral",
+        vocab_size=41,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=6,
+        max_position_embeddings=24,
+        sliding_window=5,
+    ),
+    "mistral_whole": dict(
+        model_type="mistral",
+        vocab_size=43,
+        hidden_size=12,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+        sliding_window=None,
+        tie_word_embeddings=True,
+    ),
+    "qwen2_late_window": dict(
+        model_type="qwen2",
+        vocab_size=43,
+        hidden_size=12,
+        intermediate_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=24,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=2,
+        tie_word_embeddings=True,
+    ),
+    "qwen2_whole": dict(
+        model_type="qwen2",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+        sliding_window=3,
+    ),
+    "qwen3_layers": dict(
+        model_type="qwen3",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        max_position_embeddings=24,
+        attention_bias=True,
+        use_sliding_window=True,
+        sliding_window=5,
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+    "qwen3_tied": dict(
+        model_type="qwen3",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=16,
+        tie_word_embeddings=True,
+    ),
+}
+GEMMA = {
+    "gemma2_capped": dict(
+        model_type="gemma2",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        max_position_embeddings=24,
+        sliding_window=5,
+        query_pre_attn_scalar=3,
+        attn_logit_softcapping=1.5,
+        final_logit_softcapping=2.5,
+    ),
+    "gemma2_uncapped": dict(
+        model_type="gemma2",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        head_dim=4,
+        max_position_embeddings=20,
+        sliding_window=6,
+        layer_types=["full_attention", "sliding_attention"],
+        query_pre_attn_scalar=7,
+        attn_logit_softcapping=None,
+        final_logit_softcapping=None,
+        attention_bias=True,
+        tie_word_embeddings=False,
+        hidden_activation="gelu",
+        rms_norm_eps=1e-2,
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0},
+    ),
+    "gemma3_text_local": dict(
+        model_type="gemma3_text",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=6,
+        max_position_embeddings=24,
+        sliding_window=4,
+        sliding_window_pattern=2,
+        query_pre_attn_scalar=5,
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 200.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+        },
+    ),
+    "gemma3_text_capped": dict(
+        model_type="gemma3_text",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=4,
+        max_position_embeddings=16,
+        sliding_window=4,
+        layer_types=["full_attention"],
+        query_pre_attn_scalar=4,
+        attention_bias=True,
+        final_logit_softcapping=2.0,
+        tie_word_embeddings=False,
+    ),
+    "gemma3_that_sees": dict(
+        model_type="gemma3",
+        text_config=dict(
+            vocab_size=43,
+            hidden_size=12,
+            intermediate_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=4,
+            max_position_embeddings=20,
+            sliding_window=4,
+            layer_types=["sliding_attention", "full_attention"],
+            query_pre_attn_scalar=4,
+        ),
+        vision_config=dict(
+            model_type="siglip_vision_model",
+            hidden_size=4,
+            intermediate_size=4,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            image_size=4,
+            patch_size=2,
+        ),
+        mm_tokens_per_image=4,
+        image_token_index=42,
+    ),
+}
+NEOX = {
+    "neox_parallel": dict(
+        model_type="gpt_neox",
+        vocab_size=53,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=24,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 100.0,
+            "partial_rotary_factor": 0.25,
+        },
+    ),
+    "neox_serial": dict(
+        model_type="gpt_neox",
+        vocab_size=43,
+        hidden_size=12,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        max_position_embeddings=20,
+        use_parallel_residual=False,
+        attention_bias=False,
+        tie_word_embeddings=True,
+        hidden_act="relu",
+        layer_norm_eps=1e-2,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 1.0,
+        },
+    ),
+    "neox_linear": dict(
+        model_type="gpt_neox",
+        vocab_size=41,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        max_position_embeddings=24,
+        rope_parameters={
+            "rope_type": "linear",
+            "factor": 3.0,
+            "rope_theta": 50.0,
+            "partial_rotary_factor": 0.5,
+        },
+    ),
+}
+OPT = {
+    "opt_before": dict(
+        model_type="opt",
+        vocab_size=53,
+        hidden_size=16,
+        ffn_dim=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=24,
+    ),
+    "opt_after": dict(
+        model_type="opt",
+        vocab_size=43,
+        hidden_size=16,
+        ffn_dim=20,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=20,
+        do_layer_norm_before=False,
+        word_embed_proj_dim=8,
+        activation_function="gelu",
+    ),
+    "opt_bare": dict(
+        model_type="opt",
+        vocab_size=41,
+        hidden_size=12,
+        ffn_dim=16,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        max_position_embeddings=16,
+        enable_bias=False,
+        layer_norm_elementwise_affine=False,
+        _remove_final_layer_norm=True,
+        tie_word_embeddings=False,
+    ),
+}
+CAUSAL = (
+    {name: dict(model_type="gpt2") | raw for name, raw in GPT2.items()} | LLAMA | GEMMA | NEOX | OPT
+)
 BERT = {
     "bert_plain": dict(
         vocab_size=61,
@@ -78,22 +390,35 @@ BERT = {
         hidden_act="relu",
     ),
 }
-SHARDED = ("gpt2_wide", "bert_tanh_gelu")
+SHARDED = ("gpt2_wide", "bert_tanh_gelu", "llama_biased", "neox_serial")
 HEADLESS = ("gpt2_relu",)
 HEADED = ("bert_relu_with_head",)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 
-def build(name: str, seed: int = 0, **changes) -> torch.nn.Module:
+def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:
+    """The named case's config, with another vocabulary or more positions."""
+    raw = CAUSAL.get(name) or BERT[name]
+    key = "n_positions" if "n_positions" in raw else "max_position_embeddings"
+    sizes = {"vocab_size": vocabulary, key: positions}
+    sizes = {key: size for key, size in sizes.items() if size is not None}
+    if "text_config" in raw:
+        return raw | {"text_config": raw["text_config"] | sizes}
+    return raw | sizes
+
+
+def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
     """The named network of transformers, every parameter moved by noise."""
     torch.manual_seed(seed)
-    if name in GPT2:
-        model = GPT2LMHeadModel(GPT2Config(**GPT2[name] | changes))
+    raw = sized(name, **sizes)
+    if name in CAUSAL:
+        config = AutoConfig.for_model(**raw)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     elif name in HEADED:
-        model = BertForMaskedLM(BertConfig(**BERT[name] | changes))
+        model = BertForMaskedLM(BertConfig(**raw))
     else:
-        model = BertModel(BertConfig(**BERT[name] | changes))
+        model = BertModel(BertConfig(**raw))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -112,7 +437,7 @@ def save(name: str, model: torch.nn.Module, directory: Path, sharded: bool | Non
 def answers(name: str, model: torch.nn.Module, tokens: torch.Tensor, types: torch.Tensor):
     """Logits of a language model, or last hidden states of an encoder, `[b, t, ...]`."""
     with torch.no_grad():
-        if name in GPT2:
+        if name in CAUSAL:
             return model(tokens).logits
         encoder = model.bert if name in HEADED else model
         return encoder(tokens, token_type_ids=types).last_hidden_state
@@ -121,8 +446,12 @@ def answers(name: str, model: torch.nn.Module, tokens: torch.Tensor, types: torc
 def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Random tokens `[2, t]` as long as the model's positions, and their types."""
     random = torch.Generator().manual_seed(seed)
-    raw = GPT2.get(name) or BERT[name]
+    raw = sized(name)
+    raw = raw.get("text_config", raw)
     length = raw.get("n_positions") or raw["max_position_embeddings"]
-    tokens = torch.randint(raw["vocab_size"], (2, length), generator=random)
+    # The last token of the Gemma that sees stands for an image.
+    tokens = torch.randint(
+        raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random
+    )
     types = torch.randint(raw.get("type_vocab_size", 2), (2, length), generator=random)
     return tokens, types

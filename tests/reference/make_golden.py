@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from cases import BERT, GPT2, answers, build, inputs, save
+from cases import BERT, CAUSAL, answers, build, inputs, save
 from safetensors.numpy import save_file
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 def main() -> None:
     """Write each case anew."""
     shutil.rmtree(GOLDEN, ignore_errors=True)
-    for name in [*GPT2, *BERT]:
+    for name in [*CAUSAL, *BERT]:
         directory = GOLDEN / name
         model = build(name)
         save(name, model, directory)

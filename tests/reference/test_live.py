@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: run `
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 import jax.numpy as jnp  # noqa: E402
-from cases import BERT, GPT2, HEADED, answers, build, inputs, save  # noqa: E402
+from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
 
 from batch_calibration.models import FAMILIES, weights  # noqa: E402
@@ -20,7 +20,7 @@ from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("name", [*GPT2, *BERT])
+@pytest.mark.parametrize("name", [*CAUSAL, *BERT])
 def test_network(name, sharded, tmp_path):
     theirs = build(name, seed=3)
     save(name, theirs, tmp_path, sharded)
@@ -31,7 +31,7 @@ def test_network(name, sharded, tmp_path):
     expected = answers(name, theirs, tokens, types).numpy()
     ids = jnp.asarray(tokens.numpy(), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    if name in GPT2:
+    if name in CAUSAL:
         got = ours.unembed(ours.hidden(ids, positions, causal))
     else:
         every = masked(jnp.ones(ids.shape, jnp.bool_))
@@ -39,10 +39,10 @@ def test_network(name, sharded, tmp_path):
     np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", GPT2)
+@pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("shots", ["", "".join(CORPUS)])
 def test_causal_scores(name, shots, tmp_path):
-    theirs = build(name, seed=5, vocab_size=400, n_positions=200)
+    theirs = build(name, seed=5, vocabulary=400, positions=200)
     tokenizer = byte_level()
     save(name, theirs, tmp_path)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -62,7 +62,7 @@ def test_causal_scores(name, shots, tmp_path):
 
 @pytest.mark.parametrize("name", BERT)
 def test_sentence_embeddings(name, tmp_path):
-    theirs = build(name, seed=6, vocab_size=400)
+    theirs = build(name, seed=6, vocabulary=400)
     tokenizer = byte_level()
     save(name, theirs, tmp_path)
     tokenizer.save(str(tmp_path / "tokenizer.json"))

@@ -1,0 +1,166 @@
+"""The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.models import rotary
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.head import logits
+from batch_calibration.models.weights import Weight
+from batch_calibration.typing import InputError
+
+INIT = nnx.initializers.normal(0.02)
+
+
+class Config(NamedTuple):
+    """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`.
+
+    The rope fields are as `rotary.flatten` says.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 2048
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu"
+    use_parallel_residual: bool = True
+    attention_bias: bool = True
+    tie_word_embeddings: bool = False
+    partial_rotary_factor: float = 0.25
+    rope_theta: float = 10_000.0
+    rope_type: str = "default"
+    rope_scaling: tuple[float, ...] = ()
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.max_position_embeddings
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.num_attention_heads
+
+
+class Block(nnx.Module):
+    """Attention and a two-layer perceptron, in parallel or one after the other."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
+        self.heads, self.parallel = config.num_attention_heads, config.use_parallel_residual
+        self.activation = activation(config.hidden_act)
+        self.ln_1, self.ln_2 = (
+            nnx.LayerNorm(width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
+            for _ in range(2)
+        )
+        self.qkv = nnx.Linear(width, 3 * width, use_bias=bias, kernel_init=INIT, rngs=rngs)
+        self.out = nnx.Linear(width, width, use_bias=bias, kernel_init=INIT, rngs=rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=INIT, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+    ) -> jax.Array:
+        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        # Each head's query, key and value lie side by side.
+        heads = self.qkv(self.ln_1(h)).reshape(*h.shape[:-1], self.heads, -1)
+        q, k, v = jnp.split(heads, 3, axis=-1)
+        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        seen = h + self.out(mean.reshape(h.shape))
+        inner = self.fc(self.ln_2(h if self.parallel else seen))
+        return seen + self.proj(self.activation(inner))
+
+
+class Model(nnx.Module):
+    """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
+        self.ln = nnx.LayerNorm(
+            width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
+        )
+        self.head = (
+            None
+            if config.tie_word_embeddings
+            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        )
+        if config.partial_rotary_factor > 1:
+            raise InputError(
+                f"config.json says partial_rotary_factor = {config.partial_rotary_factor}; "
+                "expected a share of each head, at most 1; fetch the file again."
+            )
+        size = int(width // config.num_attention_heads * config.partial_rotary_factor)
+        self.turning = rotary.frequencies(
+            size, config.rope_theta, config.rope_type, config.rope_scaling
+        )
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's.
+        """
+        h = self.embed(tokens)
+        angle = rotary.angles(positions, self.turning, h.dtype)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, angle)
+        return self.ln(h)
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        words = self.embed if self.head is None else self.head
+        return logits(h, words.embedding[...], tokens)
+
+
+def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+    """The raw config with the rope fields, whose names were this family's own."""
+    return rotary.flatten(
+        raw
+        | {
+            "rope_theta": raw.get("rotary_emb_base", 10_000.0),
+            "partial_rotary_factor": raw.get("rotary_pct", 0.25),
+        }
+    )
+
+
+PREFIX = "gpt_neox."
+FIXED: dict[str, Any] = {}
+IGNORED = (
+    "embed_out.weight",
+    "layers.{i}.attention.bias",
+    "layers.{i}.attention.masked_bias",
+    "layers.{i}.attention.rotary_emb.inv_freq",
+)
+WEIGHTS = {
+    "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
+    "gpt_neox.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "gpt_neox.layers.{i}.input_layernorm.bias": Weight("blocks.{i}.ln_1.bias"),
+    "gpt_neox.layers.{i}.attention.query_key_value.weight": Weight(
+        "blocks.{i}.qkv.kernel", True, 1
+    ),
+    "gpt_neox.layers.{i}.attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
+    "gpt_neox.layers.{i}.attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
+    "gpt_neox.layers.{i}.attention.dense.bias": Weight("blocks.{i}.out.bias"),
+    "gpt_neox.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
+    "gpt_neox.layers.{i}.post_attention_layernorm.bias": Weight("blocks.{i}.ln_2.bias"),
+    "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    "gpt_neox.layers.{i}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
+    "gpt_neox.layers.{i}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    "gpt_neox.layers.{i}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
+    "gpt_neox.final_layer_norm.weight": Weight("ln.scale"),
+    "gpt_neox.final_layer_norm.bias": Weight("ln.bias"),
+    "embed_out.weight": Weight("head.embedding", split=0),
+}

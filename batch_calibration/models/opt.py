@@ -1,0 +1,168 @@
+"""The OPT family: learned positions from the third row on, norms before or after."""
+
+from typing import Any, NamedTuple
+
+import jax
+from flax import nnx
+
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.head import logits
+from batch_calibration.models.weights import Weight
+
+INIT = nnx.initializers.normal(0.02)
+OFFSET = 2
+"""Rows of the position table before that of position 0."""
+
+
+class Config(NamedTuple):
+    """Shape of an OPT network, in the names of its Hugging Face `config.json`.
+
+    The exception is `remove_final_layer_norm`, which the file begins with an underscore.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    ffn_dim: int
+    max_position_embeddings: int = 2048
+    word_embed_proj_dim: int | None = None
+    do_layer_norm_before: bool = True
+    remove_final_layer_norm: bool = False
+    enable_bias: bool = True
+    layer_norm_elementwise_affine: bool = True
+    activation_function: str = "relu"
+    tie_word_embeddings: bool = True
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.max_position_embeddings
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.num_attention_heads
+
+
+def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    affine = config.layer_norm_elementwise_affine
+    return nnx.LayerNorm(
+        config.hidden_size,
+        epsilon=1e-5,
+        use_bias=affine,
+        use_scale=affine,
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class Block(nnx.Module):
+    """Attention, then a two-layer perceptron, each with its norm before it or after it."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
+        self.heads, self.before = config.num_attention_heads, config.do_layer_norm_before
+        self.activation = activation(config.activation_function)
+        self.query, self.key, self.value, self.out, self.fc, self.proj = (
+            nnx.Linear(*shape, use_bias=bias, kernel_init=INIT, rngs=rngs)
+            for shape in (*[(width, width)] * 4, (width, inner), (inner, width))
+        )
+        self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
+        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        x = self.ln_1(h) if self.before else h
+        q, k, v = (
+            part(x).reshape(*x.shape[:-1], self.heads, -1)
+            for part in (self.query, self.key, self.value)
+        )
+        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        h = h if self.before else self.ln_1(h)
+        x = self.ln_2(h) if self.before else h
+        h = h + self.proj(self.activation(self.fc(x)))
+        return h if self.before else self.ln_2(h)
+
+
+class Model(nnx.Module):
+    """OPT (Zhang et al. 2022), loadable from any Hugging Face `opt` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, vocabulary = config.hidden_size, config.vocab_size
+        narrow = config.word_embed_proj_dim or width
+        places = config.max_position_embeddings + OFFSET
+        self.words = nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
+        self.places = nnx.Embed(places, width, embedding_init=INIT, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
+        normed = config.do_layer_norm_before and not config.remove_final_layer_norm
+        self.ln = _norm(config, rngs) if normed else None
+        self.project_in, self.project_out = (
+            nnx.Linear(*shape, use_bias=False, kernel_init=INIT, rngs=rngs)
+            if narrow != width
+            else None
+            for shape in ((narrow, width), (width, narrow))
+        )
+        self.head = (
+            None
+            if config.tie_word_embeddings
+            else nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
+        )
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
+
+        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's.
+        """
+        h = self.words(tokens)
+        h = h if self.project_in is None else self.project_in(h)
+        h = h + self.places(positions + OFFSET)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend)
+        return h if self.ln is None else self.ln(h)
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        h = h if self.project_out is None else self.project_out(h)
+        words = self.words if self.head is None else self.head
+        return logits(h, words.embedding[...], tokens)
+
+
+def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+    """The raw config with the field whose name begins with an underscore in the file."""
+    return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
+
+
+PREFIX = "model."
+FIXED: dict[str, Any] = {}
+IGNORED = ("lm_head.weight",)
+WEIGHTS = {
+    "model.decoder.embed_tokens.weight": Weight("words.embedding", split=0),
+    "model.decoder.embed_positions.weight": Weight("places.embedding"),
+    "model.decoder.project_in.weight": Weight("project_in.kernel", True, 1),
+    "model.decoder.project_out.weight": Weight("project_out.kernel", True, 0),
+    "model.decoder.layers.{i}.self_attn.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
+    "model.decoder.layers.{i}.self_attn.q_proj.bias": Weight("blocks.{i}.query.bias", split=0),
+    "model.decoder.layers.{i}.self_attn.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
+    "model.decoder.layers.{i}.self_attn.k_proj.bias": Weight("blocks.{i}.key.bias", split=0),
+    "model.decoder.layers.{i}.self_attn.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
+    "model.decoder.layers.{i}.self_attn.v_proj.bias": Weight("blocks.{i}.value.bias", split=0),
+    "model.decoder.layers.{i}.self_attn.out_proj.weight": Weight("blocks.{i}.out.kernel", True, 0),
+    "model.decoder.layers.{i}.self_attn.out_proj.bias": Weight("blocks.{i}.out.bias"),
+    "model.decoder.layers.{i}.self_attn_layer_norm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "model.decoder.layers.{i}.self_attn_layer_norm.bias": Weight("blocks.{i}.ln_1.bias"),
+    "model.decoder.layers.{i}.fc1.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    "model.decoder.layers.{i}.fc1.bias": Weight("blocks.{i}.fc.bias", split=0),
+    "model.decoder.layers.{i}.fc2.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    "model.decoder.layers.{i}.fc2.bias": Weight("blocks.{i}.proj.bias"),
+    "model.decoder.layers.{i}.final_layer_norm.weight": Weight("blocks.{i}.ln_2.scale"),
+    "model.decoder.layers.{i}.final_layer_norm.bias": Weight("blocks.{i}.ln_2.bias"),
+    "model.decoder.final_layer_norm.weight": Weight("ln.scale"),
+    "model.decoder.final_layer_norm.bias": Weight("ln.bias"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+}

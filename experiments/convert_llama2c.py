@@ -1,0 +1,164 @@
+"""Turn a llama2.c network and its tokenizer into a Hugging Face directory.
+
+python -m experiments.convert_llama2c --weights=stories260K.bin --tokenizer=tok512.bin --out=DIR
+
+DIR gets config.json, model.safetensors and tokenizer.json of a Llama.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from absl import flags
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+
+from batch_calibration.files import write_whole
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.typing import InputError
+from experiments.door import enter
+
+WEIGHTS = flags.DEFINE_string("weights", None, "llama2.c's weights, *.bin", required=True)
+TOKENIZER = flags.DEFINE_string("tokenizer", None, "llama2.c's tokenizer, *.bin", required=True)
+OUT = flags.DEFINE_string("out", None, "directory for the checkpoint", required=True)
+
+HEADER = struct.Struct("<7i")
+SPECIAL = ("<unk>", "<s>", "</s>")
+
+
+def main() -> None:
+    """Convert, and read what was written as a scorer would."""
+    out = Path(OUT.value)
+    out.mkdir(parents=True, exist_ok=True)
+    raw, tensors = read_network(Path(WEIGHTS.value))
+    tokenizer = read_tokenizer(Path(TOKENIZER.value), raw["vocab_size"])
+    write_whole(out / "config.json", (json.dumps(raw, indent=2, sort_keys=True) + "\n").encode())
+    data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    write_whole(out / "model.safetensors", data)
+    tokenizer.save(str(out / "tokenizer.json"))
+    load_checkpoint(out)
+    count = sum(array.size for array in tensors.values())
+    print(f"a Llama of {count:,} parameters and {raw['vocab_size']} tokens is in {out}")
+
+
+def read_network(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The `config.json` of llama2.c's file and its tensors by their Hugging Face names."""
+    data = path.read_bytes()
+    if len(data) < HEADER.size:
+        raise InputError(f"{path}: expected a header of 7 whole numbers, got {len(data)} bytes.")
+    width, inner, layers, heads, groups, vocabulary, positions = HEADER.unpack_from(data)
+    sizes = width, inner, layers, heads, groups, abs(vocabulary), positions
+    if min(sizes) < 1 or width % heads or heads % groups:
+        raise InputError(f"{path}: the header's sizes make no network; is it a llama2.c file?")
+    d, tied, vocabulary = width // heads, vocabulary > 0, abs(vocabulary)
+    numbers = np.frombuffer(data, "<f4", (len(data) - HEADER.size) // 4, HEADER.size)
+    shapes = {
+        "model.embed_tokens": (vocabulary, width),
+        "input_layernorm": (layers, width),
+        "self_attn.q_proj": (layers, width, width),
+        "self_attn.k_proj": (layers, groups * d, width),
+        "self_attn.v_proj": (layers, groups * d, width),
+        "self_attn.o_proj": (layers, width, width),
+        "post_attention_layernorm": (layers, width),
+        "mlp.gate_proj": (layers, inner, width),
+        "mlp.down_proj": (layers, width, inner),
+        "mlp.up_proj": (layers, inner, width),
+        "model.norm": (width,),
+        "": (2, positions, d // 2),  # cosines and sines, which Llamas compute
+    } | ({} if tied else {"lm_head": (vocabulary, width)})
+    need = sum(map(math.prod, shapes.values()))
+    if need != numbers.size:
+        raise InputError(
+            f"{path}: its header asks for {need:,} numbers, found {numbers.size:,}; fetch it again."
+        )
+    tensors, start = {}, 0
+    for name, shape in shapes.items():
+        array = numbers[start : start + math.prod(shape)].reshape(shape)
+        start += array.size
+        if name in ("self_attn.q_proj", "self_attn.k_proj"):
+            # llama2.c rotates neighbors, Hugging Face numbers half a head apart.
+            halves = array.reshape(layers, -1, d // 2, 2, width).swapaxes(2, 3)
+            array = halves.reshape(shape)
+        if name.startswith(("model.", "lm_head")):
+            tensors[f"{name}.weight"] = np.ascontiguousarray(array)
+        elif name:
+            for layer in range(layers):
+                key = f"model.layers.{layer}.{name}.weight"
+                tensors[key] = np.ascontiguousarray(array[layer])
+    raw = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "max_position_embeddings": positions,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "hidden_act": "silu",
+        "tie_word_embeddings": tied,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    return raw, tensors
+
+
+def pieces(path: Path, count: int) -> Iterator[tuple[str, float]]:
+    """Each token's text, spaces as sentencepiece writes them, and its score."""
+    data = path.read_bytes()
+    place = 4  # the longest token's length comes first
+    for number in range(count):
+        try:
+            score, size = struct.unpack_from("<fi", data, place)
+            text = data[place + 8 : place + 8 + size].decode()
+        except (struct.error, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{path}: token {number} of {count} cannot be read ({error}); is it the tokenizer "
+                "of these weights?"
+            ) from error
+        place += 8 + size
+        yield SPECIAL[number] if number < 3 else text.replace(" ", "▁"), score
+
+
+def read_tokenizer(path: Path, count: int) -> Tokenizer:
+    """Llama's tokenizer: merges in the order of their scores, bytes for unknown characters."""
+    scores = dict(pieces(path, count))
+    vocabulary = {piece: number for number, piece in enumerate(scores)}
+    if len(vocabulary) != count:
+        raise InputError(f"{path}: expected {count} different tokens, got {len(vocabulary)}.")
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(scores, key=lambda piece: -scores[piece])
+        if vocabulary[piece] > 2 + 256
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocabulary and piece[cut:] in vocabulary
+    ]
+    tokenizer = Tokenizer(
+        models.BPE(vocabulary, merges, unk_token=SPECIAL[0], fuse_unk=True, byte_fallback=True)
+    )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    tokenizer.add_special_tokens([AddedToken(piece, normalized=False) for piece in SPECIAL])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", vocabulary["<s>"])]
+    )
+    return tokenizer
+
+
+if __name__ == "__main__":
+    enter(main)

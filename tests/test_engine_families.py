@@ -1,0 +1,81 @@
+"""The engine against scoring one sequence at a time, for every causal family."""
+
+import numpy as np
+import pytest
+from test_causal_lm import LABELS, SHOTS, naive, queries
+from tiny import GPT2, write
+
+from batch_calibration.models import FAMILIES
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring.causal_lm import CausalLM
+
+SHAPE = {
+    "vocab_size": 400,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 320,
+}
+GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 6}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+GEMMA = GROUPED | {"query_pre_attn_scalar": 5, "sliding_window": 11}
+CASES = {
+    "gpt2": GPT2 | {"n_positions": 320},
+    "llama": GROUPED | {"attention_bias": True, "rope_scaling": LLAMA3},
+    "mistral": GROUPED | {"sliding_window": 9},
+    "qwen2": SHAPE | {"use_sliding_window": True, "sliding_window": 40, "max_window_layers": 1},
+    "qwen3": GROUPED | {"tie_word_embeddings": True},
+    "gemma2": GEMMA | {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0},
+    "gemma3_text": GEMMA | {"sliding_window_pattern": 2},
+    "gemma3": {"text_config": GEMMA | {"sliding_window": 3}},
+    "gpt_neox": SHAPE,
+    "opt": SHAPE | {"ffn_dim": 24, "word_embed_proj_dim": 12},
+}
+SIX = ["\nq", "\nqx", "\nqxz", "\nqxzj", "\nqxzjk", "\nqxzjkw", "\nqxzjkv", " pos", " positive"]
+TWENTY = [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
+
+
+def test_every_causal_family_is_here():
+    assert {kind for kind, family in FAMILIES.items() if hasattr(family.Model, "unembed")} == {
+        *CASES
+    }
+
+
+@pytest.fixture(scope="module", params=CASES)
+def checkpoint(request, tmp_path_factory):
+    raw = {"model_type": request.param} | CASES[request.param]
+    return load_checkpoint(write(tmp_path_factory.mktemp("family"), raw, noise=0.4))
+
+
+@pytest.mark.parametrize(
+    ("shots", "rows", "labels"),
+    [
+        pytest.param("", 5, LABELS, id="empty context"),
+        pytest.param(SHOTS * 2, 3, SIX, id="long context, labels of 1 to 7 tokens"),
+        pytest.param(SHOTS, 1, TWENTY, id="one row, twenty labels"),
+    ],
+)
+def test_equals_naive_scoring(checkpoint, shots, rows, labels):
+    texts = [shots + query for query in queries(rows)]
+    scores = CausalLM(checkpoint).score(texts, labels).log_probs
+    expected = naive(checkpoint, texts, labels)
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_batch_size_and_order_do_not_matter(checkpoint):
+    texts = [SHOTS + query for query in queries(257)]
+    scores = CausalLM(checkpoint, batch_size=64).score(texts, LABELS).log_probs
+    single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS).log_probs
+    np.testing.assert_allclose(scores, single, atol=1e-4)
+    order = np.random.default_rng(1).permutation(257)
+    shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS).log_probs
+    np.testing.assert_allclose(scores[order], shuffled, atol=1e-4)
+    np.testing.assert_allclose(scores[:3], naive(checkpoint, texts[:3], LABELS), atol=1e-4)

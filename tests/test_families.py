@@ -1,0 +1,348 @@
+"""The causal families: every option and every weight matters, every spelling means the same."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+from tiny import byte_level
+
+from batch_calibration.models import FAMILIES, weights
+from batch_calibration.models.attention import causal
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.rotary import frequencies
+from batch_calibration.typing import InputError
+
+GOLDEN = {
+    path.name: path
+    for path in sorted((Path(__file__).parent / "golden").iterdir())
+    if not path.name.startswith(("bert", "gpt2", "clip"))
+}
+
+
+def read(path):
+    return json.loads((path / "config.json").read_text())
+
+
+def golden(name):
+    arrays = load_file(GOLDEN[name] / "expected" / "answers.safetensors")
+    return jnp.asarray(arrays["tokens"]), arrays["answers"]
+
+
+@jax.jit
+def run(model, tokens):
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    return model.unembed(model.hidden(tokens, positions, causal))
+
+
+def load(path, raw, dtype=np.float32):
+    return weights.load(path, FAMILIES[raw["model_type"]], dtype)[1]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copies a golden directory, with another config and changed tensors."""
+
+    def make(name, raw=None, change=None):
+        shutil.copytree(GOLDEN[name], tmp_path / name)
+        if raw is not None:
+            (tmp_path / name / "config.json").write_text(json.dumps(raw))
+        if change is not None:
+            save_file(
+                change(load_file(tmp_path / name / "model.safetensors")),
+                tmp_path / name / "model.safetensors",
+            )
+        return tmp_path / name
+
+    return make
+
+
+def rope(**parameters):
+    return {"rope_parameters": parameters}
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 30.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 2.0,
+    "original_max_position_embeddings": 12,
+}
+OPTIONS = [
+    ("llama_tied", rope(rope_theta=1000.0)),
+    ("llama_tied", {"num_attention_heads": 2, "head_dim": 8, "num_key_value_heads": 1}),
+    ("llama_biased", {"hidden_act": "silu"}),
+    ("llama_biased", {"rms_norm_eps": 1e-3}),
+    *(("llama_biased", rope(**LLAMA3 | {key: value}))
+      for key, value in [("factor", 7.0), ("low_freq_factor", 0.5), ("high_freq_factor", 3.0),
+                         ("original_max_position_embeddings", 14), ("rope_theta", 40.0)]),
+    ("llama_biased", rope(rope_type="default", rope_theta=30.0)),
+    ("llama_linear", rope(rope_type="linear", factor=2.0, rope_theta=100.0)),
+    ("mistral_window", {"sliding_window": 6}),
+    ("mistral_window", {"sliding_window": None}),
+    ("mistral_whole", {"sliding_window": 7}),
+    ("qwen2_late_window", {"layer_types": None, "max_window_layers": 1}),
+    ("qwen2_late_window", {"use_sliding_window": False}),
+    ("qwen2_whole", {"layer_types": None, "use_sliding_window": True, "sliding_window": 3,
+                     "max_window_layers": 0}),
+    ("qwen3_layers", {"layer_types": ["full_attention", "sliding_attention"]}),
+    ("qwen3_layers", {"sliding_window": 6}),
+    ("gemma2_capped", {"attn_logit_softcapping": 2.0}),
+    ("gemma2_capped", {"attn_logit_softcapping": None}),
+    ("gemma2_capped", {"final_logit_softcapping": 3.0}),
+    ("gemma2_capped", {"final_logit_softcapping": None}),
+    ("gemma2_capped", {"query_pre_attn_scalar": 4}),
+    ("gemma2_capped", {"sliding_window": 6}),
+    ("gemma2_capped", {"layer_types": ["full_attention"] * 2}),
+    ("gemma2_uncapped", {"hidden_activation": "gelu_pytorch_tanh"}),
+    ("gemma2_uncapped", rope(rope_type="linear", factor=3.0, rope_theta=300.0)),
+    ("gemma2_uncapped", {"rms_norm_eps": 1e-3}),
+    ("gemma3_text_capped", {"final_logit_softcapping": 2.5}),
+    *(("gemma3_text_local", rope(
+        full_attention={"rope_type": "linear", "factor": factor, "rope_theta": theta},
+        sliding_attention={"rope_type": "default", "rope_theta": local}))
+      for factor, theta, local in [(4.5, 200.0, 20.0), (4.0, 150.0, 20.0), (4.0, 200.0, 25.0)]),
+    ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 3}),
+    ("neox_parallel", {"use_parallel_residual": False}),
+    ("neox_parallel", rope(rope_theta=100.0, partial_rotary_factor=0.5)),
+    ("neox_parallel", rope(rope_theta=200.0, partial_rotary_factor=0.5)),
+    ("neox_serial", {"hidden_act": "gelu"}),
+    ("neox_serial", {"layer_norm_eps": 1e-3}),
+    ("neox_linear", rope(rope_type="linear", factor=2.0, rope_theta=50.0,
+                         partial_rotary_factor=0.5)),
+    ("opt_before", {"activation_function": "gelu"}),
+    ("opt_before", {"do_layer_norm_before": False}),
+    ("opt_before", {"_remove_final_layer_norm": True}),
+    ("opt_after", {"activation_function": "relu"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change"), OPTIONS, ids=str)
+def test_every_option_matters(copy, name, change, monkeypatch):
+    raw = read(GOLDEN[name]) | change
+    family = FAMILIES[raw["model_type"]]
+    # Without the final norm, or with it unused, its weights have no place.
+    monkeypatch.setattr(family, "IGNORED", (*family.IGNORED, "decoder.final_layer_norm.*"))
+    tokens, answers = golden(name)
+    got = run(load(copy(name, raw), raw), tokens)
+    assert np.abs(got - answers).max() > 5e-4
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_every_weight_matters(name):
+    model, (tokens, answers) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
+    graph, state = nnx.split(model)
+    score = jax.jit(lambda state: run(nnx.merge(graph, state), tokens))
+    flat = nnx.to_flat_state(state)
+    for place, (path, leaf) in enumerate(flat):
+        same = leaf.replace(jnp.roll(leaf[...], 1, axis=-1))
+        spoiled = [(p, same if i == place else v) for i, (p, v) in enumerate(flat)]
+        far = np.abs(score(nnx.from_flat_state(spoiled)) - answers).max()
+        # Without rotation it moves all of a query's logits alike: softmax is blind to it.
+        blind = path[-2:] == ("key", "bias")
+        assert blind or far > 1e-3, path
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_what_was_saved_comes_back(name, tmp_path):
+    raw = read(GOLDEN[name])
+    family = FAMILIES[raw["model_type"]]
+    weights.save(tmp_path, load(GOLDEN[name], raw), family, raw)
+    tokens, answers = golden(name)
+    np.testing.assert_allclose(run(load(tmp_path, raw), tokens), answers, atol=1e-4)
+    theirs = {
+        key: array
+        for shard in weights.shards(GOLDEN[name])
+        for key, array in load_file(GOLDEN[name] / shard).items()
+    }
+    ours = load_file(tmp_path / "model.safetensors")
+    if raw["model_type"] != "gemma3":
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(ours[key], theirs[key]) for key in ours)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_half_precision_stays_half(name):
+    raw, (tokens, answers) = read(GOLDEN[name]), golden(name)
+
+    def attend(layer, q, k, v, **options):
+        assert q.dtype == k.dtype == v.dtype == jnp.bfloat16
+        return causal(layer, q, k, v, **options)
+
+    # jax's own attention and flax's LayerNorm count on promotion to float32, and go back.
+    with jax.numpy_dtype_promotion("standard"):
+        model = load(GOLDEN[name], raw, jnp.bfloat16)
+        h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], attend)
+        assert h.dtype == jnp.bfloat16
+        got = model.unembed(h)
+    assert got.dtype == jnp.bfloat16
+    assert np.abs(got.astype(np.float32) - answers).mean() < 0.03 * answers.std()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_logits_of_some_tokens_alone(name):
+    model, (tokens, _) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
+    h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], causal)
+    some = jnp.array([5, 0, 11])
+    np.testing.assert_allclose(model.unembed(h, some), model.unembed(h)[..., some], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_splits_are_axes_of_ours(name):
+    raw = read(GOLDEN[name])
+    family, model = FAMILIES[raw["model_type"]], load(GOLDEN[name], raw)
+    shapes = {".".join(map(str, p)): v.shape for p, v in nnx.to_flat_state(nnx.state(model))}
+    found = {weight.path: weight for _, weight in weights._names(family, shapes)}
+    assert found.keys() == shapes.keys()
+    for path, shape in shapes.items():
+        split = found[path].split
+        assert split is None or split < len(shape), path
+        assert len(shape) == 1 or split is not None or path == "places.embedding", path
+
+
+OLD = [
+    ("llama_tied", {"rope_theta": 500.0}),
+    ("llama_biased", {"rope_theta": 30.0, "rope_scaling": LLAMA3}),
+    ("llama_linear", {"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 3.0}}),
+    ("llama_linear", {"rope_theta": 100, "rope_scaling": {"rope_type": "linear", "factor": 3}}),
+    ("mistral_window", {"rope_theta": 10000.0, "rope_scaling": None}),
+    ("qwen2_late_window", {"rope_theta": 10000.0, "layer_types": None}),
+    ("gemma2_capped", {"rope_theta": 10000.0, "layer_types": None, "num_key_value_heads": 2}),
+    ("gemma3_text_local", {"rope_theta": 200.0, "rope_local_base_freq": 20.0, "layer_types": None,
+                           "rope_scaling": {"factor": 4.0, "rope_type": "linear"},
+                           "sliding_window_pattern": 2}),
+    ("gemma3_text_capped", {}),
+    ("neox_parallel", {"rotary_pct": 0.25, "rotary_emb_base": 100}),
+    ("neox_serial", {"rotary_pct": 1.0}),
+    ("neox_linear", {"rotary_pct": 0.5, "rotary_emb_base": 50,
+                     "rope_scaling": {"type": "linear", "factor": 3.0}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "old"), OLD, ids=str)
+def test_older_spellings_mean_the_same(copy, name, old):
+    raw = read(GOLDEN[name])
+    del raw["rope_parameters"]
+    raw = {key: value for key, value in (raw | old).items() if key != "layer_types" or value}
+    tokens, answers = golden(name)
+    np.testing.assert_allclose(run(load(copy(name, raw), raw), tokens), answers, atol=1e-4)
+
+
+def named(change):
+    return lambda tensors: {change(name): array for name, array in tensors.items()}
+
+
+SAME = [
+    ("llama_tied", lambda t: t | {"lm_head.weight": t["model.embed_tokens.weight"]}),
+    ("llama_tied", lambda t: t | {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(2)}),
+    ("opt_before", named(lambda name: name.removeprefix("model."))),
+    ("opt_before", lambda t: t | {"lm_head.weight": t["model.decoder.embed_tokens.weight"]}),
+    ("neox_parallel", named(lambda name: name.removeprefix("gpt_neox."))),
+    ("neox_parallel", lambda t: t | {"gpt_neox.layers.1.attention.bias": np.ones(3),
+                                     "gpt_neox.layers.0.attention.masked_bias": np.ones(1)}),
+    ("gemma3_that_sees",
+     named(lambda name: name.replace("language_model.model.", "model.language_model."))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change"), SAME)
+def test_other_names_for_the_same_weights(copy, name, change):
+    raw, (tokens, answers) = read(GOLDEN[name]), golden(name)
+    got = run(load(copy(name, change=change), raw), tokens)
+    np.testing.assert_allclose(got, answers, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["default", "linear", "llama3"])
+def test_frequencies_follow_their_definition(kind):
+    scaling = {"default": (), "linear": (3.0,), "llama3": (8.0, 1.0, 4.0, 64)}[kind]
+    got = frequencies(16, 500.0, kind, scaling)
+    for i, one in enumerate(got):
+        expected = 500.0 ** (-2 * i / 16)
+        if kind == "linear":
+            expected /= 3
+        if kind == "llama3":
+            turns = 64 * expected / (2 * np.pi)
+            if turns < 1:
+                expected /= 8
+            elif turns < 4:
+                smooth = (turns - 1) / 3
+                expected = smooth * expected + (1 - smooth) * expected / 8
+        assert one == pytest.approx(expected, rel=1e-6)
+
+
+BAD = [
+    ("llama_tied", {"model_type": "mixtral"}, "no model family named 'mixtral'.*llama, mistral"),
+    ("llama_tied", rope(rope_type="yarn", factor=2.0), "no rope type named 'yarn'.*Known: default"),
+    ("llama_tied", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "named 'dynamic'"),
+    ("llama_tied", rope(rope_type="linear"), "parameters of rope type 'linear' lack factor"),
+    ("llama_tied", rope(rope_type="linear", factor=0.0), r"rope_scaling = \(0.0,\); expected"),
+    ("llama_tied", rope(full_attention={}), "'default' have full_attention, unknown here"),
+    ("llama_tied", rope(rope_theta="x"), "rope_theta = 'x'; expected a positive number"),
+    ("llama_tied", rope(partial_rotary_factor=0.5), "partial_rotary_factor = 0.5; this llama"),
+    ("llama_tied", {"rope_parameters": "yarn"}, "rope parameters as an object, got 'yarn'"),
+    ("llama_biased", rope(**LLAMA3 | {"low_freq_factor": 2.0}), "below high_freq_factor, got 2.0"),
+    ("llama_tied", {"num_key_value_heads": 3}, "4 attention heads over 3 of keys and values"),
+    ("llama_tied", {"num_key_value_heads": 0}, "num_key_value_heads = 0; expected a whole"),
+    ("llama_tied", {"num_key_value_heads": 1}, "mis-shaped model.layers.0.self_attn.k_proj"),
+    ("llama_tied", {"head_dim": 5}, r"q.kernel\): got \(16, 16\), expected \(16, 20\)"),
+    ("llama_tied", {"hidden_act": "silly"}, "no activation function named 'silly'"),
+    ("llama_tied", {"tie_word_embeddings": False}, r"missing lm_head.weight \(our head.embedding"),
+    ("llama_tied", {"attention_bias": True}, "missing model.layers.0.self_attn.q_proj.bias"),
+    ("llama_biased", {"mlp_bias": False}, "unexpected model.layers.0.mlp.down_proj.bias"),
+    ("llama_tied", {"num_hidden_layers": "two"}, "num_hidden_layers = 'two'; expected a whole"),
+    ("llama_tied", {"num_hidden_layers": 1}, "unexpected model.layers.1"),
+    ("llama_tied", {"vocab_size": 54}, r"embed_tokens.weight.*got \(53, 16\), expected \(54, 16\)"),
+    ("mistral_window", {"sliding_window": "x"}, "sliding_window = 'x'; expected a whole"),
+    ("qwen3_layers", {"layer_types": ["full_attention"]}, "for each of 2 layers"),
+    ("qwen3_layers", {"layer_types": ["chunked_attention"] * 2}, "expected 'sliding_attention' or"),
+    ("qwen3_layers", {"layer_types": [3, 4]}, r"layer_types = \(3, 4\); expected a list of names"),
+    ("qwen2_late_window", {"layer_types": None, "max_window_layers": "x"}, "layer_types = None"),
+    ("gemma2_capped", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
+    ("gemma2_capped", {"attn_logit_softcapping": -1.0}, "expected a positive number, or null"),
+    ("gemma3_text_local", rope(sliding_attention={"rope_type": "linear", "factor": 2.0}),
+     "rope_local_type = 'linear'; this gemma network"),
+    ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 0}, "layer_types = None"),
+    ("gemma3_that_sees", {"text_config": 3}, "config.json lacks hidden_size"),
+    ("neox_parallel", rope(rope_type="longrope"), "no rope type named 'longrope'"),
+    ("neox_parallel", {"attention_bias": False}, "unexpected gpt_neox.layers.0.attention.dense.b"),
+    ("neox_parallel", {"num_attention_heads": 3}, "3 attention heads of a width of 16"),
+    ("neox_parallel", rope(partial_rotary_factor=1.5), "partial_rotary_factor = 1.5; expected"),
+    ("opt_before", {"word_embed_proj_dim": 8}, "missing model.decoder.project_in.weight"),
+    ("opt_before", {"_remove_final_layer_norm": "x"}, "remove_final_layer_norm = 'x'; expected tr"),
+    ("opt_before", {"enable_bias": False}, "unexpected model.decoder.layers.0.fc1.bias"),
+    ("opt_after", {"num_attention_heads": None}, "num_attention_heads = None"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "sentence"), BAD, ids=str)
+def test_configs_that_do_not_fit(copy, name, change, sentence):
+    directory = copy(name, read(GOLDEN[name]) | change)
+    byte_level().save(str(directory / "tokenizer.json"))
+    with pytest.raises(InputError, match=sentence):
+        load_checkpoint(directory)
+
+
+def test_a_tokenizer_of_more_tokens_than_the_network(copy):
+    directory = copy("llama_tied")
+    byte_level().save(str(directory / "tokenizer.json"))
+    with pytest.raises(InputError, match="ids up to 329, but the network embeds only 53"):
+        load_checkpoint(directory)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["mistral_window", "gemma2_capped", "neox_parallel", "opt_before"])
+def test_weights_that_are_no_numbers(copy, name, bad):
+    def spoil(tensors):
+        first = max(tensors)
+        return tensors | {
+            first: np.where(np.arange(len(tensors[first])) == 1, bad, tensors[first].T).T
+        }
+
+    with pytest.raises(InputError, match=r"non-finite .* NaN or inf"):
+        load(copy(name, change=spoil), read(GOLDEN[name]))
