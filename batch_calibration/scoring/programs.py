@@ -116,7 +116,7 @@ def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: boo
         cap: float | None = None,
     ) -> jax.Array:
         near = mask if window is None else mask & within(positions, positions, window)
-        here, here_mass = own(q, k, v, near, scale=scale, cap=cap)
+        here, here_mass = own(q, k, v, near, scale=scale, cap=cap, at_once=at_once)
         if not cache:
             return here
         keys, values = cache[layer]
