@@ -72,7 +72,7 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
         "verbalizer": case.verbalizer, "labeled_per_class": 0, "dc_texts": 1, "over_long": "error",
     }  # fmt: skip
     planned = plan(settings)
-    return {"texts": planned.blocks["test"].texts, "labels": planned.label_texts}
+    return {"texts": list(planned.blocks["test"].texts), "labels": planned.label_texts}
 
 
 def many(data: Path, rows: int) -> dict[str, Any]:
