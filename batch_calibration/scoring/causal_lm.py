@@ -216,8 +216,9 @@ class CausalLM:
         h = programs.rows(self._graph, mesh is not None, self._state, past.cache, *lines)
         if not self.logits_only:
             return programs.read(
-                self._graph, self._whole, self._state, h, layout.slots, layout.targets
-            )
+                self._graph, self._whole, self._state, h, layout.slots, layout.targets,
+                layout.count,
+            )  # fmt: skip
         tokens, places = np.unique(layout.targets, return_inverse=True)
         padded = np.zeros(max(8, power(len(tokens))), np.int32)
         padded[: len(tokens)] = tokens

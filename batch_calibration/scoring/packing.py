@@ -20,7 +20,7 @@ class Line(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A batch of `b` lines of `t` slots, `m` of which are read.
+    """A batch of `b` lines of `t` slots.
 
     Rows are trees in preorder (a prompt is a chain, the label trie hangs from its last token), so
     that slot `i` sees slot `j` if `j <= i < ends[j]`: causality, tries, rows and padding in one.
@@ -29,8 +29,9 @@ class Layout(NamedTuple):
         tokens: `[b, t]` token ids.
         positions: `[b, t]` tokens before each in its sequence.
         ends: `[b, t]` slot after the last that sees each slot.
-        slots: `[m]` slots that are read, counted through all lines.
-        targets: `[m, c]` tokens read at each slot, 0 where there are fewer.
+        slots: `[b t]` slots that are read, counted through all lines: the first `count` of these.
+        targets: `[b t, c]` tokens read at each slot, 0 where there are fewer.
+        count: How many slots are read.
     """
 
     tokens: np.ndarray
@@ -38,6 +39,7 @@ class Layout(NamedTuple):
     ends: np.ndarray
     slots: np.ndarray
     targets: np.ndarray
+    count: int
 
 
 def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[Line]:
@@ -90,13 +92,11 @@ def lay_out(
             slots.append(number * length + np.arange(middle - 1, end, dtype=np.int32))
             start = end
     reads = [tries[row].targets for line in lines for row in line.rows]
-    count = max(64, power(sum(map(len, reads))))
-    read = np.zeros(count, np.int32)
-    flat = np.concatenate(slots)
-    read[: len(flat)] = flat
-    targets = np.zeros((count, max(one.shape[1] for one in reads)), np.int32)
-    start = 0
-    for one in reads:
-        targets[start : start + len(one), : one.shape[1]] = np.maximum(one, 0)
-        start += len(one)
-    return Layout(tokens, positions, ends, read, targets)
+    read = np.zeros(tokens.size, np.int32)
+    targets = np.zeros((tokens.size, max(one.shape[1] for one in reads)), np.int32)
+    count = 0
+    for places, one in zip(slots, reads, strict=True):
+        read[count : count + len(one)] = places
+        targets[count : count + len(one), : one.shape[1]] = np.maximum(one, 0)
+        count += len(one)
+    return Layout(tokens, positions, ends, read, targets, count)

@@ -10,8 +10,8 @@ from jax.sharding import NamedSharding
 
 from batch_calibration.models.attention import Attend, cut, keep, own, past, within
 
-READS = 128
-"""Most positions that are unembedded at once."""
+READS = 64
+"""Positions that are unembedded at once; a line's length is a multiple of it."""
 
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
 """Each layer's keys and values of a prefix, as `keep` lays them."""
@@ -57,11 +57,12 @@ def rows(
     positions: jax.Array,
     ends: jax.Array,
 ) -> jax.Array:
-    """Hidden states `[b, t, d]` of lines of rows, each after the cached prefix."""
+    """Hidden states `[b t, d]` of lines of rows, each after the cached prefix."""
     slot = jnp.arange(tokens.shape[1])
     mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
     attend = _attention(cache, positions, mask, at_once)
-    return nnx.merge(graph, state).hidden(tokens, positions, attend)
+    h = nnx.merge(graph, state).hidden(tokens, positions, attend)
+    return h.reshape(-1, h.shape[-1])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -72,16 +73,24 @@ def read(
     h: jax.Array,
     slots: jax.Array,
     targets: jax.Array,
+    count: jax.Array,
 ) -> jax.Array:
-    """Log-probabilities `[m, c]`, a program of its own so that tasks share `rows`."""
+    """Log-probabilities `[m, c]`, the first `count` alone, a program apart that tasks share.
+
+    Slots are unembedded `READS` at a time: logits of all at once might not fit.
+    """
     model = nnx.merge(graph, state)
 
-    def one(slot: tuple[jax.Array, jax.Array]) -> jax.Array:
-        logits = model.unembed(slot[0])
-        return logits[slot[1]] - jax.nn.logsumexp(logits)
+    def part(i: jax.Array, found: jax.Array) -> jax.Array:
+        first = i * READS
+        logits = model.unembed(h[jax.lax.dynamic_slice_in_dim(slots, first, READS)])
+        wanted = jax.lax.dynamic_slice_in_dim(targets, first, READS)
+        total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+        log_probs = jnp.take_along_axis(logits, wanted, axis=-1) - total
+        return jax.lax.dynamic_update_slice_in_dim(found, log_probs, first, axis=0)
 
-    flat = h.reshape(-1, h.shape[-1])[slots]
-    found = jax.lax.map(one, (flat, targets), batch_size=min(READS, len(slots)))
+    found = jnp.zeros(targets.shape, jnp.float32)
+    found = jax.lax.fori_loop(0, (count + READS - 1) // READS, part, found)
     return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
 
 
@@ -96,8 +105,7 @@ def read_logits(
     places: jax.Array,
 ) -> jax.Array:
     """Logits `[m, c]` of `tokens [places]`, the rest of the vocabulary left alone."""
-    flat = h.reshape(-1, h.shape[-1])[slots]
-    logits = nnx.merge(graph, state).unembed(flat, tokens)
+    logits = nnx.merge(graph, state).unembed(h[slots], tokens)
     found = jnp.take_along_axis(logits, places, axis=1)
     return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
 
