@@ -13,6 +13,7 @@ from test_engine_families import CASES as FAMILIES
 from tiny import GPT2, write
 
 from batch_calibration.scoring.sharding import make_mesh
+from batch_calibration.store import Store
 from batch_calibration.typing import InputError
 
 HERE = Path(__file__).parent
@@ -85,3 +86,40 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
 def test_meshes_that_cannot_be(text, sentence):
     with pytest.raises(InputError, match=sentence):
         make_mesh(text)
+
+
+def score(workdir, *flags):
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = [sys.executable, "-m", "experiments.score", "--config=configs/mini.py:smoke"]
+    command += ['--config.tasks=("sst2",)', f"--workdir={workdir}", *flags]
+    return subprocess.Popen(
+        command, env=env, cwd=HERE.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_two_processes_write_the_table_of_one(tmp_path):
+    hosts = [f"--coordinator=localhost:{port()}", "--processes=2", "--config.mesh=data:2,model:2"]
+    both = [score(tmp_path / "two", *hosts, f"--process={i}") for i in range(2)]
+    said = [process.communicate(timeout=600) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert "rows scored" in said[0][0] and "rows scored" not in said[1][0]
+    one = score(tmp_path / "one")
+    one.communicate(timeout=600)
+    (alone,), (shared,) = (Store(tmp_path / name).tables()[0] for name in ("one", "two"))
+    assert alone.id == shared.id
+    for name, block in alone.blocks.items():
+        np.testing.assert_allclose(shared.blocks[name].log_probs, block.log_probs, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--processes=2"], "--processes and --process need --coordinator"),
+        (["--coordinator=localhost:1"], "expected --processes and --process with it"),
+        (["--config.mesh=data:16"], "is a mesh of 16 devices, but there are 2"),
+    ],
+)
+def test_flags_that_name_no_devices(tmp_path, flags, sentence):
+    process = score(tmp_path, *flags)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2 and sentence in errors and "Traceback" not in errors
