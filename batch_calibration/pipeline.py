@@ -23,9 +23,14 @@ from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from batch_calibration.scoring.room import Room
 from batch_calibration.store import Store
+from batch_calibration.tasks.sources.pictures import open_picture
 from batch_calibration.typing import InputError
 
-MINI_CHECKPOINT = Path(__file__).parent / "mini" / "checkpoint"
+EMBEDDED = {
+    "mini": Path(__file__).parent / "mini" / "checkpoint",
+    "mini_clip": Path(__file__).parent / "mini" / "clip_checkpoint",
+}
+"""Checkpoints that come with the package, by what `config.model` calls them."""
 
 
 def make_scorer(settings: Mapping[str, Any]) -> Scorer:
@@ -55,7 +60,7 @@ def make_room(settings: Mapping[str, Any]) -> Room | None:
 
 
 def _directory(model: str) -> Path:
-    return MINI_CHECKPOINT if model == "mini" else find(model)
+    return EMBEDDED[model] if model in EMBEDDED else find(model)
 
 
 def describe(planned: Plan, scorer: Scorer, model: str) -> dict[str, Any]:
@@ -71,8 +76,17 @@ def missing(planned: Plan, stored: ScoreTable | None) -> list[str]:
     return [
         name
         for name, wanted in planned.blocks.items()
-        if name not in have or have[name].spec != wanted.spec
+        if name not in have or _asked(have[name].spec) != wanted.spec
     ]
+
+
+UNREADABLE = "unreadable"
+"""What a block's spec calls the number of its pictures that could not be read."""
+
+
+def _asked(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, whatever came of it."""
+    return {key: value for key, value in spec.items() if key != UNREADABLE}
 
 
 def score(
@@ -91,27 +105,35 @@ def score(
     stored = store.get(context)
     wanted = sharding.agree(list(planned.blocks), missing(planned, stored))
     texts = Texts.joined([planned.blocks[name].texts for name in wanted])
+    ask: Any = scorer.score
+    if planned.inputs == "image":
+        ask = partial(ask, open_picture=open_picture)
+    if planned.ensemble:
+        ask = partial(ask, groups=planned.forms)
     if jax.process_index():
         if wanted:
-            scorer.score(texts, planned.label_texts, progress=progress)
+            ask(texts, planned.label_texts, progress=progress)
         return None, len(texts)
     if not wanted and stored is not None:
         table = _relabel(planned, stored)
         if table is not stored:
             store.put(table)
         return table, 0
-    answer = scorer.score(texts, planned.label_texts, progress=progress)
-    log_probs = fold(answer.log_probs, planned.forms)
+    answer = ask(texts, planned.label_texts, progress=progress)
+    log_probs = answer.log_probs if planned.ensemble else fold(answer.log_probs, planned.forms)
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
     start = 0
     for name in wanted:
         request = planned.blocks[name]
-        here = slice(start, start + len(request.texts))
+        rows = len(request.texts)
+        kept = [row for row in range(rows) if start + row not in answer.failed]
+        lost = {UNREADABLE: rows - len(kept)} if len(kept) < rows else {}
+        here = [start + row for row in kept]
         blocks[name] = make_block(
-            log_probs[here], request.labels, answer.tokens[here], request.row_ids,
-            request.spec,
+            log_probs[here], [request.labels[row] for row in kept], answer.tokens[here],
+            [request.row_ids[row] for row in kept], request.spec | lost,
         )  # fmt: skip
-        start = here.stop
+        start += rows
     table = _relabel(planned, ScoreTable(context, planned.label_names, blocks))
     store.put(table)
     return table, len(texts)
@@ -122,6 +144,10 @@ def _relabel(planned: Plan, table: ScoreTable) -> ScoreTable:
     blocks = dict(table.blocks)
     for name, request in planned.blocks.items():
         labels, ids = np.asarray(request.labels, np.int32), tuple(request.row_ids)
+        if UNREADABLE in blocks[name].spec:
+            place = {row: i for i, row in enumerate(ids)}
+            labels = labels[[place[row] for row in blocks[name].row_ids]]
+            ids = blocks[name].row_ids
         if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
     same = all(blocks[name] is table.blocks[name] for name in blocks)
@@ -192,6 +218,11 @@ def calibrate(
                 },
                 "skipped": skipped,
                 "over_long": _changed(table),
+                UNREADABLE: {
+                    name: block.spec[UNREADABLE]
+                    for name, block in table.blocks.items()
+                    if UNREADABLE in block.spec
+                },
                 **jax.tree.map(lambda x, i=i: np.asarray(x[i]).tolist(), states),
             })  # fmt: skip
     return records

@@ -51,6 +51,14 @@ def main() -> None:
         store.put_record(record["id"], kept | record)
     for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
         print(f"{name} is left out of some contexts: {reason}")
+    for record in records:
+        for name, count in record["unreadable"].items():
+            task = record["context"]["task"]
+            whole = record["rows"][name] + count
+            print(
+                f"{task}, block {name!r}: left out for they could not be read: {count:,} of "
+                f"{whole:,} pictures"
+            )
     print(
         f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
         f"compilation included; the records are in {store.workdir / 'records'}"

@@ -52,7 +52,7 @@ def test_a_layout_lets_each_slot_see_its_own_line_of_tokens():
             expected[i, first : i + 1] = True
     expected[7, 7] = True
     np.testing.assert_array_equal(sees[:8, :8], expected)
-    assert layout.slots[: layout.count].tolist() == [1, 2, 3, 4, 5, 6]
+    assert layout.slots[: layout.reads].tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_branches_do_not_see_each_other():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batch_calibration.pipeline import MINI_CHECKPOINT
+from batch_calibration.pipeline import EMBEDDED
 from batch_calibration.scores import load
 
 
@@ -190,7 +190,7 @@ def test_training_that_cannot_be(program, tmp_path, flags, sentence):
 
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_checkpoint_without_a_file(program, tmp_path, lost):
-    shutil.copytree(MINI_CHECKPOINT, tmp_path / "model")
+    shutil.copytree(EMBEDDED["mini"], tmp_path / "model")
     (tmp_path / "model" / lost).unlink()
     said = program("score", MINI + ":smoke", f"--config.model={tmp_path / 'model'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from batch_calibration.models import bert, gemma, gpt2, llama, neox, opt
+from batch_calibration.models import bert, clip, gemma, gpt2, llama, neox, opt
 
 FAMILIES: dict[str, ModuleType] = {
     "gpt2": gpt2,
@@ -16,4 +16,5 @@ FAMILIES: dict[str, ModuleType] = {
     "gpt_neox": neox,
     "opt": opt,
     "bert": bert,
+    "clip": clip,
 }

@@ -12,11 +12,16 @@ def _exact_gelu(x: jax.Array) -> jax.Array:
     return jax.nn.gelu(x, approximate=False)
 
 
+def _quick_gelu(x: jax.Array) -> jax.Array:
+    return x * jax.nn.sigmoid(1.702 * x)
+
+
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": _exact_gelu,
     "gelu_fast": jax.nn.gelu,
     "gelu_new": jax.nn.gelu,
     "gelu_pytorch_tanh": jax.nn.gelu,
+    "quick_gelu": _quick_gelu,
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "swish": jax.nn.silu,

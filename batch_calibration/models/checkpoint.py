@@ -13,12 +13,16 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
-from batch_calibration.models import FAMILIES, weights
+from batch_calibration.models import FAMILIES, clip_tokenizer, weights
 from batch_calibration.typing import InputError
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")
 """What is downloaded of a checkpoint."""
+BESIDE = (
+    "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
+)  # fmt: skip
+"""Files that decide scores beside the config and the weights, where they are."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -154,6 +158,9 @@ def _family(directory: Path) -> tuple[str, dict[str, Any]]:
 
 def _tokenizer(directory: Path) -> Tokenizer:
     path = directory / "tokenizer.json"
+    merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
+    if merges and not path.is_file() and _family(directory)[0] == "clip":
+        return clip_tokenizer.load(merges[0])
     weights.read_json(path, "a tokenizer")
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -190,11 +197,11 @@ def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
 
 def _digest(directory: Path) -> str:
     """One sha256 over name and content of each file that decides the scores."""
-    files = ["config.json", "tokenizer.json", *weights.shards(directory)]
-    if (directory / "tokenizer_config.json").is_file():
-        files.append("tokenizer_config.json")
     parts = {}
-    for name in files:
+    wanted = ["config.json", *weights.shards(directory), *BESIDE]
+    if not (directory / "tokenizer.json").is_file():
+        wanted += clip_tokenizer.FILES
+    for name in (name for name in wanted if (directory / name).is_file()):
         with (directory / name).open("rb") as file:
             parts[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -167,7 +167,7 @@ def load(
             bad = np.sum(~np.isfinite(array))
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
         else:
-            found[path] = _place(np.ascontiguousarray(array), weight.split, mesh)
+            found[path] = _place(np.asarray(array, order="C"), weight.split, mesh)
             continue
         found[path] = jax.numpy.zeros(())
     names = {weight.path: name for name, weight in _names(family, wanted)}
@@ -205,7 +205,7 @@ def save(directory: str | Path, model: nnx.Module, family: Any, raw_config: dict
     tensors = {}
     for name, weight in _names(family, ours):
         array = ours[weight.path]
-        tensors[name] = np.ascontiguousarray(array.T if weight.transpose else array)
+        tensors[name] = np.asarray(array.T if weight.transpose else array, order="C")
     data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
     write_whole(directory / "model.safetensors", data)
     text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"

@@ -1,6 +1,7 @@
 """From texts to label scores: what every scorer takes and gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,10 +17,12 @@ class Scores(NamedTuple):
     Attributes:
         log_probs: Log-score of each label given each text, in nats.
         tokens: Tokens of each text as the model read it, label left out.
+        failed: Rows that could not be read, and a sentence on each; their scores are NaN.
     """
 
     log_probs: LogProbs
     tokens: TokenCounts
+    failed: Mapping[int, str] = MappingProxyType({})
 
 
 class Scorer(Protocol):

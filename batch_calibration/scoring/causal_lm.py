@@ -217,7 +217,7 @@ class CausalLM:
         if not self.logits_only:
             return programs.read(
                 self._graph, self._whole, self._state, h, layout.slots, layout.targets,
-                layout.count,
+                layout.reads,
             )  # fmt: skip
         tokens, places = np.unique(layout.targets, return_inverse=True)
         padded = np.zeros(max(8, power(len(tokens))), np.int32)

@@ -1,7 +1,8 @@
-"""Label scores from a sentence encoder: how near a text lies to each label's sentence."""
+"""Label scores from two towers: how near a text, or a picture, lies to each label's statement."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from tokenizers import Tokenizer
 
 from batch_calibration.models.attention import masked
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores
+from batch_calibration.scoring import Scores, images, sharding
 from batch_calibration.scoring.batches import batches
 from batch_calibration.typing import InputError
 
@@ -21,17 +22,30 @@ VERSION = "1"
 WINDOW = 4096
 BUDGET = {"cpu": 2048}
 STEP = 16
+NAMED = 3
+"""Pictures that cannot be read and are named in the note at the end; all are counted."""
 
 
 class DualEncoder:
-    """Scaled cosine between the mean-pooled embedding of each text and of each label's sentence.
+    """Scaled cosine between the embeddings of each text or picture and of each label's statement.
 
-    `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row.
-    `scale` is one over the temperature of the contrastive training (20 = 1 / 0.05).
+    `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
+    (Radford et al. 2021, figure 3). A sentence encoder's `e` is the mean of its last hidden
+    states; CLIP has a tower for text and one for pictures.
 
     Example:
         scorer = DualEncoder(load_checkpoint("checkpoints/minilm"))
         scorer.score(["fine"], ["A negative movie review.", "A positive movie review."])
+
+        clip = DualEncoder(load_checkpoint("checkpoints/clip-vit-base-patch16"), scale=0)
+        clip.score(["cat.jpg"], ["a photo of a cat.", "a photo of a dog."], open_picture=open_file)
+
+    Args:
+        checkpoint: A sentence encoder or CLIP, and its tokenizer.
+        scale: One over the temperature of the contrastive training (20 = 1 / 0.05); 0 is the
+            scale that the checkpoint has learned.
+        max_tokens: Where texts are cut; statements must fit.
+        batch_size: Most rows in a batch; memory decides for fewer where rows are long.
 
     Raises:
         InputError: the checkpoint is not of an encoder family, or a number is out of range.
@@ -51,9 +65,15 @@ class DualEncoder:
             )
         if batch_size < 1:
             raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
-        if not 0 < scale < math.inf:
+        if not 0 <= scale < math.inf:
             raise InputError(
-                f"scale: expected a positive, finite number, got {scale}; 20 is usual."
+                f"scale: expected a positive, finite number, or 0 for the checkpoint's own, got "
+                f"{scale}; 20 is usual for sentence encoders."
+            )
+        if not scale and not hasattr(checkpoint.model, "scale"):
+            raise InputError(
+                f"scale: 0 stands for the scale that a checkpoint has learned, but this "
+                f"{checkpoint.family} network has none; give a number, 20 is usual."
             )
         if max_tokens < 3:
             raise InputError(
@@ -61,12 +81,15 @@ class DualEncoder:
                 f"{max_tokens}; 128 is usual."
             )
         self.checkpoint = checkpoint
-        self.scale = float(scale)
+        self.scale = float(scale or getattr(checkpoint.model, "scale"))  # noqa: B009
         self.max_tokens = min(max_tokens, checkpoint.config.positions)
         self.batch_size = batch_size
+        self.notes: list[str] = []
+        self._budget = BUDGET.get(jax.default_backend(), 65536)
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
         self._graph, self._state = nnx.split(checkpoint.model)
+        self._whole = sharding.whole(checkpoint.mesh)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -75,7 +98,7 @@ class DualEncoder:
             "kind": "dual_encoder",
             "version": VERSION,
             "checkpoint": self.checkpoint.digest,
-            "dtype": "float32",
+            "dtype": self.checkpoint.dtype,
             "scale": self.scale,
             "max_tokens": self.max_tokens,
         }
@@ -86,70 +109,163 @@ class DualEncoder:
         labels: Sequence[str],
         *,
         progress: Callable[[int], None] | None = None,
+        groups: Sequence[int] | None = None,
+        open_picture: Callable[[str], bytes] | None = None,
     ) -> Scores:
-        """Score `labels` (whole sentences) for each of `texts`, longer ones cut at `max_tokens`.
+        """Score `labels` (whole statements) for each of `texts`, longer ones cut at `max_tokens`.
+
+        Args:
+            texts: Texts; with `open_picture`, names of pictures.
+            labels: Statements, one for each label.
+            progress: Hears how many rows are done.
+            groups: How many statements in a row each label has instead, the mean of whose
+                embeddings stands for it: a prompt ensemble.
+            open_picture: A picture's name -> the encoded picture (JPEG, PNG, ...).
 
         Returns:
             Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
-            included; rows in the order given.
+            included, or of the pictures' patches; rows in the order given. Pictures that cannot
+            be read have rows of NaN, are named in `failed`, and are spoken of in `notes`.
 
         Raises:
-            InputError: no labels, equal labels, a text without tokens, or a score that is not a
-                number.
+            InputError: no labels, equal labels, one that is too long, a text without tokens, a
+                score that is not a number, or not a single picture that can be read.
         """
         directions, _ = self.embed(self._distinct(labels))
-        vectors, tokens = self.embed(texts, progress=progress)
+        if groups is not None:
+            parts = np.split(directions, np.cumsum(groups)[:-1])
+            means = np.stack([part.mean(axis=0) for part in parts])
+            directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+        failed: dict[int, str] = {}
+        if open_picture is None:
+            vectors, tokens = self.embed(texts, progress=progress)
+        else:
+            vectors, tokens, failed = self.embed_pictures(texts, open_picture, progress=progress)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)
-        if not np.isfinite(log_probs).all():
-            row, label = np.argwhere(~np.isfinite(log_probs))[0]
+        wrong = ~np.isfinite(log_probs)
+        wrong[list(failed)] = False
+        if wrong.any():
+            row, label = np.argwhere(wrong)[0]
             raise InputError(
                 f"row {row}, label {labels[label]!r}: expected a finite score, got "
                 f"{log_probs[row, label]}; the checkpoint's numbers overflow."
             )
-        return Scores(log_probs, tokens)
+        return Scores(log_probs, tokens, failed)
 
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
-        vectors = np.zeros((len(texts), self.checkpoint.config.hidden_size), np.float32)
+        parts: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
         done = 0
         for start in range(0, len(texts), WINDOW):
             encodings = self._tokenizer.encode_batch_fast(list(texts[start : start + WINDOW]))
             ids = [encoding.ids for encoding in encodings]
             counts[start : start + len(ids)] = [len(row) for row in ids]
-            for rows, result in self._run(ids):
-                vectors[[start + row for row in rows]] = np.asarray(result)[: len(rows)]
+            part: dict[int, np.ndarray] = {}
+            for rows, vectors in _one_behind(self._run(ids)):
+                part.update(zip(rows, vectors, strict=False))
                 done += len(rows)
                 if progress:
                     progress(done)
+            parts.append(np.stack([part[row] for row in range(len(ids))]))
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
             raise InputError(
                 f"row {row}: expected a text of at least one token, got {texts[row]!r}; drop it."
             )
-        return vectors, counts
+        return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32), counts
 
-    def _run(self, ids: list[list[int]]) -> Any:
+    def embed_pictures(
+        self,
+        references: Sequence[str],
+        open_picture: Callable[[str], bytes],
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+        """Embeddings `[n d]` of length one, token counts `[n]`, and what could not be read.
+
+        Pictures are decoded ahead, a few batches at a time: memory does not grow with them.
+        """
+        if not hasattr(self.checkpoint.model, "embed_image"):
+            raise InputError(
+                f"{self.checkpoint.directory}: a {self.checkpoint.family} network reads text "
+                "alone; give a CLIP checkpoint for pictures."
+            )
+        how = images.load_preprocessing(self.checkpoint.directory)
+        config = self.checkpoint.config
+        edge = config.vision_image_size
+        if how.crop != (edge, edge):
+            raise InputError(
+                f"{self.checkpoint.directory}: pictures are cut to {how.crop}, but the network "
+                f"takes {(edge, edge)}; the files belong to different checkpoints."
+            )
+        tokens = 1 + (edge // config.vision_patch_size) ** 2
+        size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(references)))
+        failed: dict[int, str] = {}
+
+        def run() -> Iterator[tuple[list[int], jax.Array]]:
+            for rows, pixels, bad in images.stream(references, open_picture, how, size):
+                failed.update(bad)
+                (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
+                yield rows, _embed_pictures(self._graph, self._whole, how, self._state, placed)
+
+        vectors: np.ndarray | None = None
+        done = 0
+        for rows, found in _one_behind(run()):
+            if vectors is None:
+                vectors = np.full((len(references), found.shape[1]), np.nan, np.float32)
+            vectors[rows] = found[: len(rows)]
+            done += len(rows)
+            if progress:
+                progress(done + len(failed))
+        if failed:
+            self._report(failed, len(references))
+        if vectors is None or len(failed) == len(references):
+            first = next(iter(failed.values()), "there are none")
+            raise InputError(f"none of the {len(references)} pictures can be read: {first}")
+        return vectors, np.full(len(references), tokens, np.int32), failed
+
+    def _report(self, failed: dict[int, str], pictures: int) -> None:
+        few = " ".join(failed[row] for row in sorted(failed)[:NAMED])
+        more = " ..." if len(failed) > NAMED else ""
+        self.notes.append(
+            f"{len(failed):,} of {pictures:,} pictures could not be read and are left out: "
+            f"{few}{more}"
+        )
+
+    def _run(self, ids: list[list[int]]) -> Iterator[tuple[list[int], jax.Array]]:
         """Rows and their embeddings, batch by batch."""
         lengths = [len(row) for row in ids]
-        budget = BUDGET.get(jax.default_backend(), 65536)
-        for rows, size, width in batches(range(len(ids)), lengths, self.batch_size, budget, STEP):
-            tokens = np.zeros((size, width), np.int32)
-            counts = np.ones(size, np.int32)
+        every = range(len(ids))
+        for rows, size, width in batches(every, lengths, self.batch_size, self._budget, STEP):
+            tokens = np.zeros((self._padded(size), width), np.int32)
+            counts = np.ones(len(tokens), np.int32)
             for place, row in enumerate(rows):
                 tokens[place, : lengths[row]] = ids[row]
                 counts[place] = lengths[row]
-            yield rows, _embed(self._graph, self._state, tokens, counts)
+            placed = sharding.over_rows(self.checkpoint.mesh, (tokens, counts))
+            yield rows, _embed(self._graph, self._whole, self._state, *placed)
+
+    def _padded(self, size: int) -> int:
+        step = sharding.rows_of(self.checkpoint.mesh)
+        return -(-max(1, size) // step) * step
 
     def _distinct(self, labels: Sequence[str]) -> Sequence[str]:
-        """The labels, if there are any and the tokenizer can tell them apart."""
+        """The labels, if there are any, they fit, and the tokenizer can tell them apart."""
         if not labels:
             raise InputError("labels: expected one or more sentences, got none.")
         seen: dict[tuple[int, ...], str] = {}
-        for label in labels:
-            ids = tuple(self._tokenizer.encode(label).ids)
+        for label, whole in zip(
+            labels, self.checkpoint.tokenizer.encode_batch(labels), strict=True
+        ):
+            ids = tuple(whole.ids)
+            if len(ids) > self.max_tokens:
+                raise InputError(
+                    f"label {label!r}: a statement of {len(ids)} tokens, but {self.max_tokens} is "
+                    "the most; shorten it."
+                )
             if ids in seen:
                 raise InputError(
                     f"labels {seen[ids]!r} and {label!r} are the same tokens to this tokenizer, "
@@ -159,13 +275,45 @@ class DualEncoder:
         return labels
 
 
-@partial(jax.jit, static_argnums=0)
-def _embed(graph: Any, state: Any, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Mean of the last hidden states over `lengths [b]` of `tokens [b, t]`, scaled to length 1."""
+def _one_behind(
+    running: Iterable[tuple[list[int], jax.Array]],
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Results as NumPy arrays: one batch computes while the next is laid out."""
+    waiting: deque[tuple[list[int], jax.Array]] = deque()
+    for one in running:
+        waiting.append(one)
+        if len(waiting) > 1:
+            rows, result = waiting.popleft()
+            yield rows, np.asarray(result)
+    for rows, result in waiting:
+        yield rows, np.asarray(result)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _embed(graph: Any, whole: Any, state: Any, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Embeddings `[b, d]` of length one of `tokens [b, t]`, of which `lengths [b]` are real."""
+    model = nnx.merge(graph, state)
+    if hasattr(model, "embed_text"):
+        return _unit(model.embed_text(tokens), whole)
     places = jnp.arange(tokens.shape[1])
     mask = places < lengths[:, None]
     # Padding may lie past the network's last position, where an embedding is NaN.
     positions = jnp.minimum(places, lengths[:, None] - 1)
-    h = nnx.merge(graph, state).hidden(tokens, positions, masked(mask))
-    mean = jnp.mean(h, axis=1, where=mask[:, :, None])
-    return mean / jnp.linalg.norm(mean, axis=-1, keepdims=True)
+    h = model.hidden(tokens, positions, masked(mask))
+    return _unit(jnp.mean(h.astype(jnp.float32), axis=1, where=mask[:, :, None]), whole)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _embed_pictures(
+    graph: Any, whole: Any, how: images.Preprocessing, state: Any, pixels: jax.Array
+) -> jax.Array:
+    """Embeddings `[b, d]` of length one of uint8 `pixels [b, h, w, 3]`."""
+    model = nnx.merge(graph, state)
+    dtype = jax.tree.leaves(state)[0].dtype
+    return _unit(model.embed_image(images.normalize(pixels, how).astype(dtype)), whole)
+
+
+def _unit(vectors: jax.Array, whole: Any) -> jax.Array:
+    vectors = vectors.astype(jnp.float32)
+    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors if whole is None else jax.lax.with_sharding_constraint(vectors, whole)

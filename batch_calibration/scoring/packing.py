@@ -29,9 +29,9 @@ class Layout(NamedTuple):
         tokens: `[b, t]` token ids.
         positions: `[b, t]` tokens before each in its sequence.
         ends: `[b, t]` slot after the last that sees each slot.
-        slots: `[b t]` slots that are read, counted through all lines: the first `count` of these.
+        slots: `[b t]` slots that are read, counted through all lines: the first `reads` of these.
         targets: `[b t, c]` tokens read at each slot, 0 where there are fewer.
-        count: How many slots are read.
+        reads: How many slots are read.
     """
 
     tokens: np.ndarray
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
     ends: np.ndarray
     slots: np.ndarray
     targets: np.ndarray
-    count: int
+    reads: int
 
 
 def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[Line]:

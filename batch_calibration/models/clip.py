@@ -1,0 +1,284 @@
+"""CLIP: a picture tower and a text tower whose embeddings share one space."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend, causal
+from batch_calibration.models.weights import Weight
+from batch_calibration.typing import InputError
+
+
+class Config(NamedTuple):
+    """Shape of both towers: keys of `text_config` and `vision_config`, each after its tower's name.
+
+    What a file leaves out is what transformers takes it to be.
+    """
+
+    projection_dim: int = 512
+    logit_scale_init_value: float = 2.6592
+    text_vocab_size: int = 49408
+    text_hidden_size: int = 512
+    text_intermediate_size: int = 2048
+    text_num_hidden_layers: int = 12
+    text_num_attention_heads: int = 8
+    text_max_position_embeddings: int = 77
+    text_hidden_act: str = "quick_gelu"
+    text_layer_norm_eps: float = 1e-5
+    text_eos_token_id: int = 49407
+    vision_hidden_size: int = 768
+    vision_intermediate_size: int = 3072
+    vision_num_hidden_layers: int = 12
+    vision_num_attention_heads: int = 12
+    vision_image_size: int = 224
+    vision_patch_size: int = 32
+    vision_hidden_act: str = "quick_gelu"
+    vision_layer_norm_eps: float = 1e-5
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that the text tower embeds."""
+        return self.text_vocab_size
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the text tower has positions for."""
+        return self.text_max_position_embeddings
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state of the text tower."""
+        return self.text_hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of the text tower, which share its width."""
+        return self.text_num_attention_heads
+
+
+class Shape(NamedTuple):
+    """What a tower's blocks are made by."""
+
+    width: int
+    inner: int
+    layers: int
+    heads: int
+    act: str
+    eps: float
+
+    @classmethod
+    def of(cls, config: Any, tower: str) -> "Shape":
+        """The shape of the tower `"text"` or `"vision"` of a flat config."""
+        names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                 "hidden_act", "layer_norm_eps")  # fmt: skip
+        shape = cls(*(getattr(config, f"{tower}_{name}") for name in names))
+        if shape.width % shape.heads:
+            raise InputError(
+                f"config.json, {tower} tower: {shape.heads} attention heads of a width of "
+                f"{shape.width}, expected heads that divide it; fetch the file again."
+            )
+        return shape
+
+
+class Block(nnx.Module):
+    """One pre-norm block: attention, then a two-layer perceptron."""
+
+    def __init__(self, shape: Shape, *, rngs: nnx.Rngs):
+        width, init = shape.width, nnx.initializers.normal
+        broad, deep = init(width**-0.5), init((2 * width * shape.layers) ** -0.5)
+        self.heads = shape.heads
+        self.activation = activation(shape.act)
+        self.ln_1 = norm(shape, rngs)
+        self.query = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.key = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.value = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
+        self.out = nnx.Linear(width, width, kernel_init=broad, rngs=rngs)
+        self.ln_2 = norm(shape, rngs)
+        self.fc = nnx.Linear(width, shape.inner, kernel_init=init((2 * width) ** -0.5), rngs=rngs)
+        self.proj = nnx.Linear(shape.inner, width, kernel_init=deep, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
+    ) -> jax.Array:
+        """Attention and perceptron added to the first `read` positions (all) of `h [b, t, d]`.
+
+        All positions are attended to; the others go no further, and are not computed.
+        """
+        whole = self.ln_1(h)
+        q, k, v = (
+            part(seen).reshape(*seen.shape[:-1], self.heads, -1)
+            for part, seen in (
+                (self.query, whole[:, :read]), (self.key, whole), (self.value, whole),
+            )
+        )  # fmt: skip
+        h = h[:, :read]
+        h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
+        return h + self.proj(self.activation(self.fc(self.ln_2(h))))
+
+
+def norm(shape: Shape, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """A layer norm of the tower."""
+    return nnx.LayerNorm(shape.width, epsilon=shape.eps, use_fast_variance=False, rngs=rngs)
+
+
+class Text(nnx.Module):
+    """The causal tower of captions, read at their end token."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        shape = Shape.of(config, "text")
+        init = nnx.initializers.normal
+        self.eos = config.text_eos_token_id
+        self.words = nnx.Embed(
+            config.text_vocab_size, shape.width, embedding_init=init(0.02), rngs=rngs
+        )
+        self.places = nnx.Embed(
+            config.text_max_position_embeddings, shape.width, embedding_init=init(0.01), rngs=rngs
+        )
+        self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln = norm(shape, rngs)
+        self.projection = nnx.Linear(
+            shape.width, config.projection_dim, use_bias=False,
+            kernel_init=init(shape.width**-0.5), rngs=rngs,
+        )  # fmt: skip
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `tokens [b, t]`; what follows the end token changes nothing."""
+        # Padding stays at the last position: beyond it an embedding is NaN.
+        places = jnp.minimum(jnp.arange(tokens.shape[1]), self.places.num_embeddings - 1)
+        h = self.words(tokens) + self.places(places)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, causal)
+        # Configs written before the end token was named in them say 2; it is the largest id.
+        ends = jnp.argmax(tokens if self.eos == 2 else tokens == self.eos, axis=1)
+        return self.projection(self.ln(h[jnp.arange(len(h)), ends]))
+
+
+class Vision(nnx.Module):
+    """The tower of pictures cut into square patches, read at the class token before them."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        shape = Shape.of(config, "vision")
+        init, edge = nnx.initializers.normal, config.vision_patch_size
+        patches = (config.vision_image_size // edge) ** 2
+        self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
+        self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
+        self.places = nnx.Param(init(0.02)(rngs.params(), (1 + patches, shape.width)))
+        self.ln_1 = norm(shape, rngs)
+        self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
+        self.ln_2 = norm(shape, rngs)
+        self.projection = nnx.Linear(
+            shape.width, config.projection_dim, use_bias=False,
+            kernel_init=init(shape.width**-0.5), rngs=rngs,
+        )  # fmt: skip
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
+        h = embed_patches(pixels, self.patch[...])
+        start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
+        h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.places[...])
+        for layer, block in enumerate(self.blocks[:-1]):
+            h = block(h, layer, full)
+        # Only the class token is read, so the last block need not finish the patches.
+        h = self.blocks[-1](h, len(self.blocks) - 1, full, read=1)
+        return self.projection(self.ln_2(h[:, 0]))
+
+
+def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Each square patch of `pixels [b, h, w, 3]` times `kernel [x, y, 3, d]`: `[b, patches, d]`.
+
+    Patches come row by row; pixels right and below of the last whole ones are left out.
+    """
+    edge, width = kernel.shape[0], kernel.shape[-1]
+    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge
+    parts = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
+    # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
+    flat = parts.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
+    return flat @ kernel.reshape(-1, width)
+
+
+def full(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
+    """Attention of queries `[b, t, heads, d]` over all keys `[b, s, heads, d]`."""
+    del layer, options
+    # Keys before queries, and the sum divided out last: a quarter faster on CPUs than the usual.
+    logits = jnp.einsum("bthd,bshd->bhst", q * q.shape[-1] ** -0.5, k).astype(jnp.float32)
+    weights = jnp.exp(logits - logits.max(axis=2, keepdims=True))
+    mean = jnp.einsum("bhst,bshd->bhtd", weights.astype(v.dtype), v)
+    return (mean / weights.sum(axis=2)[..., None].astype(v.dtype)).transpose(0, 2, 1, 3)
+
+
+class Model(nnx.Module):
+    """CLIP (Radford et al. 2021, section 2), loadable from a Hugging Face `clip` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        self.text = Text(config, rngs=rngs)
+        self.vision = Vision(config, rngs=rngs)
+        self.log_scale = nnx.Param(jnp.float32(config.logit_scale_init_value))
+
+    @property
+    def scale(self) -> jax.Array:
+        """What cosines are multiplied by to be logits: one over the learned temperature."""
+        return jnp.exp(self.log_scale[...])
+
+    def embed_text(self, tokens: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]`, of any length, of captions `tokens [b, t]` with their end token."""
+        return self.text(tokens)
+
+    def embed_image(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]`, of any length, of normalized `pixels [b, h, w, 3]`."""
+        return self.vision(pixels)
+
+
+def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+    """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
+    flat: dict[str, Any] = {
+        key: raw[key] for key in ("projection_dim", "logit_scale_init_value") if key in raw
+    }
+    for tower in ("text", "vision"):
+        old = raw.get(f"{tower}_config_dict")
+        part = (raw.get(f"{tower}_config") or {}) if old is None else old
+        flat |= {f"{tower}_{key}": value for key, value in part.items()}
+    return flat
+
+
+def _tower(name: str, ours: str) -> dict[str, Weight]:
+    """The rows of one tower's blocks."""
+    theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
+    rows = {}
+    for part, at, split in (
+        ("self_attn.q_proj", "query", 1), ("self_attn.k_proj", "key", 1),
+        ("self_attn.v_proj", "value", 1), ("self_attn.out_proj", "out", 0),
+        ("mlp.fc1", "fc", 1), ("mlp.fc2", "proj", 0),
+    ):  # fmt: skip
+        rows[f"{theirs}.{part}.weight"] = Weight(f"{block}.{at}.kernel", True, split)
+        rows[f"{theirs}.{part}.bias"] = Weight(f"{block}.{at}.bias", split=0 if split else None)
+    for part, at in (("layer_norm1", "ln_1"), ("layer_norm2", "ln_2")):
+        rows |= _norm(f"{theirs}.{part}", f"{block}.{at}")
+    return rows
+
+
+def _norm(theirs: str, ours: str) -> dict[str, Weight]:
+    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
+PREFIX = ""
+FIXED = {"vision_num_channels": 3}
+IGNORED = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids")
+WEIGHTS = {
+    "logit_scale": Weight("log_scale"),
+    "text_model.embeddings.token_embedding.weight": Weight("text.words.embedding", split=0),
+    "text_model.embeddings.position_embedding.weight": Weight("text.places.embedding"),
+    **_tower("text_model", "text"),
+    **_norm("text_model.final_layer_norm", "text.ln"),
+    "text_projection.weight": Weight("text.projection.kernel", True),
+    "vision_model.embeddings.class_embedding": Weight("vision.start"),
+    "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
+    "vision_model.embeddings.position_embedding.weight": Weight("vision.places"),
+    # The misspelling is the files' own.
+    **_norm("vision_model.pre_layrnorm", "vision.ln_1"),
+    **_tower("vision_model", "vision"),
+    **_norm("vision_model.post_layernorm", "vision.ln_2"),
+    "visual_projection.weight": Weight("vision.projection.kernel", True),
+}

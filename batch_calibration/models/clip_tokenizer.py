@@ -1,0 +1,74 @@
+"""CLIP's tokenizer from its list of merges: lower case, byte-level BPE, words that know their end.
+
+The vocabulary follows from the merges: 256 bytes, the same at a word's end, a token for each
+merge, and the two that begin and end a text (Radford et al. 2021, section 2.4).
+"""
+
+import gzip
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from batch_calibration.typing import InputError
+
+FILES = ("merges.txt", "bpe_simple_vocab_16e6.txt.gz")
+"""What the list is called, in Hugging Face directories and in CLIP's own repository."""
+MERGES = 49_152 - 256 - 2
+START, END, WORD = "<|startoftext|>", "<|endoftext|>", "</w>"
+PARTS = (
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+)
+
+
+def load(path: Path) -> Tokenizer:
+    """Read a list of merges, a pair a line after the line of its version, plain or gzipped.
+
+    Raises:
+        InputError: a file that is no such list.
+    """
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); fetch the file again.") from error
+    lines = text.splitlines()[1 : 1 + MERGES]
+    merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
+    if not merges or any(" " in right or not right for _, right in merges):
+        raise InputError(f"{path}: expected two tokens a line to merge; fetch the file again.")
+    return build(merges)
+
+
+def build(merges: list[tuple[str, str]]) -> Tokenizer:
+    """The tokenizer of these merges; it puts the two special tokens around each text.
+
+    >>> build([("c", "a"), ("ca", "t</w>")]).encode("A  CAT").tokens
+    ['<|startoftext|>', 'a</w>', 'cat</w>', '<|endoftext|>']
+    """
+    # The order of bytes in the vocabulary: those that print as themselves, then the others.
+    printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [*map(chr, printed), *(chr(256 + i) for i in range(256 - len(printed)))]
+    tokens = [*letters, *(letter + WORD for letter in letters)]
+    tokens += [left + right for left, right in merges]
+    vocabulary = {token: i for i, token in enumerate([*tokens, START, END])}
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab=vocabulary, merges=merges, continuing_subword_prefix="",
+            end_of_word_suffix=WORD, unk_token=END,
+        )
+    )  # fmt: skip
+    tokenizer.add_special_tokens([START, END])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PARTS), behavior="removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{START} $A {END}",
+        special_tokens=[(START, vocabulary[START]), (END, vocabulary[END])],
+    )
+    return tokenizer

@@ -1,0 +1,131 @@
+"""CLIP in small random configs that differ in every option, built by transformers; captions."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+
+CLIP = {
+    "clip_plain": dict(
+        projection_dim=8,
+        text_config=dict(
+            vocab_size=61, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+            num_attention_heads=2, max_position_embeddings=12, eos_token_id=60,
+        ),
+        vision_config=dict(
+            hidden_size=24, intermediate_size=32, num_hidden_layers=3, num_attention_heads=3,
+            image_size=12, patch_size=4,
+        ),
+    ),
+    "clip_first_end": dict(
+        projection_dim=20,
+        logit_scale_init_value=1.5,
+        text_config=dict(
+            vocab_size=53, hidden_size=24, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=4, max_position_embeddings=9, eos_token_id=30, hidden_act="gelu",
+            layer_norm_eps=1e-3,
+        ),
+        vision_config=dict(
+            hidden_size=16, intermediate_size=40, num_hidden_layers=1, num_attention_heads=1,
+            image_size=15, patch_size=5, hidden_act="gelu", layer_norm_eps=1e-2,
+        ),
+    ),
+    "clip_before_ends_had_names": dict(
+        projection_dim=12,
+        text_config=dict(
+            vocab_size=47, hidden_size=8, intermediate_size=40, num_hidden_layers=3,
+            num_attention_heads=1, max_position_embeddings=20, eos_token_id=2,
+            hidden_act="gelu_new", layer_norm_eps=1e-6,
+        ),
+        vision_config=dict(
+            hidden_size=32, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
+            image_size=14, patch_size=4, hidden_act="relu", layer_norm_eps=1e-4,
+        ),
+    ),
+}  # fmt: skip
+SHARDED = ("clip_first_end",)
+DICTS = ("clip_before_ends_had_names",)
+"""Cases whose towers' keys stand in `text_config_dict` and `vision_config_dict`."""
+
+
+def build(name: str, seed: int = 0) -> CLIPModel:
+    """The named network of transformers, every parameter moved by noise."""
+    torch.manual_seed(seed)
+    model = CLIPModel(CLIPConfig(**CLIP[name]))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def save(name: str, model: CLIPModel, directory: Path, sharded: bool | None = None) -> Path:
+    """Write `config.json` and safetensors as transformers does, or as it once did."""
+    sharded = name in SHARDED if sharded is None else sharded
+    model.save_pretrained(directory, **({"max_shard_size": "5KB"} if sharded else {}))
+    if name in DICTS:
+        path = directory / "config.json"
+        raw = json.loads(path.read_text())
+        for tower in ("text", "vision"):
+            raw[f"{tower}_config_dict"] = raw[f"{tower}_config"]
+            raw[f"{tower}_config"] = {"hidden_size": 7}
+        path.write_text(json.dumps(raw, indent=2))
+    return directory
+
+
+def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random `pixels [3 3 h w]`, and `tokens [4 t]` that end at different places."""
+    made = torch.Generator().manual_seed(seed)
+    text, edge = CLIP[name]["text_config"], CLIP[name]["vision_config"]["image_size"]
+    end = text["eos_token_id"] if text["eos_token_id"] != 2 else text["vocab_size"] - 1
+    length = text["max_position_embeddings"]
+    tokens = torch.randint(3, end, (4, length), generator=made)
+    for row, place in enumerate((length - 1, 1, length // 2, length - 3)):
+        tokens[row, place:] = end
+    tokens[2, length // 2 + 1 :] = 0
+    return torch.randn(3, 3, edge, edge, generator=made), tokens
+
+
+def answers(model: CLIPModel, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[str, np.ndarray]:
+    """Embeddings `[b p]` of pictures and texts, as projected, and logits per picture."""
+    with torch.no_grad():
+        return {
+            "image": model.get_image_features(pixel_values=pixels).pooler_output.numpy(),
+            "text": model.get_text_features(input_ids=tokens).pooler_output.numpy(),
+            "logits": model(input_ids=tokens, pixel_values=pixels).logits_per_image.numpy(),
+        }
+
+
+WORDS = (
+    "a photo of the", "CATS", "dog's", "they'll've", "l'été", "naïve", "Ünïcödé", "e\u0301cole",
+    "ﬁne", "ǅ", "İstanbul", "STRASSE ß", "日本語の写真", "картина", "صورة", "हिन्दी", "한국어",
+    "🙂", "👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "👍🏽", "❤\ufe0f", "1234567", "3.14", "x²", "½", "№5",
+    "!!!", "...", "—–-", '"quoted"', "(a) [b] {c}", "C++/C#", "a_b", "@me", "#tag", "$5", "50%",
+    "&amp;", "<b>", "\\n", "\t", "\n\n", "  ", "\u00a0", "\u3000", "\u200b", "\u200d", "\x00",
+    "\x7f", "zzyzx", "<|endoftext|>", "<|startoftext|>", "<|EndOfText|>", "'S", "I'M", "''", "'",
+    "</w>", "a</w>", "antidisestablishmentarianism", "o͜o", "Ǆ", "\ud7ff", "\U0010ffff",
+    "Boeing 737-800", "e-mail@x.org", "http://x.y/z?q=1&r=%20",
+)  # fmt: skip
+
+
+def captions(count: int, seed: int = 0) -> list[str]:
+    """Texts that are hard on a tokenizer: each word alone, then random ones together."""
+    random = np.random.default_rng(seed)
+    texts = list(WORDS)
+    while len(texts) < count:
+        glue = random.choice(["", " ", "  ", ", "])
+        texts.append(glue.join(random.choice(WORDS, random.integers(2, 9))))
+    return texts[:count]
+
+
+def their_tokenizer(merges: Path) -> CLIPTokenizer:
+    """transformers' own, of the list of merges in CLIP's repository, cut as CLIP's code cuts it."""
+    lines = gzip.decompress(merges.read_bytes()).decode().split("\n")[1 : 49152 - 256 - 2 + 1]
+    pairs = [tuple(line.split()) for line in lines]
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [*map(chr, shown), *(chr(256 + n) for n in range(256 - len(shown)))]
+    names = letters + [letter + "</w>" for letter in letters] + ["".join(pair) for pair in pairs]
+    names += ["<|startoftext|>", "<|endoftext|>"]
+    return CLIPTokenizer(vocab={name: i for i, name in enumerate(names)}, merges=pairs)

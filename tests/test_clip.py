@@ -1,0 +1,101 @@
+"""CLIP against arrays that transformers wrote (tests/reference/make_golden_clip.py)."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from batch_calibration.models import clip, clip_tokenizer, weights
+from batch_calibration.models.checkpoint import load_tokenizer
+from batch_calibration.typing import InputError
+
+GOLDEN = Path(__file__).parent / "golden_clip"
+CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("directory", CASES, ids=lambda path: path.name)
+def test_equals_transformers(directory):
+    golden = load_file(directory / "expected" / "answers.safetensors")
+    config, model = weights.load(directory, clip)
+    tokens = jnp.asarray(golden["tokens"])
+    assert tokens.shape[1] == config.positions
+
+    @jax.jit
+    def run(model):
+        return model.embed_image(jnp.asarray(golden["pixels"])), model.embed_text(tokens)
+
+    image, text = map(np.asarray, run(model))
+    np.testing.assert_allclose(image, golden["image"], atol=1e-4)
+    np.testing.assert_allclose(text, golden["text"], atol=1e-4)
+    image, text = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (image, text))
+    np.testing.assert_allclose(float(model.scale) * image @ text.T, golden["logits"], atol=1e-3)
+
+
+def test_what_follows_the_end_token_changes_nothing():
+    (directory,) = (path for path in CASES if path.name == "clip_plain")
+    _, model = weights.load(directory, clip)
+    tokens = jnp.array([[5, 6, 60]])
+    padded = jnp.array([[5, 6, 60, 0, 60, 7, 9, 0, 0, 0, 0, 0, 0, 0]])
+    assert padded.shape[1] > 12
+    np.testing.assert_allclose(model.embed_text(tokens), model.embed_text(padded), atol=1e-5)
+
+
+def test_saved_again_it_is_the_same_file(tmp_path):
+    (directory,) = (path for path in CASES if path.name == "clip_plain")
+    _, model = weights.load(directory, clip)
+    weights.save(tmp_path, model, clip, json.loads((directory / "config.json").read_text()))
+    ours, theirs = (load_file(path / "model.safetensors") for path in (tmp_path, directory))
+    assert {n: a.shape for n, a in ours.items()} == {n: a.shape for n, a in theirs.items()}
+    for name, array in theirs.items():
+        np.testing.assert_array_equal(ours[name], array)
+
+
+def test_keys_that_a_config_leaves_out_are_those_of_vit_b_32(tmp_path):
+    config = weights.read_config(clip, {"model_type": "clip"}, tmp_path)
+    assert config == clip.Config()
+    raw = {"text_config": {"hidden_size": 8}, "text_config_dict": {"num_attention_heads": 4},
+           "vision_config": {"patch_size": 16}, "vision_config_dict": None}  # fmt: skip
+    config = weights.read_config(clip, raw, tmp_path)
+    assert (config.text_hidden_size, config.text_num_attention_heads) == (512, 4)
+    assert config.vision_patch_size == 16
+
+
+def test_sentences(tmp_path):
+    def read(**raw):
+        return weights.read_config(clip, raw, tmp_path)
+
+    with pytest.raises(InputError, match="vision_num_channels = 1"):
+        read(vision_config={"num_channels": 1})
+    with pytest.raises(InputError, match=r"vision_image_size = \[224, 224\]; expected a whole"):
+        read(vision_config={"image_size": [224, 224]})
+    with pytest.raises(InputError, match="vision tower: 5 attention heads of a width of 768"):
+        clip.Shape.of(read(vision_config={"num_attention_heads": 5}), "vision")
+    with pytest.raises(InputError, match="8 attention heads of a width of 10"):
+        read(text_config={"hidden_size": 10})
+
+
+def test_token_ids_equal_transformers(shared):
+    merges = shared / "tokenizers" / "clip" / "bpe_simple_vocab_16e6.txt.gz"
+    tokenizer = clip_tokenizer.load(merges)
+    assert tokenizer.get_vocab_size() == 49408
+    for text, ids in json.loads((GOLDEN / "captions.json").read_text()):
+        assert tokenizer.encode(text).ids == ids, text
+    assert tokenizer.encode("").ids == [49406, 49407]
+
+
+def test_a_directory_with_merges_alone(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "clip"}')
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\n")
+    reader = load_tokenizer(tmp_path)
+    assert reader.tokenizer.encode("A  CAT").tokens[1:-1] == ["a</w>", "cat</w>"]
+    assert reader.positions == 77
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nc a t\n")
+    with pytest.raises(InputError, match=r"merges.txt: expected two tokens a line"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "merges.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"merges.txt: cannot be read"):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,329 @@
+"""Preparation of pictures: every kind and every bad one, and scoring that outlives them."""
+
+import io
+import json
+import threading
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from tiny import BERT, byte_level, write
+
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import images
+from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.typing import InputError
+
+HOW = images.Preprocessing(32, (32, 32), 3, images.OPENAI_MEAN, images.OPENAI_STD)
+RAW = {
+    "model_type": "clip",
+    "projection_dim": 8,
+    "text_config": {
+        "vocab_size": 400, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "eos_token_id": 399, "max_position_embeddings": 40,
+    },
+    "vision_config": {
+        "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "image_size": 32, "patch_size": 8,
+    },
+}  # fmt: skip
+LABELS = ["a photo of a banded texture.", "a photo of a dotted thing.", "stripes"]
+
+
+def noise(size=(40, 32), seed=0, mode="RGB"):
+    wide, high = size
+    smooth = np.random.default_rng(seed).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+    return Image.fromarray(smooth).resize((wide, high), 3).convert(mode)
+
+
+def encoded(picture, form="PNG", **options):
+    file = io.BytesIO()
+    picture.save(file, form, **options)
+    return file.getvalue()
+
+
+def prepared(picture, form="PNG", **options):
+    return images.prepare(encoded(picture, form, **options), "x.png", HOW)
+
+
+def test_shorter_side_then_middle():
+    pixels = prepared(noise((100, 64)))
+    expected = np.asarray(noise((100, 64)).resize((50, 32), 3))[:, 9:41]
+    np.testing.assert_array_equal(pixels, expected)
+    tall = prepared(noise((64, 101)))
+    np.testing.assert_array_equal(tall, np.asarray(noise((64, 101)).resize((32, 50), 3))[9:41])
+
+
+def test_what_is_smaller_than_the_crop_stands_on_black():
+    how = HOW._replace(edge=20, crop=(25, 33))
+    pixels = images.prepare(encoded(noise((40, 20))), "x", how)
+    assert pixels.shape == (25, 33, 3)
+    np.testing.assert_array_equal(pixels[3:23], np.asarray(noise((40, 20)))[:, 3:36])
+    assert not pixels[:3].any() and not pixels[23:].any()
+
+
+def test_gray_palette_and_print_colors_become_rgb():
+    gray = prepared(noise(mode="L"))
+    assert (gray == gray[..., :1]).all()
+    few = noise().quantize(30)
+    # Resized as colors, not as numbers of a palette.
+    np.testing.assert_array_equal(prepared(few), prepared(few.convert("RGB")))
+    cmyk = prepared(noise(mode="CMYK"), "JPEG", quality=95)
+    assert np.abs(cmyk.astype(int) - prepared(noise())).mean() < 8
+    assert set(np.unique(prepared(noise(mode="1").resize((32, 32))))) == {0, 255}
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "PPM"])
+def test_sixteen_bits_are_scaled_not_clipped(form):
+    deep = np.asarray(noise((32, 32), mode="L")).astype(np.uint16) * 257
+    pixels = prepared(Image.fromarray(deep), form)
+    np.testing.assert_array_equal(pixels[..., 0], np.asarray(noise((32, 32), mode="L")))
+    middle = prepared(Image.fromarray(np.full((32, 32), 40_000, np.uint16)), form)
+    assert (middle == round(40_000 / 257)).all()
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_what_is_transparent_is_white(mode):
+    picture = noise((32, 32), mode=mode)
+    picture.putalpha(Image.fromarray(np.where(np.arange(32) < 16, 255, 0)[None].repeat(32, 0)
+                                     .astype(np.uint8)))  # fmt: skip
+    pixels = prepared(picture)
+    assert (pixels[:, 16:] == 255).all()
+    np.testing.assert_array_equal(pixels[:, :16, 0], np.asarray(picture)[:, :16, 0])
+
+
+def test_of_an_animated_picture_the_first_frame():
+    frames = [Image.new("RGB", (32, 32), color) for color in ("red", "blue", "green")]
+    pixels = prepared(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert (pixels == [255, 0, 0]).all()
+
+
+def test_rotation_that_exif_asks_for_is_ignored():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    upright, turned = (prepared(noise(), "JPEG", **o) for o in ({}, {"exif": exif}))
+    np.testing.assert_array_equal(turned, upright)
+
+
+def broken():
+    whole = encoded(noise((300, 300)), "JPEG")
+    png = bytearray(encoded(noise((64, 64))))
+    png[len(png) // 2] ^= 0xFF
+    return {
+        "empty": b"",
+        "truncated": whole[: len(whole) // 2],
+        "head": whole[:100],
+        "flipped": bytes(png),
+        "text": b"<html>404 not found</html>",
+        "float": encoded(Image.fromarray(np.ones((9, 9), np.float32)), "TIFF"),
+        "deep": encoded(Image.fromarray(np.full((9, 9), 70_000, np.int32)), "TIFF"),
+        "large": encoded(Image.new("1", (20_001, 5_001))),
+        "bomb": encoded(Image.new("1", (20_000, 20_000))),
+    }
+
+
+BROKEN = broken()
+SAID = {
+    "empty": "pic.jpg: the picture is empty; replace it",
+    "float": "pic.jpg: a picture of floating point numbers",
+    "deep": "pic.jpg: gray values beyond 16 bits",
+    "large": "pic.jpg: a picture of 20,001 x 5,001 pixels; at most 100 million",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_picture_is_a_sentence_with_its_name(kind):
+    with pytest.raises(InputError, match=SAID.get(kind, r"pic.jpg: .* cannot be decoded \(.+\)")):
+        images.prepare(BROKEN[kind], "pic.jpg", HOW)
+
+
+def test_a_large_picture_is_read_without_a_warning():
+    data = encoded(Image.new("L", (9_990, 10_000), 77))
+    filters = list(warnings.filters)
+    assert (images.prepare(data, "x", HOW) == 77).all()
+    assert warnings.filters == filters
+
+
+def test_batches_keep_the_order_and_name_what_failed():
+    data = {str(i): encoded(noise(seed=i)) for i in range(23)}
+    data["4"], data["22"] = b"", b"no picture"
+    names = [str(i) for i in range(23)]
+    found = list(images.stream(names, data.__getitem__, HOW, 5))
+    assert [row for batch in found for row in batch.rows] == [
+        i for i in range(23) if i not in (4, 22)
+    ]
+    assert {row for batch in found for row in batch.failed} == {4, 22}
+    for batch in found:
+        assert batch.pixels.shape == (5, 32, 32, 3)
+        for place, row in enumerate(batch.rows):
+            expected = images.prepare(data[str(row)], "", HOW)
+            np.testing.assert_array_equal(batch.pixels[place], expected)
+
+
+def test_no_more_than_two_batches_are_read_ahead():
+    data, read, lock = encoded(noise()), [], threading.Lock()
+
+    def open_picture(name):
+        with lock:
+            read.append(name)
+        return data
+
+    taken = 0
+    for batch in images.stream(list(map(str, range(100))), open_picture, HOW, 4):
+        taken += len(batch.rows)
+        assert len(read) <= taken + 8
+    assert taken == 100
+
+
+def test_normalized_pixels():
+    pixels = np.arange(96, dtype=np.uint8).reshape(1, 4, 8, 3)
+    expected = (pixels / 255 - images.OPENAI_MEAN) / images.OPENAI_STD
+    found = images.normalize(jnp.asarray(pixels), HOW)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+SETTINGS = [
+    ({"size": 224, "crop_size": 200}, (224, (200, 200))),
+    ({"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 220}},
+     (224, (224, 220))),
+    ({"size": {"height": 30, "width": 40}, "crop_size": 30}, ((30, 40), (30, 30))),
+    ({}, (224, (224, 224))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["preprocessor_config.json", "processor_config.json"])
+@pytest.mark.parametrize(("raw", "expected"), SETTINGS)
+def test_settings(raw, expected, name, tmp_path):
+    raw = raw | {"image_mean": [0.1, 0.2, 0.3]}
+    wrapped = {"image_processor": raw} if name.startswith("processor") else raw
+    (tmp_path / name).write_text(json.dumps(wrapped))
+    how = images.load_preprocessing(tmp_path)
+    assert (how.edge, how.crop) == expected
+    assert how.mean == (0.1, 0.2, 0.3) and how.std == images.OPENAI_STD
+
+
+def test_settings_that_are_not_followed(tmp_path):
+    with pytest.raises(InputError, match=r"how pictures are prepared in preprocessor_config.json"):
+        images.load_preprocessing(tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    for raw, said in (
+        ({"do_normalize": False}, "do_normalize is false"),
+        ({"size": {"longest_edge": 9}}, "expected size and crop_size as whole numbers"),
+        ({"size": 0}, "expected size and crop_size as whole numbers"),
+        ({"image_mean": [0.5]}, "image_std of three channels"),
+    ):
+        path.write_text(json.dumps(raw))
+        with pytest.raises(InputError, match=said):
+            images.load_preprocessing(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = write(tmp_path_factory.mktemp("clip"), RAW, byte_level())
+    said = {"size": 32, "crop_size": 32}
+    (directory / "preprocessor_config.json").write_text(json.dumps(said))
+    return load_checkpoint(directory)
+
+
+@pytest.fixture
+def files(tmp_path):
+    for i in range(11):
+        (tmp_path / f"{i}.png").write_bytes(encoded(noise(seed=i)))
+    return [str(tmp_path / f"{i}.png") for i in range(11)]
+
+
+def read(name):
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read") from error
+
+
+speak = jax.jit(lambda model, tokens: model.embed_text(tokens))
+look = jax.jit(lambda model, pixels: model.embed_image(pixels))
+
+
+def naive(checkpoint, names, labels):
+    """One picture and one statement at a time."""
+    how = images.load_preprocessing(checkpoint.directory)
+
+    def unit(x):
+        return np.asarray(x / jnp.linalg.norm(x))
+
+    tokens = [
+        jnp.array([checkpoint.tokenizer.encode(text).ids + [0] * 40])[:, :40] for text in labels
+    ]
+    pixels = [jnp.asarray(images.prepare(read(name), name, how))[None] for name in names]
+    said = [unit(speak(checkpoint.model, one)[0]) for one in tokens]
+    seen = [unit(look(checkpoint.model, images.normalize(one, how))[0]) for one in pixels]
+    return np.stack(seen), np.stack(said)
+
+
+def test_scores_equal_one_at_a_time(checkpoint, files):
+    heard = []
+    scorer = DualEncoder(checkpoint, scale=0, batch_size=4)
+    scores = scorer.score(files, LABELS, progress=heard.append, open_picture=read)
+    seen, said = naive(checkpoint, files, LABELS)
+    scale = float(checkpoint.model.scale)
+    np.testing.assert_allclose(scores.log_probs, scale * seen @ said.T, atol=1e-4)
+    assert heard[-1] == 11 and heard == sorted(heard)
+    assert scores.tokens.tolist() == [17] * 11 and not scores.failed and not scorer.notes
+    other = DualEncoder(checkpoint, scale=7.0, batch_size=64)
+    again = other.score(files[::-1], LABELS, open_picture=read)
+    np.testing.assert_allclose(again.log_probs[::-1], 7 * seen @ said.T, atol=1e-4)
+    assert other.identity != scorer.identity
+
+
+def test_an_ensemble_is_the_mean_of_unit_vectors(checkpoint, files):
+    texts = [*LABELS, "dots", "a dot"]
+    scorer = DualEncoder(checkpoint, scale=1.0)
+    scores = scorer.score(files, texts, open_picture=read, groups=(2, 3))
+    seen, said = naive(checkpoint, files, texts)
+    means = np.stack([said[:2].mean(0), said[2:].mean(0)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    np.testing.assert_allclose(scores.log_probs, seen @ means.T, atol=1e-5)
+
+
+def test_a_run_outlives_broken_pictures(checkpoint, files):
+    Path(files[2]).write_bytes(b"")
+    Path(files[7]).write_bytes(BROKEN["truncated"])
+    Path(files[9]).unlink()
+    scorer = DualEncoder(checkpoint, scale=0, batch_size=3)
+    scores = scorer.score(files, LABELS, open_picture=read)
+    assert set(scores.failed) == {2, 7, 9}
+    assert all(files[row] in said for row, said in scores.failed.items())
+    kept = [row for row in range(11) if row not in scores.failed]
+    assert np.isnan(scores.log_probs[[2, 7, 9]]).all()
+    good = DualEncoder(checkpoint, scale=0).score(
+        [files[row] for row in kept], LABELS, open_picture=read
+    )
+    np.testing.assert_allclose(scores.log_probs[kept], good.log_probs, atol=1e-4)
+    (note,) = scorer.notes
+    assert note.startswith("3 of 11 pictures could not be read") and files[2] in note
+
+
+def test_a_run_of_broken_pictures_alone_is_an_error(checkpoint, tmp_path):
+    with pytest.raises(InputError, match=r"none of the 2 pictures can be read: .*a.png"):
+        DualEncoder(checkpoint, scale=0).score(
+            [str(tmp_path / "a.png"), str(tmp_path / "b.png")], LABELS, open_picture=read
+        )
+
+
+def test_sentences(checkpoint, files, tmp_path):
+    scorer = DualEncoder(checkpoint, scale=0)
+    with pytest.raises(InputError, match=r"label 'stripes .*': a statement of \d+ tokens, but 40"):
+        scorer.score(files, ["dots", "stripes " * 40], open_picture=read)
+    bert = load_checkpoint(write(tmp_path / "bert", BERT, byte_level()))
+    with pytest.raises(InputError, match="a bert network reads text alone"):
+        DualEncoder(bert).score(files, LABELS, open_picture=read)
+    with pytest.raises(InputError, match="scale: 0 stands for the scale that a checkpoint has"):
+        DualEncoder(bert, scale=0)
+    directory = write(tmp_path / "clip", RAW, byte_level())
+    (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 24}')
+    with pytest.raises(InputError, match=r"pictures are cut to \(24, 24\), but the network takes"):
+        DualEncoder(load_checkpoint(directory), scale=0).score(files, LABELS, open_picture=read)
