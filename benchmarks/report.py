@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-BEGIN, END = "<!-- scoring: begin -->", "<!-- scoring: end -->"
 PEAK = {"cpu": 0.6, "gpu": 0.5}
 """The share of the measured matmul peak that we mean to reach."""
 FLAT = 1.05
@@ -151,15 +150,17 @@ def processor() -> str:
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 
 
-def record(path: Path, text: str) -> None:
-    """Put the section in the place of the last one, or above all others."""
+def record(path: Path, text: str, what: str = "scoring") -> None:
+    """Put the section on `what` in the place of the last one, or above all others."""
+    begin, end = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
     old = path.read_text(encoding="utf-8")
-    block = f"{BEGIN}\n{text}\n{END}\n"
-    if BEGIN in old:
-        head, _, rest = old.partition(BEGIN)
-        new = head + block + rest.partition(END)[2].removeprefix("\n")
+    block = f"{begin}\n{text}\n{end}\n"
+    if begin in old:
+        head, _, rest = old.partition(begin)
+        new = head + block + rest.partition(end)[2].removeprefix("\n")
     else:
-        head, mark, rest = old.partition("\n## ")
+        # Before the first section, and before the mark of one that is written anew each time.
+        head, mark, rest = old.partition("\n<!--" if "\n<!--" in old else "\n## ")
         new = f"{head}\n{block}{mark}{rest}"
     path.write_text(new, encoding="utf-8")
     print(f"\nrecorded in {path}")

@@ -2,8 +2,10 @@
 
 import io
 import json
+import struct
 import threading
 import warnings
+import zlib
 from pathlib import Path
 
 import jax
@@ -148,6 +150,31 @@ def test_a_large_picture_is_read_without_a_warning():
     assert warnings.filters == filters
 
 
+def test_what_would_be_too_large_resized_is_a_sentence():
+    with pytest.raises(InputError, match=r"thin.png: a picture of 200,000 x 2 pixels, too long"):
+        images.prepare(encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
+
+
+def test_a_size_that_a_header_claims_is_refused_before_it_is_read():
+    def chunk(kind, body):
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0))
+    data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 99))
+    with pytest.raises(InputError, match=r"huge.png: .*(20,000 x 20,000|decompression bomb)"):
+        images.prepare(data + chunk(b"IEND", b""), "huge.png", HOW)
+
+
+def test_a_transparent_entry_of_a_palette_is_white():
+    picture = Image.new("P", (32, 32), 1)
+    picture.putpalette([9, 9, 9, 200, 0, 0])
+    picture.paste(0, (0, 0, 16, 32))
+    pixels = prepared(picture, transparency=0)
+    assert (pixels[:, :16] == 255).all() and (pixels[:, 16:] == [200, 0, 0]).all()
+
+
 def test_batches_keep_the_order_and_name_what_failed():
     data = {str(i): encoded(noise(seed=i)) for i in range(23)}
     data["4"], data["22"] = b"", b"no picture"
@@ -173,10 +200,10 @@ def test_no_more_than_two_batches_are_read_ahead():
         return data
 
     taken = 0
-    for batch in images.stream(list(map(str, range(100))), open_picture, HOW, 4):
+    for batch in images.stream(list(map(str, range(500))), open_picture, HOW, 4):
         taken += len(batch.rows)
         assert len(read) <= taken + 8
-    assert taken == 100
+    assert taken == 500
 
 
 def test_normalized_pixels():
@@ -305,6 +332,23 @@ def test_a_run_outlives_broken_pictures(checkpoint, files):
     np.testing.assert_allclose(scores.log_probs[kept], good.log_probs, atol=1e-4)
     (note,) = scorer.notes
     assert note.startswith("3 of 11 pictures could not be read") and files[2] in note
+
+
+def test_picture_90_of_100_is_broken(checkpoint):
+    good = [encoded(noise(seed=i)) for i in range(3)]
+    names, heard = [f"{i}.png" for i in range(100)], []
+
+    def open_picture(name):
+        number = int(name.removesuffix(".png"))
+        return BROKEN["head"] if number == 90 else good[number % 3]
+
+    scorer = DualEncoder(checkpoint, scale=0)
+    scores = scorer.score(names, LABELS, open_picture=open_picture, progress=heard.append)
+    assert list(scores.failed) == [90] and heard[-1] == 100
+    assert np.isnan(scores.log_probs).all(axis=1).nonzero()[0].tolist() == [90]
+    np.testing.assert_allclose(scores.log_probs[93], scores.log_probs[0], atol=1e-4)
+    (note,) = scorer.notes
+    assert note.startswith("1 of 100 pictures could not be read") and "90.png" in note
 
 
 def test_a_run_of_broken_pictures_alone_is_an_error(checkpoint, tmp_path):

@@ -1,0 +1,190 @@
+"""Images timed: our CLIP beside transformers', on the same pictures and cores, in turn.
+
+    make bench                 # FLAGS=--quick for a sample; at most 15 minutes on two cores
+    python -m benchmarks.vision --quick
+
+Needs torch and transformers: `make bench` sets them up. Prints one table and, unless quick, writes
+it to benchmarks/RESULTS.md.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+import sys
+import tempfile
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags
+from flax import nnx
+
+from batch_calibration.models import clip, clip_tokenizer, weights
+from batch_calibration.tasks import TASKS
+from batch_calibration.tasks.base import IMAGE
+from batch_calibration.tasks.sources import read
+from batch_calibration.typing import InputError
+from benchmarks.report import processor, record, table, verdict
+from benchmarks.worker import Worker
+from experiments.door import enter
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")
+THREADS = flags.DEFINE_integer("threads", 2, "cores that both sides run on", lower_bound=1)
+QUICK = flags.DEFINE_bool("quick", False, "a sample in two minutes; nothing is recorded")
+
+GOAL = 1.5
+"""How many times as fast as transformers we mean to be."""
+AGREE = 1e-4
+"""Most difference between the sides' embeddings, of length one."""
+BATCHES = (1, 8, 32)
+"""Batch sizes of transformers, of which the best counts; ours has its default."""
+REPEATS = 3
+SHAPES = {"ViT-B/32": (32, 64), "ViT-B/16": (16, 32)}
+"""The patches' edge, and pictures in one call."""
+PACKAGES = ("jax", "flax", "torch", "transformers", "tokenizers", "pillow")
+COLUMNS = (
+    "CLIP", "pictures", "transformers/s (batch)", "ours/s", "ours/s, cold", "times as fast",
+    "goal", "memory, GB: theirs, ours", "47 statements, s: theirs, ours", "max Δ",
+)  # fmt: skip
+LEGEND = """\
+Both sides read the same JPEG files of DTD from disk, decode, resize, crop, normalize and embed \
+them, in turn, in processes of their own on the same cores; loading is not timed. Rates are images \
+a second, the median of three calls, each on other pictures; ours cold is the first call of a \
+process, compilation included. transformers: `CLIPImageProcessorPil` and \
+`CLIPModel.get_image_features` at its best batch size of 1, 8 and 32. Statements are encoded once \
+a task; their time is the second call's, apart. Δ is between embeddings of length one. Memory is a \
+process's high-water mark."""
+
+
+class Side(NamedTuple):
+    """One side's answers: statements, and pictures in several calls."""
+
+    statements: dict[str, Any]
+    calls: list[dict[str, Any]]
+
+    @property
+    def seconds(self) -> float:
+        """The median call's."""
+        return median(call["seconds"] for call in self.calls)
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """Embeddings of all pictures and statements."""
+        return np.concatenate([answer["vectors"] for answer in [self.statements, *self.calls]])
+
+
+def main() -> None:
+    """Measure each shape, print the table, record it."""
+    shared = check()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        task = TASKS["dtd"]
+        pictures = read(task, str(shared / "data" / "extra_dtd10"), "test").rows
+        case = folder / "case.json"
+        case.write_text(
+            json.dumps({
+                "texts": [row[IMAGE] for row in pictures],
+                "labels": [task.statement.replace("{label}", w) for w in task.label_names],
+            })
+        )  # fmt: skip
+        lines = []
+        for shape, (edge, rows) in SHAPES.items():
+            directory = checkpoint(folder / str(edge), shared, edge)
+            lines.append(compare(shape, directory, case, 16 if QUICK.value else rows))
+    cut = ", QUICK: one call each" if QUICK.value else ""
+    text = "\n\n".join(
+        (
+            f"## {date.today()}, images beside transformers' CLIP, {THREADS.value} cores of "
+            f"{processor()}",
+            f"`make bench`: CLIP's shapes with random weights in float32, pictures of DTD{cut}. "
+            f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}, Python "
+            f"{platform.python_version()}.",
+            table([list(COLUMNS), *lines]),
+            LEGEND,
+        )
+    )
+    print("\n" + text)
+    if not QUICK.value:
+        record(ROOT / "benchmarks" / "RESULTS.md", text, "vision")
+
+
+def check() -> Path:
+    """The shared folder, once all that the run needs is there."""
+    for module in ("torch", "transformers"):
+        if importlib.util.find_spec(module) is None:
+            raise InputError(f"{module} is not installed here; `make bench` sets everything up.")
+    shared = Path(SHARED.value)
+    for place in (shared / "data" / "extra_dtd10", shared / "tokenizers" / "clip"):
+        if not place.is_dir():
+            raise InputError(f"--shared={shared}: expected the folder {place}, found none.")
+    cores = len(os.sched_getaffinity(0))
+    if THREADS.value > cores:
+        raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
+    return shared
+
+
+def checkpoint(directory: Path, shared: Path, edge: int) -> Path:
+    """A directory in Hugging Face layout: CLIP's tokenizer, weights as a network begins."""
+    directory.mkdir()
+    raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
+    config = weights.read_config(clip, raw, directory)
+    weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip, raw)
+    merges = shared / "tokenizers" / "clip" / clip_tokenizer.FILES[1]
+    clip_tokenizer.load(merges).save(str(directory / "tokenizer.json"))
+    (directory / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}})
+    )
+    return directory
+
+
+def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
+    """One shape with both sides, as cells under `COLUMNS`."""
+    repeats = 1 if QUICK.value else REPEATS
+    with start("ours", directory, case) as ours, start("theirs", directory, case) as peer:
+        peer.ask(rows=(0, 1))
+        tried = {batch: peer.ask(rows=(0, 32), batch=batch)["seconds"] for batch in BATCHES}
+        batch = min(tried, key=tried.__getitem__)
+        for size, seconds in tried.items():
+            print(f"{shape}: transformers at batch {size}: {32 / seconds:.2f}/s", flush=True)
+        cold = ours.ask(rows=(0, rows))
+        ours.ask()
+        peer.ask()
+        mine, other = Side(ours.ask(), []), Side(peer.ask(), [])
+        for first in range(rows, (repeats + 1) * rows, rows):
+            mine.calls.append(ours.ask(rows=(first, first + rows)))
+            other.calls.append(peer.ask(rows=(first, first + rows), batch=batch))
+    gap = float(np.abs(mine.vectors - other.vectors).max())
+    if gap > AGREE:
+        sys.exit(
+            f"error: {shape}: ours and transformers' embeddings differ by {gap:.2g}, which is "
+            f"more than {AGREE:g}; no time is worth reading."
+        )
+    faster = other.seconds / mine.seconds
+    print(f"{shape}: ours {rows / mine.seconds:.2f}/s, transformers {rows / other.seconds:.2f}/s")
+    return [
+        shape,
+        f"{repeats} x {rows}",
+        f"{rows / other.seconds:.2f} ({batch})",
+        f"{rows / mine.seconds:.2f}",
+        f"{rows / cold['seconds']:.2f}",
+        f"{faster:.2f}",
+        f"≥ {GOAL:g}: {verdict(faster >= GOAL)}",
+        f"{other.calls[-1]['memory'] / 1e9:.2f}, {mine.calls[-1]['memory'] / 1e9:.2f}",
+        f"{other.statements['seconds']:.2f}, {mine.statements['seconds']:.2f}",
+        f"{gap:.1e}",
+    ]
+
+
+def start(side: str, directory: Path, case: Path) -> Worker:
+    """A worker with empty caches on our cores."""
+    caches = Path(tempfile.mkdtemp(dir=case.parent))
+    return Worker(f"benchmarks.vision_{side}", caches, THREADS.value, directory, case)
+
+
+if __name__ == "__main__":
+    enter(main)

@@ -1,0 +1,38 @@
+"""Our image scorer, measured: seconds for pictures and for statements, memory, embeddings."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.tasks.sources.pictures import open_picture
+from benchmarks import worker
+from benchmarks.ours import peak_memory
+from experiments.machine import keep_programs
+
+
+def main() -> None:
+    """Serve jobs on a checkpoint and a file of pictures' paths and statements."""
+    worker.pin()
+    keep_programs()
+    directory, texts = map(Path, sys.argv[1:])
+    case = json.loads(texts.read_text())
+    scorer = DualEncoder(load_checkpoint(directory), scale=0, max_tokens=77)
+
+    def answer(rows: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+        start = time.perf_counter()
+        if rows[1]:
+            vectors, _, _ = scorer.embed_pictures(worker.take(case, *rows), open_picture)
+        else:
+            vectors, _ = scorer.embed(case["labels"])
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "memory": peak_memory(), "vectors": vectors.tolist()}
+
+    worker.serve(answer)
+
+
+if __name__ == "__main__":
+    main()

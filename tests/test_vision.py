@@ -1,0 +1,114 @@
+"""Pictures from a folder to the tables, as a person types it; broken ones on the way."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from test_images import RAW, encoded, noise
+from tiny import byte_level, write
+
+from batch_calibration import pipeline
+from batch_calibration.plan import plan
+from batch_calibration.store import Store
+from experiments import study
+
+VISION = "--config=configs/vision.py"
+CLASSES = ("banded", "dotted", "polka-dotted", "zigzagged")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny random CLIP."""
+    directory = write(tmp_path_factory.mktemp("tiny") / "clip", RAW, byte_level())
+    (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 32}')
+    return directory
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Ten drawn pictures of each class, two of which are broken: one of train, one of test."""
+    root = tmp_path / "data" / "dtd"
+    for seed, name in enumerate(CLASSES):
+        for split, count in (("train", 3), ("test", 7)):
+            (root / split / name).mkdir(parents=True)
+            for i in range(count):
+                data = encoded(noise((40 + i, 33), seed=100 * seed + 10 * count + i))
+                (root / split / name / f"{i}.png").write_bytes(data)
+    (root / "test" / "dotted" / "3.png").write_bytes(b"")
+    (root / "train" / "banded" / "1.png").write_bytes(encoded(noise())[:60])
+    return root.parent
+
+
+@pytest.mark.parametrize("template", ["", "ensemble"])
+def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, pictures, tmp_path):
+    settings = study.load("configs/vision.py").get_config().to_dict() | {
+        "task": "dtd", "seed": 0, "data": str(pictures), "model": str(model),
+        "labeled_per_class": 3, "template": template,
+    }  # fmt: skip
+    planned, scorer = plan(settings), pipeline.make_scorer(settings)
+    store = Store(tmp_path / "w", create=True)
+    ask = partial(pipeline.score, planned, scorer, store, str(model))
+    table, asked = ask()
+    assert asked == 28 + 12 and len(scorer.notes) == 1
+    for name, rows in (("test", 27), ("labeled", 11)):
+        block, wanted = table.blocks[name], planned.blocks[name]
+        assert block.spec == wanted.spec | {"unreadable": 1}
+        assert len(block.row_ids) == len(block.labels) == len(block.tokens) == rows
+        gold = dict(zip(wanted.row_ids, wanted.labels, strict=True))
+        assert [gold[row] for row in block.row_ids] == block.labels.tolist()
+        assert block.log_probs.shape == (rows, 47) and np.isfinite(block.log_probs).all()
+    again, asked = ask()
+    assert asked == 0
+    for name, block in table.blocks.items():
+        np.testing.assert_array_equal(again.blocks[name].labels, block.labels)
+        assert again.blocks[name].row_ids == block.row_ids
+    (record,) = pipeline.calibrate([again])
+    assert record["unreadable"] == {"test": 1, "labeled": 1}
+    assert {"cc", "dc", "pc"} <= set(record["skipped"]) and {"icl", "bc"} <= set(record["methods"])
+
+
+def through(program, model, data, workdir, *flags):
+    """From the folder to the tables and figures; what each program said."""
+    path = f"--workdir={workdir}"
+    said = [
+        program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
+                f"--config.data={data}", path, *flags),
+        *(program(name, path) for name in ("calibrate", "tables", "figures", "report")),
+    ]  # fmt: skip
+    return [done.stdout for done in said]
+
+
+def test_from_folder_to_page(program, model, pictures, tmp_path):
+    workdir = tmp_path / "w"
+    scored, calibrated, tables, figures, page = through(
+        program, model, pictures, workdir, "--config.labeled_per_class=3"
+    )
+    assert "40 rows scored" in scored and "2 of 40 pictures could not be read" in scored
+    assert "3.png" in scored
+    assert "cc is left out of some contexts: no block 'cc'" in calibrated
+    assert "dc is left out of some contexts: no block 'dc'" in calibrated
+    assert "dtd, block 'test': left out for they could not be read: 1 of 28" in calibrated
+    assert "DTD" in tables and " cc " not in tables and " dc " not in tables
+    (table,) = (workdir / "tables").glob("*methods.md")
+    assert "| DTD | 27 |" in table.read_text()
+    assert {"bars.png", "strength.png"} <= {line.rsplit("-", 1)[-1] for line in figures.split()}
+    assert "report.html" in page
+    (record,) = [json.loads(path.read_text()) for path in (workdir / "records").iterdir()]
+    assert record["unreadable"] == {"labeled": 1, "test": 1}
+    second = program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
+                     f"--config.data={pictures}", f"--workdir={workdir}",
+                     "--config.labeled_per_class=3").stdout  # fmt: skip
+    assert "0 rows scored" in second and "could not be read" not in second
+
+
+def test_real_pictures(program, model, shared, tmp_path):
+    data = shared / "data" / "extra_dtd10"
+    scored, calibrated, tables, *_ = through(
+        program, model, data, tmp_path, "--config.limit=40", "--config.labeled_per_class=2",
+        "--config.classes=present",
+    )  # fmt: skip
+    assert "60 rows scored" in scored and "could not be read" not in scored
+    assert "cc is left out" in calibrated and "DTD" in tables
+    (table,) = (tmp_path / "tables").glob("*methods.md")
+    assert "| DTD | 40 |" in table.read_text()
