@@ -77,7 +77,7 @@ def own(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
-    mask: jax.Array,
+    mask: jax.Array | None = None,
     *,
     scale: float | None = None,
     cap: float | None = None,
@@ -85,7 +85,7 @@ def own(
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of `q [b, t, heads, d]` over `k` and `v [b, s, groups, d]` of the same lines.
 
-    `mask [b | 1, t | 1, s]` says what a query sees.
+    `mask [b | 1, t | 1, s]` says what a query sees; all, where it is left out.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.models.activations import activation
-from batch_calibration.models.attention import Attend, causal
+from batch_calibration.models.attention import Attend, causal, own
 from batch_calibration.models.weights import Weight
 from batch_calibration.typing import InputError
 
@@ -202,11 +202,7 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
 def full(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
     """Attention of queries `[b, t, heads, d]` over all keys `[b, s, heads, d]`."""
     del layer, options
-    # Keys before queries, and the sum divided out last: a quarter faster on CPUs than the usual.
-    logits = jnp.einsum("bthd,bshd->bhst", q * q.shape[-1] ** -0.5, k).astype(jnp.float32)
-    weights = jnp.exp(logits - logits.max(axis=2, keepdims=True))
-    mean = jnp.einsum("bhst,bshd->bhtd", weights.astype(v.dtype), v)
-    return (mean / weights.sum(axis=2)[..., None].astype(v.dtype)).transpose(0, 2, 1, 3)
+    return own(q, k, v)[0]
 
 
 class Model(nnx.Module):
