@@ -3,8 +3,6 @@
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 """
 
-import json
-import time
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,10 +12,12 @@ from ml_collections import config_flags
 from batch_calibration.artifacts.style import save
 from batch_calibration.artifacts.training import curve as draw_curve
 from batch_calibration.mini import documents, training, vocabulary
+from batch_calibration.mini.optimization import Optimizer
 from batch_calibration.models import gpt2, weights
 from batch_calibration.tasks import get_task
 from batch_calibration.typing import InputError
 from experiments.door import enter
+from experiments.progress import Progress, read_curve
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the training run", lock_config=True)
 OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)
@@ -71,55 +71,22 @@ def main() -> None:
     }
     if any(phase.length > config.positions for phase in phases):
         raise InputError(f"a phase is longer than config.positions = {config.positions}.")
-    total, began, seen = sum(phase.steps for phase in phases), time.monotonic(), 0
-    first: int | None = None
-    curve = (workdir / "curve.jsonl").open("a", encoding="utf-8")
-    curve.write("\n")  # ends a line that an earlier run tore
+    ends = list(accumulate(phase.steps for phase in phases))
+    progress = Progress(workdir, ends[-1], config.log_every, "tokens")
 
     def report(now: training.Progress) -> None:
-        nonlocal seen, first
-        first = now.step if first is None else first
-        seen += now.tokens
-        curve.write(
-            json.dumps({"step": now.step, "loss": now.loss, "label": now.label_loss}) + "\n"
-        )
-        if now.step % config.log_every == 0 or now.step == total:
-            curve.flush()
-            spent = time.monotonic() - began
-            left = spent / (now.step - first + 1) * (total - now.step)
-            print(
-                f"step {now.step}/{total}  loss {now.loss:.3f}  labels {now.label_loss:.3f} nats  "
-                f"{seen / spent:,.0f} tokens/s  {left / 60:.1f} min left",
-                flush=True,
-            )
+        progress.step(now.step, now.tokens, {"loss": now.loss, "label": now.label_loss})
 
-    optimizer = training.Optimizer(
-        config.peak, config.final, config.warmup, config.weight_decay, config.b2, config.clip,
-        config.label_weight,
-    )  # fmt: skip
+    optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
     model = training.train(
         raw, tasks, tokenizer, phases, optimizer, config.seed,
-        workdir / "state.safetensors", config.save_every, report,
+        workdir / "state.safetensors", config.save_every, report, config.label_weight,
     )  # fmt: skip
     weights.save(out, model, gpt2, raw)
     tokenizer.save(str(out / "tokenizer.json"))
-    curve.close()
-    ends = list(accumulate(phase.steps for phase in phases))
-    save(draw_curve(read_curve(workdir / "curve.jsonl"), ends), workdir / "curve")
-    minutes = (time.monotonic() - began) / 60
+    minutes = progress.close()
+    save(draw_curve(read_curve(progress.path), ends), workdir / "curve")
     print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}, the curve in {workdir}")
-
-
-def read_curve(path: Path) -> list[dict[str, float]]:
-    """The steps of a run, each once: a stopped run tears its last line and repeats some steps."""
-    steps: dict[float, dict[str, float]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        steps[row["step"]] = row
-    return [steps[step] for step in sorted(steps)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A row's picture is drawn from its reference alone, `mini:TASK/SPLIT/NUMBER`, so that it is the same
 whenever and wherever it is opened; its classes are equally frequent. Training pairs come from
-`caption_batch`, whose generator has nothing to do with any reference.
+`caption_batch`, whose generator has nothing to do with any reference. Rows are taken with a poorer
+camera than those were: as with the real tasks, they are not the pictures a model has learned from.
 """
 
 import io
@@ -15,6 +16,8 @@ from batch_calibration.typing import InputError
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
+CAMERA = (0.05, 0.15)
+"""Least and largest deviation of a row's noise, of values from 0 to 1; captioned ones have none."""
 
 
 class Family(NamedTuple):
@@ -63,7 +66,8 @@ def draw(reference: str) -> np.ndarray:
     """
     family, label, random = _class(reference)
     pictures, _ = family.paint(np.array([label]), random)
-    return drawing.as_bytes(pictures, random)[0]
+    noise = random.normal(0, random.uniform(*CAMERA), pictures.shape)
+    return drawing.as_bytes(pictures + noise, random)[0]
 
 
 def png(reference: str) -> bytes:

@@ -7,20 +7,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-import safetensors.numpy
 from flax import nnx
-from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from batch_calibration.files import write_whole
 from batch_calibration.mini import documents
 from batch_calibration.mini.documents import Batch, Recipe
+from batch_calibration.mini.optimization import Optimizer, minimize
 from batch_calibration.models import gpt2
 from batch_calibration.models.attention import masked
 from batch_calibration.tasks.base import Task
-from batch_calibration.typing import InputError
 
 
 class Phase(NamedTuple):
@@ -30,18 +26,6 @@ class Phase(NamedTuple):
     rows: int
     length: int
     recipe: Recipe
-
-
-class Optimizer(NamedTuple):
-    """AdamW with warm-up and cosine decay over all phases."""
-
-    peak: float = 1e-3
-    final: float = 5e-5
-    warmup: int = 150
-    weight_decay: float = 0.01
-    b2: float = 0.98
-    clip: float = 1.0
-    label_weight: float = 10.0
 
 
 class Progress(NamedTuple):
@@ -77,6 +61,7 @@ def train(
     state_file: Path,
     save_every: int,
     report: Callable[[Progress], None],
+    label_weight: float = 10.0,
 ) -> gpt2.Model:
     """Train from scratch, or from `state_file` where an earlier run left one; hand back the model.
 
@@ -84,58 +69,17 @@ def train(
     """
     config = gpt2.Config(**{k: raw_config[k] for k in gpt2.Config._fields if k in raw_config})
     graph, params = nnx.split(gpt2.Model(config, rngs=nnx.Rngs(seed)))
-    total = sum(phase.steps for phase in phases)
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, optimizer.peak, min(optimizer.warmup, total // 2), total, optimizer.final
-    )
-    update_rule = optax.chain(
-        optax.clip_by_global_norm(optimizer.clip),
-        optax.adamw(schedule, b2=optimizer.b2, weight_decay=optimizer.weight_decay),
-    )
+    schedule = [phase for phase in phases for _ in range(phase.steps)]
 
-    @jax.jit
-    def step(carry: Any, batch: Batch) -> Any:
-        params, state = carry
-        (value, label), grads = jax.value_and_grad(
-            lambda p: loss(nnx.merge(graph, p), batch, optimizer.label_weight), has_aux=True
-        )(params)
-        updates, state = update_rule.update(grads, state, params)
-        return (optax.apply_updates(params, updates), state), value, label
-
-    carry = (params, update_rule.init(params))
-    done, carry = _resume(state_file, carry)
-    for index, phase in _schedule(phases, done):
-        rng = random.Random(f"{seed}/{index}")
-        made = documents.batch(
+    def batch(index: int) -> Batch:
+        phase, rng = schedule[index], random.Random(f"{seed}/{index}")
+        return documents.batch(
             documents.documents(tasks, phase.recipe, tokenizer, rng), phase.rows, phase.length
         )
-        carry, value, label = step(carry, made)
-        report(Progress(index + 1, float(value), float(label), phase.rows * phase.length))
-        if (index + 1) % save_every == 0 or index + 1 == total:
-            _save(state_file, carry, index + 1)
-    return nnx.merge(graph, carry[0])
 
-
-def _schedule(phases: tuple[Phase, ...], done: int) -> list[tuple[int, Phase]]:
-    return list(enumerate(phase for phase in phases for _ in range(phase.steps)))[done:]
-
-
-def _save(path: Path, carry: Any, step: int) -> None:
-    leaves = jax.tree.leaves(carry)
-    arrays = {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    write_whole(path, safetensors.numpy.save(arrays, metadata={"step": str(step)}))
-
-
-def _resume(path: Path, carry: Any) -> tuple[int, Any]:
-    if not path.is_file():
-        return 0, carry
-    leaves, shape = jax.tree.flatten(carry)
-    with safe_open(path, framework="numpy") as file:
-        found = [file.get_tensor(name) for name in sorted(file.keys())]
-        step = int(file.metadata()["step"])
-    if [np.shape(leaf) for leaf in found] != [np.shape(leaf) for leaf in leaves]:
-        raise InputError(
-            f"{path}: holds a run of another shape than the config's; "
-            "give another workdir, or delete the file to start again."
-        )
-    return step, jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in found])
+    params = minimize(
+        lambda params, batch: loss(nnx.merge(graph, params), batch, label_weight),
+        params, batch, len(schedule), optimizer, state_file, save_every,
+        lambda step, made, value, label: report(Progress(step, value, label, made.tokens.size)),
+    )  # fmt: skip
+    return nnx.merge(graph, params)

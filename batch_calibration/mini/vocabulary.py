@@ -1,10 +1,14 @@
-"""The mini model's tokenizer: a byte-level BPE learned from the grammar, so any text encodes."""
+"""Tokenizers of the mini models: byte-level BPE learned from their texts, so anything encodes."""
 
+import json
 import random
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from batch_calibration.mini import pictures
 from batch_calibration.mini.documents import END, Recipe, text
+from batch_calibration.models import clip_tokenizer
 from batch_calibration.tasks.base import Task
 
 
@@ -23,3 +27,16 @@ def learn(tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: i
     corpus = (text(tasks[rng.choice(recipe.tasks)], recipe, rng)[0] for _ in range(texts))
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
+
+
+def learn_captions(size: int, texts: int, seed: int) -> Tokenizer:
+    """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
+    _, corpus = pictures.caption_batch(np.random.default_rng([seed, 1]), texts)
+    learner = clip_tokenizer.build([])
+    learner.model = models.BPE(end_of_word_suffix=clip_tokenizer.WORD)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, end_of_word_suffix=clip_tokenizer.WORD, show_progress=False
+    )
+    learner.train_from_iterator(corpus, trainer)
+    merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
+    return clip_tokenizer.build(merges[: size - clip_tokenizer.build([]).get_vocab_size()])

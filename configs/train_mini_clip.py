@@ -1,0 +1,42 @@
+"""Training of the tiny CLIP.
+
+python -m experiments.train_mini_clip --config=configs/train_mini_clip.py --out=DIR --workdir=W
+"""
+
+from ml_collections import ConfigDict
+
+# Digits and textures are learned last, land at once.
+MIX = (*("svhn",) * 4, *("dtd",) * 3, "clevr", "eurosat")
+# steps, pairs a step, kinds of pictures in it.
+PHASES = ((5000, 128, MIX),)
+SMOKE = ((40, 32, MIX),)
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The full run, or with `:smoke` a few seconds of it."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/train_mini_clip.py has no preset {preset!r}; there is: smoke")
+    config = ConfigDict()
+    config.seed = 0
+    config.vocabulary = 1024
+    config.vocabulary_texts = 20_000
+    config.positions = 32
+    config.embedding = 96
+    config.text_width = 96
+    config.text_layers = 2
+    config.text_heads = 4
+    config.width = 128
+    config.layers = 4
+    config.heads = 4
+    config.patch = 12
+    config.phases = SMOKE if preset == "smoke" else PHASES
+    config.peak = 1e-3
+    config.final = 5e-5
+    config.warmup = 150
+    config.weight_decay = 0.01
+    config.b2 = 0.98
+    config.clip = 1.0
+    config.log_every = 20
+    config.save_every = 200
+    config.lock()
+    return config

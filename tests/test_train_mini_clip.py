@@ -1,0 +1,148 @@
+"""The tiny CLIP: its tokenizer, its training that resumes, the checkpoint that is shipped."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from tokenizers import Tokenizer
+
+from batch_calibration.mini import clip_training as training
+from batch_calibration.mini import pictures, vocabulary
+from batch_calibration.mini.optimization import Optimizer
+from batch_calibration.models import clip, clip_tokenizer, weights
+from batch_calibration.tasks import TASKS
+
+SHIPPED = Path(training.__file__).with_name("clip_checkpoint")
+ACCURACY = {
+    "svhn": (64.0, 67.8), "eurosat": (37.3, 62.4), "clevr": (43.8, 37.0), "dtd": (38.7, 42.1),
+}  # fmt: skip
+"""Zero-shot and BC in percent on the 1,000 test pictures, as docs/mini.md says."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return vocabulary.learn_captions(700, 2000, seed=0)
+
+
+def test_any_text_is_tokens_between_start_and_end(tokenizer):
+    start, end = (
+        tokenizer.token_to_id(name) for name in (clip_tokenizer.START, clip_tokenizer.END)
+    )
+    for text in ("A Photo of 10 objects", "👍🏽 ✔️", "naïve café", "日本語", "\x00\t", "it's ?!"):
+        ids = tokenizer.encode(text).ids
+        assert ids[0] == start and ids[-1] == end and not {start, end} & set(ids[1:-1])
+    said = tokenizer.encode("This is a photo of 10 objects").tokens
+    words = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
+    assert said == [clip_tokenizer.START, *(word + "</w>" for word in words), clip_tokenizer.END]
+    assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
+    again = vocabulary.learn_captions(700, 2000, seed=0)
+    assert again.to_str() == tokenizer.to_str()
+
+
+def train(tokenizer, workdir, stop_at=None):
+    """Twelve steps of a tiny network; its weights and losses, in the order of the steps."""
+    config = clip.Config(
+        projection_dim=16, text_vocab_size=tokenizer.get_vocab_size(), text_hidden_size=16,
+        text_intermediate_size=32, text_num_hidden_layers=1, text_num_attention_heads=2,
+        text_max_position_embeddings=16, text_eos_token_id=tokenizer.get_vocab_size() - 1,
+        vision_hidden_size=16, vision_intermediate_size=32, vision_num_hidden_layers=1,
+        vision_num_attention_heads=2, vision_image_size=48, vision_patch_size=12,
+    )  # fmt: skip
+    losses = []
+
+    def report(now):
+        losses.append(now.loss)
+        if now.step == stop_at:
+            raise KeyboardInterrupt
+
+    # optax's schedules mix Python floats and integer counts.
+    with jax.numpy_dtype_promotion("standard"):
+        model = training.train(
+            config, tokenizer, (training.Phase(12, 8, ("svhn", "dtd")),), Optimizer(peak=1e-2), 0,
+            workdir / "state.safetensors", 6, report,
+        )  # fmt: skip
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], losses
+
+
+def test_a_stopped_training_goes_on_to_the_very_same_weights(tokenizer, tmp_path):
+    whole, losses = train(tokenizer, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tokenizer, tmp_path / "torn", stop_at=8)
+    torn, rest = train(tokenizer, tmp_path / "torn")
+    assert len(losses) == 12 and rest == losses[6:]
+    for one, other in zip(whole, torn, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_loss_chooses_among_captions_and_among_pictures():
+    """Against numpy: the second and third picture have one caption."""
+    said, seen = np.array([[1.0, 0], [0, 2], [0, 2]]), np.eye(3, 2) + 0.1
+
+    class Fixed:
+        scale = jnp.float32(3)
+        embed_image = staticmethod(lambda pixels: jnp.asarray(seen, jnp.float32))
+        embed_text = staticmethod(lambda tokens: jnp.asarray(said, jnp.float32))
+
+    batch = training.Batch(np.zeros((3, 4, 4, 3), np.uint8), np.array([[0], [1], [1]]))
+    chances = np.exp(3 * seen / np.linalg.norm(seen, axis=1, keepdims=True))
+    to_caption = chances / chances.sum(1, keepdims=True)
+    to_picture = chances / chances.sum(0)
+    own, shared = to_picture[0, 0], to_picture[1:, 1].sum()
+    expected = -np.log([to_caption[0, 0], to_caption[1, 1], to_caption[2, 1], own, shared, shared])
+    loss, right = training.loss(Fixed, batch)
+    np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
+    assert right == pytest.approx(2 / 3)
+
+
+def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
+    out, workdir = tmp_path / "out", tmp_path / "w"
+    program("train_mini_clip", "--config=configs/train_mini_clip.py:smoke", f"--out={out}",
+            f"--workdir={workdir}")  # fmt: skip
+    lines = (workdir / "curve.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines if line]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.3
+    assert (workdir / "curve.png").is_file()
+    config, _ = weights.load(out, clip)
+    assert config.vision_patch_size and Tokenizer.from_file(str(out / "tokenizer.json"))
+    assert {path.name for path in SHIPPED.iterdir()} == {path.name for path in out.iterdir()}
+
+
+def test_the_wrong_config_is_a_sentence(tmp_path, program):
+    said = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
+                   f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
+    assert "a training run with phases of pictures, found none" in said.stderr
+
+
+def test_the_shipped_checkpoint_is_small():
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 6e6
+
+
+@pytest.mark.parametrize("task", ACCURACY)
+def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
+    """On 400 of the 1,000 pictures: three standard errors are within 8 points."""
+    _, model = weights.load(SHIPPED, clip)
+    tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
+    tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
+    prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
+    names, of = pictures.class_names(task), TASKS[task]
+    texts = [of.statement.replace("{label}", of.statement_words[name]) for name in names]
+    tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
+    rows = pictures.rows(task, "test", 400)
+    pixels = np.stack([pictures.draw(reference) for reference, _ in rows]) / 255
+    pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
+    seen, said = (
+        vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (
+            model.embed_image(jnp.asarray(pixels, jnp.float32)), model.embed_text(tokens)
+        )
+    )  # fmt: skip
+    scores = jax.nn.log_softmax(model.scale * seen @ said.T)
+    gold = np.array([names.index(label) for _, label in rows])
+    found = [
+        100 * np.mean(np.argmax(each, axis=1) == gold) for each in (scores, scores - scores.mean(0))
+    ]
+    np.testing.assert_allclose(found, ACCURACY[task], atol=8)
