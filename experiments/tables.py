@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from batch_calibration.artifacts import curves, robustness, tables
+from batch_calibration.artifacts import curves, paper, robustness, tables
 from batch_calibration.artifacts.study import studies, title
 from batch_calibration.store import Store
 from experiments.door import enter
@@ -49,6 +49,9 @@ def main() -> None:
             cells = tables.accuracy_cells(study, methods)
             show(f"{what}, accuracy in %: {study.setting}", cells)
             write(out, f"{study.setting.slug}-{what.split()[-1].lower()}", cells)
+        if beside := paper.pictures_cells(study):
+            show(f"Beside the paper's CLIP ViT-B/16, accuracy in %: {study.setting}", beside)
+            write(out, f"{study.setting.slug}-paper", beside)
         (out / f"{study.setting.slug}.csv").write_text(tables.long_csv(study), encoding="utf-8")
     for axis in robustness.axes(records):
         cells = robustness.accuracy_cells(axis)

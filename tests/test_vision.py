@@ -9,6 +9,8 @@ from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
 from batch_calibration import pipeline
+from batch_calibration.artifacts import paper
+from batch_calibration.artifacts.study import Setting, Study
 from batch_calibration.plan import plan
 from batch_calibration.store import Store
 from experiments import study
@@ -112,3 +114,19 @@ def test_real_pictures(program, model, shared, tmp_path):
     assert "cc is left out" in calibrated and "DTD" in tables
     (table,) = (tmp_path / "tables").glob("*methods.md")
     assert "| DTD | 40 |" in table.read_text()
+
+
+def test_the_paper_stands_beside_pictures_alone():
+    def record(task, icl, bc):
+        methods = {"icl": {"accuracy": icl}, "bc": {"accuracy": bc}}
+        return {"context": {"task": task, "seed": 0}, "methods": methods}
+
+    setting = Setting("a", "dual_encoder", 0, "test", 0)
+    study = Study(setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]})
+    header, svhn, dtd, average = paper.pictures_cells(study)
+    assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
+    assert dtd[-1] == "-2.7" and average == [
+        "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
+    ]  # fmt: skip
+    assert len(header) == len(average)
+    assert paper.pictures_cells(Study(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None
