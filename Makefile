@@ -31,6 +31,7 @@ reference: $(REFERENCE)/.installed
 
 bench: $(BENCH)/.installed
 	$(BENCH)/bin/python -m benchmarks.calibration
+	$(BENCH)/bin/python -m benchmarks.attention
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.vision $(FLAGS)
 

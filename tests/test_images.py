@@ -371,3 +371,11 @@ def test_sentences(checkpoint, files, tmp_path):
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 24}')
     with pytest.raises(InputError, match=r"pictures are cut to \(24, 24\), but the network takes"):
         DualEncoder(load_checkpoint(directory), scale=0).score(files, LABELS, open_picture=read)
+
+
+@pytest.mark.parametrize(
+    ("size", "resized"), [((155, 100), (49, 32)), ((100, 155), (32, 49)), ((333, 333), (32, 32))]
+)
+def test_the_longer_side_is_cut_to_whole_pixels_not_rounded(size, resized):
+    assert images._resized(size, 32) == resized
+    assert images._resized(size, (20, 30)) == (30, 20)

@@ -127,8 +127,8 @@ def _by_group(
 ) -> tuple[jax.Array, jax.Array]:
     """Softmax attention; the last column of `v [b, s, groups, d + 1]` weighs each key.
 
-    Groups take turns, which keeps the logits in the caches: two to three times faster on CPUs.
-    They go `at_once` on devices that share the heads.
+    Groups take turns, which keeps the logits in the caches (`python -m benchmarks.attention`);
+    they go `at_once` on devices that share the heads.
     """
     b, t, heads, d = q.shape
     groups = k.shape[2]

@@ -1,0 +1,69 @@
+"""The engine's attention and packing, each beside what it took the place of.
+
+    python -m benchmarks.attention
+
+GPT-2-small's heads; 2,048 queries over 768 shared keys, and 16 lines of 128 slots. Prints the best
+of ten calls, in turn. Packing is counted, not timed: the share of slots that are real tokens.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.models.attention import own, past
+from batch_calibration.scoring.batches import batches
+from batch_calibration.scoring.packing import pack
+
+
+def best(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Milliseconds of each call, the best of ten rounds."""
+    found = dict.fromkeys(calls, np.inf)
+    for call in calls.values():
+        jax.block_until_ready(call())
+    for _ in range(10):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            found[name] = min(found[name], 1000 * (time.perf_counter() - start))
+    return found
+
+
+def main() -> None:
+    """Time both attentions and count the packing."""
+    random = np.random.default_rng(0)
+
+    def normal(*shape: int) -> jax.Array:
+        return jnp.asarray(random.normal(size=shape), jnp.float32)
+
+    q, k, v = normal(2048, 12, 64), normal(768, 12, 64), normal(768, 12, 65).at[..., -1].set(1)
+    lines = [normal(16, 128, 12, 64) for _ in range(3)]
+    mask = jnp.tril(jnp.ones((1, 128, 128), bool))
+    turns, at_once = (jax.jit(partial(past, at_once=flag)) for flag in (False, True))
+    inside = jax.jit(own)
+    usual = jax.jit(partial(jax.nn.dot_product_attention, is_causal=True, return_residual=True))
+    times = best({
+        "768 shared keys, groups in turn": lambda: turns(q, k, v),
+        "768 shared keys, groups at once": lambda: at_once(q, k, v),
+        "lines of 128, groups in turn": lambda: inside(*lines, mask),
+        "lines of 128, jax.nn.dot_product_attention": lambda: usual(*lines),
+    })  # fmt: skip
+    for name, milliseconds in times.items():
+        print(f"{name:45}{milliseconds:8.1f} ms")
+    for low, high in ((20, 70), (10, 50), (30, 200)):
+        lengths = random.integers(low, high, 1000).tolist()
+        rows, total = range(len(lengths)), sum(lengths)
+        buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
+        packed = sum(line.length for line in pack(rows, lengths, 256))
+        print(
+            f"1,000 rows of {low} to {high} tokens: {total / buckets:.0%} of bucketed slots real, "
+            f"{total / packed:.0%} of packed ones"
+        )
+
+
+if __name__ == "__main__":
+    main()
