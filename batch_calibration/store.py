@@ -1,6 +1,7 @@
 """The workdir: score tables by the id of their context, records by the same id."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ class Store:
         if create:
             try:
                 (self.workdir / "scores").mkdir(parents=True, exist_ok=True)
-                probe = self.workdir / "scores" / ".writable"
-                probe.touch()
-                probe.unlink()
+                # A name of its own: several processes may open the folder at once.
+                tempfile.TemporaryFile(dir=self.workdir / "scores").close()
             except OSError as error:
                 raise InputError(
                     f"workdir {self.workdir}: cannot be written ({error.strerror}); "

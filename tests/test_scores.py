@@ -1,6 +1,7 @@
 """Score tables and the workdir: whole or not at all, and a sentence for whatever is wrong."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -123,6 +124,17 @@ def test_store_keeps_and_finds(tmp_path):
     record = {"context": CONTEXT, "methods": {}}
     store.put_record("x", record)
     assert store.records() == [record]
+
+
+def test_processes_may_open_one_folder_at_once(tmp_path):
+    """Each tries whether it can write there; none trips over another's try."""
+
+    def opened(_):
+        return Store(tmp_path / "w", create=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(opened, range(400)))) == 400
+    assert list(tmp_path.rglob("*")) == [tmp_path / "w", tmp_path / "w" / "scores"]
 
 
 def test_store_without_scores(tmp_path):
