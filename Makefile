@@ -12,6 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
+	$(BIN)/python -m experiments.score --config=configs/mini_shots.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.score --config=configs/mini_vision.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
 	$(BIN)/python -m experiments.tables --workdir=$(RUN)

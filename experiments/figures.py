@@ -38,7 +38,7 @@ def main() -> None:
     store = Store(WORKDIR.value)
     out, records = store.workdir / "figures", store.records()
     every = studies(records)
-    written = [path for study in every for path in draw(study, store, out)]
+    written = [path for study in curves.apart(every) for path in draw(study, store, out)]
     for curve in [*curves.by_shots(every), *curves.by_probe_size(every)]:
         written += save(curves.figure(curve), out / f"{curve.slug}-curve")
     for name, axes in robust(robustness.axes(records)).items():

@@ -7,30 +7,39 @@ from pathlib import Path
 
 
 class Progress:
-    """Steps of a run of `total`, kept in `curve.jsonl` of the workdir; a stopped run adds to it."""
+    """Steps of a run, kept in `curve.jsonl` of the workdir; a stopped run adds to it."""
 
-    def __init__(self, workdir: Path, total: int, every: int, unit: str):
+    def __init__(self, workdir: Path, every: int, unit: str):
         self.path = workdir / "curve.jsonl"
-        self._total, self._every, self._unit = total, every, unit
+        self._every, self._unit = every, unit
         self._file = self.path.open("a", encoding="utf-8")
         self._file.write("\n")  # ends a line that an earlier run tore
-        self._began, self._steps, self._seen = time.monotonic(), 0, 0
+        self._began = self._last = time.monotonic()
+        self._seen = 0
+        self._since: dict[str, list[float]] = {}
 
-    def step(self, step: int, seen: int, numbers: Mapping[str, float]) -> None:
-        """Keep the numbers of a step that saw so many units; every few steps, print them."""
-        self._steps += 1
+    def step(self, step: int, seen: int, numbers: Mapping[str, float], left: int) -> None:
+        """Keep the numbers of a step that saw so many units; at most `left` units are to come.
+
+        Every few steps, print the numbers' means since they were printed last.
+        """
+        now = time.monotonic()
+        row = {"step": step, "seconds": round(now - self._last, 4), **numbers}
+        self._file.write(json.dumps(row) + "\n")
+        self._last = now
         self._seen += seen
-        self._file.write(json.dumps({"step": step, **numbers}) + "\n")
-        if step % self._every == 0 or step == self._total:
+        for name, value in numbers.items():
+            self._since.setdefault(name, []).append(value)
+        if step % self._every == 0 or not left:
             self._file.flush()
-            spent = time.monotonic() - self._began
-            left = spent / self._steps * (self._total - step)
-            said = "  ".join(f"{name} {value:.3f}" for name, value in numbers.items())
+            speed = self._seen / (now - self._began)
+            said = "  ".join(f"{k} {sum(v) / len(v):.3f}" for k, v in self._since.items())
             print(
-                f"step {step}/{self._total}  {said}  {self._seen / spent:,.0f} {self._unit}/s  "
-                f"{left / 60:.1f} min left",
+                f"step {step}  {said}  {speed:,.0f} {self._unit}/s  "
+                f"{left / speed / 60:.1f} min left",
                 flush=True,
             )
+            self._since.clear()
 
     def close(self) -> float:
         """Minutes since the run began, or went on."""

@@ -7,8 +7,8 @@ import textwrap
 
 from absl import flags
 
-from batch_calibration.artifacts import report, summary, tables
-from batch_calibration.artifacts.study import studies
+from batch_calibration.artifacts import curves, learned, report, robustness, summary, tables
+from batch_calibration.artifacts.study import studies, title
 from batch_calibration.store import Store
 from experiments.door import enter
 
@@ -20,23 +20,32 @@ def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
     store = Store(WORKDIR.value)
     sections = []
-    for study in studies(store.records()):
+    records = store.records()
+    every = studies(records)
+    for study in curves.apart(every):
         drawn = [store.workdir / "figures" / f"{study.setting.slug}-{f}.png" for f in FIGURES]
         pictures = [path for path in drawn if path.exists()]
-        said = summary.paragraph(study)
+        said, note = summary.paragraph(study), learned.note(study)
         shown = {
             what: tables.accuracy_cells(study, methods) for what, methods in study.panels().items()
         }
-        sections.append(report.Section(str(study.setting), said, shown, pictures))
+        sections.append(report.Section(str(study.setting), said, shown, pictures, note))
         print(textwrap.fill(said, 100), end="\n\n")
     across = [
         path
         for end in ("curve", "robustness")
         for path in sorted((store.workdir / "figures").glob(f"*-{end}.png"))
     ]
-    if across:
+    varied = {
+        f"{title(axis.task)} over {axis.name}: {axis.setting}": robustness.accuracy_cells(axis)
+        for axis in robustness.axes(records)
+    } | {
+        curve.heading: curves.accuracy_cells(curve)
+        for curve in [*curves.by_shots(every), *curves.by_probe_size(every)]
+    }
+    if across or varied:
         words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
-        sections.append(report.Section("Across settings", words, {}, across))
+        sections.append(report.Section("Across settings", words, varied, across))
     page = store.workdir / "report.html"
     page.write_text(report.page(sections), encoding="utf-8")
     print(f"tables:  {store.workdir / 'tables'}")

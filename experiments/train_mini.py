@@ -3,16 +3,17 @@
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 """
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
+import jax
 from absl import flags
 from ml_collections import config_flags
 
 from batch_calibration.artifacts.style import save
 from batch_calibration.artifacts.training import curve as draw_curve
-from batch_calibration.mini import documents, training, vocabulary
-from batch_calibration.mini.optimization import Optimizer
+from batch_calibration.mini import documents, prose, training, vocabulary
 from batch_calibration.models import gpt2, weights
 from batch_calibration.tasks import get_task
 from batch_calibration.typing import InputError
@@ -36,17 +37,13 @@ def main() -> None:
     out, workdir = Path(OUT.value), Path(WORKDIR.value)
     workdir.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
-    tasks = {name: get_task(name) for name in config.tasks}
-    phases = tuple(
-        training.Phase(
-            steps, rows, length,
-            documents.Recipe(
-                tuple(mix), dict(zip(tasks, most, strict=True)), hardest, config.own_template,
-                config.own_words, config.concentration, config.sticky,
-            ),
-        )
-        for steps, rows, length, mix, most, hardest in config.phases
-    )  # fmt: skip
+    # Must come before anything asks for a device.
+    jax.config.update("jax_num_cpu_devices", config.cpu_devices)
+    phases = tuple(_phase({**config, **phase}) for phase in config.phases)
+    names = dict.fromkeys(name for phase in phases for name, _ in phase.recipe.mix)
+    tasks = {name: get_task(name) for name in names if name != prose.NAME}
+    if any(phase.length > config.positions for phase in phases):
+        raise InputError(f"a phase is longer than config.positions = {config.positions}.")
     tokenizer = vocabulary.learn(
         tasks, phases[-1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
     )
@@ -69,24 +66,37 @@ def main() -> None:
         "eos_token_id": end,
         "tie_word_embeddings": True,
     }
-    if any(phase.length > config.positions for phase in phases):
-        raise InputError(f"a phase is longer than config.positions = {config.positions}.")
-    ends = list(accumulate(phase.steps for phase in phases))
-    progress = Progress(workdir, ends[-1], config.log_every, "tokens")
+    progress = Progress(workdir, config.log_every, "tokens")
 
     def report(now: training.Progress) -> None:
-        progress.step(now.step, now.tokens, {"loss": now.loss, "label": now.label_loss})
+        here, after = phases[len(now.steps) - 1], phases[len(now.steps) :]
+        left = (max(0, here.steps - now.steps[-1]) * here.rows * here.length) + sum(
+            phase.steps * phase.rows * phase.length for phase in after
+        )
+        progress.step(sum(now.steps), now.tokens, {"loss": now.loss, **now.labels}, left)
 
-    optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
-    model = training.train(
-        raw, tasks, tokenizer, phases, optimizer, config.seed,
-        workdir / "state.safetensors", config.save_every, report, config.label_weight,
+    learning = training.Learning(**{key: config[key] for key in training.Learning._fields})
+    model, steps = training.train(
+        raw, tasks, tokenizer, phases, learning, config.seed,
+        workdir / "state.safetensors", config.save_every, report,
     )  # fmt: skip
     weights.save(out, model, gpt2, raw)
     tokenizer.save(str(out / "tokenizer.json"))
-    minutes = progress.close()
-    save(draw_curve(read_curve(progress.path), ends), workdir / "curve")
-    print(f"trained in {minutes:.1f} minutes; the checkpoint is in {out}, the curve in {workdir}")
+    progress.close()
+    rows, ends = read_curve(progress.path), list(accumulate(steps))
+    save(draw_curve(rows, ends, tasks=list(tasks)), workdir / "curve")
+    for number, (start, stop) in enumerate(pairwise([0, *ends]), 1):
+        spent = sum(row["seconds"] for row in rows if start < row["step"] <= stop)
+        print(f"phase {number}: {stop - start} steps, {spent / 60:.1f} minutes")
+    print(f"the checkpoint is in {out}, the curve in {workdir}")
+
+
+def _phase(settings: dict[str, Any]) -> training.Phase:
+    """A phase of the config, which may set knobs of the text for itself."""
+    recipe = {key: settings[key] for key in documents.Recipe._fields}
+    recipe["mix"] = tuple(settings["mix"].items())
+    fields = {key: settings[key] for key in training.Phase._fields if key != "recipe"}
+    return training.Phase(**fields, recipe=documents.Recipe(**recipe))
 
 
 if __name__ == "__main__":

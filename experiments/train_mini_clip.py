@@ -57,10 +57,14 @@ def main() -> None:
         vision_patch_size=config.patch,
     )
     ends = list(accumulate(phase.steps for phase in phases))
-    progress = Progress(workdir, ends[-1], config.log_every, "pairs")
+    progress = Progress(workdir, config.log_every, "pairs")
 
     def report(now: training.Progress) -> None:
-        progress.step(now.step, now.pairs, {"loss": now.loss, "right": now.right})
+        left = sum(
+            min(phase.steps, max(0, end - now.step)) * phase.pairs
+            for phase, end in zip(phases, ends, strict=True)
+        )
+        progress.step(now.step, now.pairs, {"loss": now.loss, "right": now.right}, left)
 
     optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
     model = training.train(

@@ -9,7 +9,9 @@ from batch_calibration.tasks import TASKS
 from experiments import study
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
-PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if not p.stem.startswith("train"))
+TRAIN = {"train_mini", "train_mini_clip", "mini_ablations"}
+"""Training runs, which are no studies to score."""
+PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if p.stem not in TRAIN)
 DUAL = {"scale", "max_tokens"}
 EXTRA = {
     "zero_shot_text": DUAL,
@@ -58,6 +60,15 @@ def test_sizes_of_the_studies_of_the_paper():
     assert len(cells("main_table", shots=0)) == 13
 
 
+def test_sizes_of_the_studies_of_the_suite():
+    assert len(cells("mini")) == 13 * 5
+    assert len(cells("mini_shots")) == 3 * (1 + 4 * 5)
+    assert len(cells("mini_orders")) == 3 * (10 + 24)
+    assert len(cells("mini_templates")) == len(cells("mini_verbalizers")) == 10
+    assert len(cells("mini_probe_size")) == 3 * 5
+    assert study.settings(str(FOLDER / "mini.py")).tasks == tuple(TASKS)[:13]
+
+
 def test_robustness_varies_one_choice_at_a_time():
     found = cells("robustness")
     kinds = Counter(tuple(sorted(set(cell) - {"task", "seed"})) for cell in found)
@@ -65,15 +76,22 @@ def test_robustness_varies_one_choice_at_a_time():
         ("selection",): 10, ("order", "selection", "shots"): 24, ("template",): 10,
         ("verbalizer",): 10,
     }  # fmt: skip
-    assert {cell["template"] for cell in found if "template" in cell} == set(TASKS["rte"].templates)
-    assert {cell["verbalizer"] for cell in found if "verbalizer" in cell} == set(
-        TASKS["rte"].verbalizers
-    )
+    for cells_of in (found, cells("mini_templates")):
+        assert {c["template"] for c in cells_of if "template" in c} == set(TASKS["rte"].templates)
+    for cells_of in (found, cells("mini_verbalizers")):
+        named = {c["verbalizer"] for c in cells_of if "verbalizer" in c}
+        assert named == set(TASKS["rte"].verbalizers)
 
 
 def test_sweeps_of_studies_that_share_contexts_agree():
-    main = study.load(str(FOLDER / "main_table.py")).get_config()
-    for name in ("bcl", "probe_size"):
-        other = study.load(str(FOLDER / f"{name}.py")).get_config()
-        different = {key for key in main.keys() if main[key] != other[key]}  # noqa: SIM118
-        assert different <= {"tasks", "seeds"}
+    own = {"tasks", "seeds"}
+    for name, main, more in (
+        ("bcl", "main_table", set()),
+        ("probe_size", "main_table", set()),
+        ("mini_probe_size", "mini", set()),
+        # Another block of rows is scored beside the others; it makes no other context.
+        ("mini_shots", "mini", {"shots", "labeled_per_class"}),
+    ):
+        one, other = (study.settings(str(FOLDER / f"{file}.py")) for file in (main, name))
+        different = {key for key in one.keys() if one[key] != other[key]}  # noqa: SIM118
+        assert different <= own | more

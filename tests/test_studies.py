@@ -16,6 +16,7 @@ def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, *
     context = {**MODEL, "task": task, "seed": seed, "shots": shots}
     made = {
         "context": {**context, "options": options} if options else context,
+        "label_names": ["yes", "no"],
         "rows": {"test": 277},
         "methods": {"icl": {"accuracy": accuracy}, "bc": {"accuracy": accuracy + 0.1}},
         "over_long": {"test": {"dropped": shortened}} if shortened else {},
@@ -63,9 +64,10 @@ def test_table_of_an_axis_has_a_row_for_each_value_in_order():
     templates = next(a for a in robustness.axes(ROBUST) if a.name == "templates")
     cells = robustness.accuracy_cells(templates)
     assert cells[0] == ["templates", "rows", "icl", "bc"]
-    assert [row[0] for row in cells[1:]] == [*map(str, range(1, 11)), "all"]
+    assert [row[0] for row in cells[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
     assert cells[1] == ["1", "277", "31.0", "**41.0**"]
-    assert cells[-1] == ["all", "277", "35.5 ± 3.0", "**45.5 ± 3.0**"]
+    assert cells[-2] == ["all", "277", "35.5 ± 3.0", "**45.5 ± 3.0**"]
+    assert cells[-1] == ["max - min", "", "9.0", "9.0"]
     assert tables.plain_csv(cells).splitlines()[1] == "1,277,31.0,41.0"
 
 

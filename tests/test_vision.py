@@ -113,7 +113,8 @@ def test_real_pictures(program, model, shared, tmp_path):
     assert "60 rows scored" in scored and "could not be read" not in scored
     assert "cc is left out" in calibrated and "DTD" in tables
     (table,) = (tmp_path / "tables").glob("*methods.md")
-    assert "| DTD | 40 |" in table.read_text()
+    # Forty rows: chance alone may seem to have learned something.
+    assert "| 40 |" in table.read_text()
 
 
 def test_the_paper_stands_beside_pictures_alone():

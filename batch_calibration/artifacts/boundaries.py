@@ -67,10 +67,13 @@ def figure(tables: Sequence[ScoreTable], setting: str) -> Figure:
             for axes, name in zip(axes_row, METHOD_PANELS, strict=True):
                 _panel(axes, two, name)
             axes_row[0].text(
-                -0.42, 0.5, heading(two), rotation=90, va="center", weight="bold", fontsize=8,
+                -0.52, 0.5, heading(two), rotation=90, va="center", weight="bold", fontsize=8,
                 transform=axes_row[0].transAxes,
             )  # fmt: skip
-            axes_row[0].legend(loc="upper right", fontsize=7, markerscale=2, handletextpad=0.2)
+            axes_row[0].legend(
+                loc="upper right", fontsize=7, markerscale=2, handletextpad=0.2, frameon=True,
+                framealpha=0.8, edgecolor="none",
+            )  # fmt: skip
         drawn.suptitle(
             f"Decision boundaries: {setting}, one context a task. Solid: the method's; dashed: "
             "plain ICL's; shaded: predicted as the label of that color.", x=0.01, ha="left",

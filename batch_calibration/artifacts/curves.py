@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.study import MAIN, Study, title
-from batch_calibration.artifacts.style import COLORS, STYLE
+from batch_calibration.artifacts.style import COLORS, COLUMNS, STYLE
 from batch_calibration.artifacts.tables import Cells, bold, spread
 
 Points = dict[int, np.ndarray]
@@ -32,8 +32,23 @@ class Curves(NamedTuple):
     tasks: dict[str, dict[str, Points]]
 
 
+def apart(studies: Sequence[Study]) -> list[Study]:
+    """Studies to be shown by themselves: where shots alone differ, those with the most tasks.
+
+    The others are points of a curve beside a wider study, and the curve shows them.
+    """
+    most: dict[object, int] = {}
+    for study in studies:
+        held = study.setting._replace(shots=0)
+        most[held] = max(most.get(held, 0), len(study.records))
+    return [s for s in studies if len(s.records) == most[s.setting._replace(shots=0)]]
+
+
 def by_shots(studies: Sequence[Study]) -> list[Curves]:
-    """Studies that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5)."""
+    """Studies that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5).
+
+    A task, or a method on it, that was run with one number of shots alone is left out.
+    """
     groups: dict[object, list[Study]] = {}
     for study in studies:
         groups.setdefault(study.setting._replace(shots=0), []).append(study)
@@ -47,6 +62,13 @@ def by_shots(studies: Sequence[Study]) -> list[Curves]:
                 for method in study.among([name for name in MAIN if name != "bc_running"]):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
                     points[study.setting.shots] = 100 * study.values(task, method)
+        lines = {
+            task: {method: points for method, points in of_task.items() if len(points) > 1}
+            for task, of_task in tasks.items()
+        }
+        tasks = {task: of_task for task, of_task in lines.items() if of_task}
+        if not tasks:
+            continue
         held = group[0].setting
         most = max(study.setting.shots for study in group)
         slug = held.slug.replace(f"-{held.shots}shot-", f"-0to{most}shots-")
@@ -93,7 +115,7 @@ def accuracy_cells(curves: Curves) -> Cells:
 def figure(curves: Curves) -> Figure:
     """A panel a task, a line a method, its band one standard deviation."""
     count = len(curves.tasks)
-    columns = min(count, 4)
+    columns = min(count, COLUMNS)
     lines = -(-count // columns)
     with plt.rc_context(STYLE):
         drawn, grid = plt.subplots(

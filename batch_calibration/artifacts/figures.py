@@ -1,13 +1,15 @@
 """The paper's figures that need only records: average bars (Fig. 1) and strength curves (BCL)."""
 
 from collections.abc import Sequence
+from itertools import cycle
+from textwrap import fill
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.study import MAIN, Study, title
-from batch_calibration.artifacts.style import COLORS, STYLE
+from batch_calibration.artifacts.style import COLORS, COLUMNS, STYLE
 from batch_calibration.calibration.learned_shift import STRENGTHS
 
 
@@ -18,14 +20,17 @@ def bars(study: Study) -> Figure:
     """
     methods = study.among(MAIN)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(1 + 0.8 * len(methods), 3.2))
+        figure, axes = plt.subplots(figsize=(1 + 1.1 * len(methods), 3.2))
         for x, method in enumerate(methods):
             per_task = 100 * np.array([study.values(t, method).mean() for t in study.records])
             axes.bar(x, per_task.mean(), color=COLORS[method], width=0.7, zorder=1)
             axes.errorbar(x, per_task.mean(), _spread(study, method), color="black", capsize=3)
             axes.text(x - 0.33, 1, f"{per_task.mean():.1f}", color="white", weight="bold")
-            for task, value, mark in zip(study.records, per_task, "osD^vP*X<>hpd", strict=False):
-                axes.plot(x + 0.22, value, mark, mfc="white", mec="black", ms=5,
+            # Side by side in the order of the legend: equal values stay apart.
+            places = x + np.linspace(-0.29, 0.29, len(per_task))
+            marks = zip(study.records, places, per_task, cycle("osD^vP*X<>hpd"), strict=False)
+            for task, place, value, mark in marks:
+                axes.plot(place, value, mark, mfc="white", mec="black", mew=0.8, ms=4,
                           label=title(task) if x == 0 else None)  # fmt: skip
         axes.set_xticks(range(len(methods)), methods)
         axes.set_ylabel("accuracy (%)")
@@ -45,11 +50,14 @@ def _spread(study: Study, method: str) -> float:
 def strength_curves(study: Study) -> Figure:
     """Accuracy against the strength γ, per task: the paper's Fig. 4 and its appendix twin."""
     tasks = list(study.records)
+    columns = min(len(tasks), COLUMNS)
+    lines = -(-len(tasks) // columns)
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
-            1, len(tasks), figsize=(3.6 * len(tasks), 3.0), squeeze=False, layout="constrained"
-        )
-        for axes, task in zip(grid[0], tasks, strict=True):
+            lines, columns, figsize=(3.2 * columns, 0.8 + 2.3 * lines), squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        for axes, task in zip(grid.flat, tasks, strict=False):
             records = study.records[task]
             test = 100 * np.array([record["curve"]["test"] for record in records])
             labeled = 100 * np.array([record["curve"]["labeled"] for record in records])
@@ -65,10 +73,14 @@ def strength_curves(study: Study) -> Figure:
                 axes.axvline(value, color=color, linestyle=style, linewidth=1.2, label=name)
             axes.set_title(title(task), loc="left")
             axes.set_xlabel("strength γ (no unit)")
-        grid[0][0].set_ylabel("accuracy (%)")
+        for axes in grid.flat[len(tasks) :]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel("accuracy (%)")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
-        figure.suptitle(f"Strength of BC, {_seeds(records)}: {study.setting}", x=0.01, ha="left")
+        heading = f"Strength of BC, {_seeds(records)}: {study.setting}"
+        figure.suptitle(fill(heading, 48 * columns), x=0.01, ha="left", fontsize=10)
     return figure
 
 

@@ -18,12 +18,16 @@ img { max-width: 100% }
 
 
 class Section(NamedTuple):
-    """One setting: its heading, what was learned, its tables by caption, its pictures (PNG)."""
+    """One setting: its heading, what was learned, its tables by caption, its pictures (PNG).
+
+    `note` stands below each table.
+    """
 
     heading: str
     paragraph: str
     tables: dict[str, Cells]
     pictures: Sequence[Path]
+    note: str = ""
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -40,6 +44,7 @@ def _section(section: Section) -> str:
     parts = [f"<h2>{escape(section.heading)}</h2>", f"<p>{escape(section.paragraph)}</p>"]
     for caption, cells in section.tables.items():
         parts += [f"<h3>{escape(caption)}, accuracy in %</h3>", _table(cells)]
+        parts += [f"<p>{escape(section.note)}</p>"] if section.note else []
     for picture in section.pictures:
         data = base64.b64encode(picture.read_bytes()).decode()
         name = escape(picture.stem)

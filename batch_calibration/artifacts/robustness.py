@@ -22,6 +22,8 @@ from batch_calibration.artifacts.study import (
 from batch_calibration.artifacts.style import COLORS, STYLE
 from batch_calibration.artifacts.tables import Cells, bold, spread, tested
 
+SUMMARY = 2
+"""Rows at the end of a table that sum up the others."""
 COMPARED = ("icl", "bc")
 
 
@@ -69,7 +71,7 @@ def value(record: Record) -> str:
 
 
 def accuracy_cells(found: Axis) -> Cells:
-    """Header, one row for each value on the axis, and the mean ± sd over all of them."""
+    """Header, one row for each value on the axis; of all records mean ± sd, and max - min."""
     methods = found.methods
     groups: dict[str, list[Record]] = {}
     for record in found.records:
@@ -77,7 +79,8 @@ def accuracy_cells(found: Axis) -> Cells:
     numbered = sorted(groups, key=lambda name: (not name.isdigit(), name.zfill(8)))
     rows = [[found.name, "rows", *methods]]
     rows += [[name, *_row(found, methods, groups[name])] for name in numbered]
-    return [*rows, ["all", *_row(found, methods, found.records)]]
+    reach = [f"{np.ptp(found.values(method)):.1f}" for method in methods]
+    return [*rows, ["all", *_row(found, methods, found.records)], ["max - min", "", *reach]]
 
 
 def _row(found: Axis, methods: Sequence[str], records: Sequence[Record]) -> list[str]:

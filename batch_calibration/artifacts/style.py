@@ -15,6 +15,8 @@ COLORS = {
     "icl": "#7f7f7f", "cc": "#E69F00", "dc": "#56B4E9", "pc": "#CC79A7", "bc": "#0072B2",
     "bcl": "#009E73", "bc_running": "#4c9be8",
 }  # fmt: skip
+COLUMNS = 4
+"""Panels side by side, at most."""
 CLASSES = ("#D55E00", "#0072B2")
 STYLE: Any = {
     "font.size": 9,

@@ -1,50 +1,126 @@
 """What was learned, in one plain paragraph computed from the numbers."""
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 
+from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.artifacts.study import Study, title
+from batch_calibration.tasks import TASKS
+
+FEW = 3
+"""Tasks that are named one by one; of more the number is said."""
 
 
 def paragraph(study: Study) -> str:
-    """Accuracy of ICL and BC, where BC loses, which method is best, how far the seeds spread."""
+    """ICL and BC, where BC gains and loses, what is not learned, the best method, the spread."""
     if not {"icl", "bc"} <= set(study.methods):
         return (
             f"In this setting ({study.setting}), icl and bc were not both run, so there is nothing "
             "to compare; run experiments.calibrate with all methods."
         )
     tasks = list(study.records)
-    names = {task: f"{title(task)}" for task in tasks}
-    parts = [f"In this setting ({study.setting}), "]
-    gains = {t: 100 * (study.values(t, "bc") - study.values(t, "icl")).mean() for t in tasks}
-    parts.append(
-        "the uncalibrated scores are right on "
-        f"{100 * study.average('icl'):.1f} % of the rows and Batch Calibration on "
-        f"{100 * study.average('bc'):.1f} %, on average over {_join(list(names.values()))}: "
+    where = _join([title(t) for t in tasks]) if len(tasks) <= FEW else f"{len(tasks)} tasks"
+    parts = [
+        f"In this setting ({study.setting}), the uncalibrated scores are right on "
+        f"{_average(study, 'icl', tasks)} % of the rows and Batch Calibration on "
+        f"{_average(study, 'bc', tasks)} %, on average over {where}.",
+        _gains(study, tasks),
+        _not_learned(study, tasks),
+        _two_fields(study, tasks),
+        _best(study),
+        _spread(study, tasks),
+        _preference(study, tasks),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _average(study: Study, method: str, tasks: Sequence[str]) -> str:
+    return f"{100 * np.mean([study.values(task, method).mean() for task in tasks]):.1f}"
+
+
+def _gains(study: Study, tasks: Sequence[str]) -> str:
+    """On how many tasks BC gains, most on which; every task it loses on, the worst first."""
+    points = {t: 100 * (study.values(t, "bc") - study.values(t, "icl")).mean() for t in tasks}
+    order = sorted(tasks, key=lambda task: points[task])
+    more = [task for task in order if points[task] >= 0.05]
+    less = [f"{title(t)} ({points[t]:+.1f})" for t in order if points[t] < -0.05]
+    gains = f"BC gains on {len(more)} of {len(tasks)}" if len(tasks) > 1 else "BC gains"
+    if more:
+        gains += ", most" if len(more) > 1 else ""
+        gains += f" on {title(more[-1])} ({points[more[-1]]:+.1f} points)"
+    elif len(tasks) == 1:
+        gains = "BC does not gain"
+    said = f"{gains}; it loses on {_join(less) if less else 'none'}"
+    return said + (": calibration does not help everywhere." if less else ".")
+
+
+def _not_learned(study: Study, tasks: Sequence[str]) -> str:
+    """Tasks the model has not learned, and the averages without them."""
+    known = learned(study)
+    rest = [title(task) for task in tasks if task not in known]
+    if not rest:
+        return ""
+    rule = f"the better of ICL and BC is less than {MARGIN:.0f} points above chance"
+    if not known:
+        return f"No task is learned ({rule})."
+    return (
+        f"Not learned ({rule}): {_join(rest)}; over the other {len(known)} ICL has "
+        f"{_average(study, 'icl', known)} % and BC {_average(study, 'bc', known)} %."
     )
-    parts.append(_join([f"{gains[t]:+.1f} points on {names[t]}" for t in tasks]) + ". ")
-    losses = [names[t] for t in tasks if gains[t] < -0.05]
-    if losses:
-        parts.append(f"On {_join(losses)} it loses: calibration does not help everywhere. ")
+
+
+def _two_fields(study: Study, tasks: Sequence[str]) -> str:
+    """CC and DC where a row is more than one text: their probes fill every field."""
+    several = [task for task in tasks if _fields(study, task) > 1]
+    methods = study.among(["cc", "dc"])
+    if not several or not methods:
+        return ""
+    have = _join([f"{name.upper()} has {_average(study, name, several)} %" for name in methods])
+    many = f"the {len(several)} tasks" if len(several) > 1 else "the task"
+    return (
+        f"On {many} whose rows are more than one text {have} beside ICL's "
+        f"{_average(study, 'icl', several)} %."
+    )
+
+
+def _fields(study: Study, task: str) -> int:
+    """Fields of a row: the task's, or those in the template of a task card's."""
+    if task in TASKS:
+        return len(TASKS[task].fields)
+    template = study.records[task][0]["context"].get("template", "")
+    return len(set(re.findall(r"\{(\w+)\}", template)) - {"label"})
+
+
+def _best(study: Study) -> str:
+    """The method with the best average, and where it reads labels the best that does not."""
     best = max(study.methods, key=study.average)
-    parts.append(
-        f"The best average is {best}'s, {100 * study.average(best):.1f} %"
-        + (" (it reads labeled rows, the others do not). " if best == "bcl" else ". ")
+    said = f"The best average is {best}'s, {100 * study.average(best):.1f} %"
+    if best != "bcl":
+        return said + "."
+    other = max((name for name in study.methods if name != "bcl"), key=study.average)
+    return (
+        f"{said} (it reads labeled rows; of the others {other}'s, "
+        f"{100 * study.average(other):.1f} %)."
     )
-    if all(len(records) > 1 for records in study.records.values()):
-        spread = {
-            method: np.mean([100 * study.values(t, method).std(ddof=1) for t in tasks])
-            for method in ("icl", "bc")
-        }
-        parts.append(
-            "From one draw of demonstrations to the next, accuracy moves by "
-            f"{spread['icl']:.1f} points (one standard deviation) without calibration and by "
-            f"{spread['bc']:.1f} with it. "
-        )
-    parts.append(_preference(study, tasks))
-    return "".join(parts).strip()
 
 
-def _preference(study: Study, tasks: list[str]) -> str:
+def _spread(study: Study, tasks: Sequence[str]) -> str:
+    """How far the seeds are apart, mean over the tasks."""
+    if any(len(records) < 2 for records in study.records.values()):
+        return ""
+    icl, bc = (
+        np.mean([100 * study.values(t, method).std(ddof=1) for t in tasks])
+        for method in ("icl", "bc")
+    )
+    return (
+        "From one draw of demonstrations to the next, accuracy moves by "
+        f"{icl:.1f} points (one standard deviation) without calibration and by {bc:.1f} with it."
+    )
+
+
+def _preference(study: Study, tasks: Sequence[str]) -> str:
     """The largest bias BC found: which label, over which, by how many nats."""
     found = []
     for task in tasks:
@@ -61,5 +137,5 @@ def _preference(study: Study, tasks: list[str]) -> str:
     )
 
 
-def _join(items: list[str]) -> str:
+def _join(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]

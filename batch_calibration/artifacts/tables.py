@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from batch_calibration.artifacts.learned import MARK, learned
 from batch_calibration.artifacts.study import Record, Study, title
 
 Cells = list[list[str]]
@@ -15,13 +16,14 @@ def accuracy_cells(study: Study, methods: Sequence[str]) -> Cells:
     """Header, one row a task (`mean ± sd`, in %, over seeds), and the average of the tasks.
 
     The best of a row is in `**`. The standard deviation is the sample's (n - 1), as papers print.
+    `learned.note` says what the mark behind a task means.
     """
-    rows = [["task", "rows", *methods]]
+    rows, known = [["task", "rows", *methods]], learned(study)
     for task, records in study.records.items():
         values = {method: 100 * study.values(task, method) for method in methods}
         best = max(round(v.mean(), 1) for v in values.values())
         rows.append(
-            [named(task, records), tested(records)]
+            [named(task, records) + f" {MARK}" * (task in known), tested(records)]
             + [bold(spread(v), round(v.mean(), 1) == best) for v in values.values()]
         )
     averages = {method: round(100 * study.average(method), 1) for method in methods}
@@ -57,26 +59,31 @@ def bold(text: str, best: bool) -> str:
     return f"**{text}**" if best else text
 
 
-def markdown(cells: Cells) -> str:
-    """A pipe table."""
+def markdown(cells: Cells, note: str = "") -> str:
+    """A pipe table, and below it a note."""
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     rule = "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n" + (f"\n{note}\n" if note else "")
 
 
-def latex(cells: Cells) -> str:
-    """A booktabs table."""
+def latex(cells: Cells, note: str = "", last: int = 1) -> str:
+    """A booktabs table with a rule above its `last` rows, and below it a note.
+
+    The mark of a learned task is amssymb's.
+    """
 
     def cell(text: str) -> str:
         bold = text.startswith("**")
-        text = text.strip("*").replace("_", r"\_").replace(" ± ", r" $\pm$ ")
+        text = text.strip("*").replace("_", r"\_").replace("%", r"\%")
+        text = text.replace(" ± ", r" $\pm$ ").replace(MARK, r"$\checkmark$")
         return rf"\textbf{{{text}}}" if bold else text
 
+    below = [rf"\par\footnotesize {cell(note)}"] if note else []
     body = [" & ".join(map(cell, row)) + r" \\" for row in cells]
     columns = "l" + "r" * (len(cells[0]) - 1)
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-1],
-         r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}", ""]
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-last],
+         r"\midrule", *body[-last:], r"\bottomrule", r"\end{tabular}", *below, ""]
     )  # fmt: skip
 
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.style import COLORS, STYLE
 
-LANGUAGE = {"loss": "all tokens, labels weighted", "label": "label tokens alone"}
-"""Losses of the language model: key of a step's row, and what the legend says."""
+LANGUAGE = {"loss": "all tokens, labels weighted"}
+"""The language model's loss: key of a step's row, and what the legend says."""
 
 
 def curve(
@@ -18,24 +19,38 @@ def curve(
     phase_ends: Sequence[int],
     losses: Mapping[str, str] = LANGUAGE,
     unit: str = "token",
+    tasks: Sequence[str] = (),
     window: int = 25,
 ) -> Figure:
     """Losses in nats per `unit` against steps, running means over `window` steps.
 
-    `steps` holds `step` and the keys of `losses`; `phase_ends` are steps where the data change.
+    `steps` holds `step` and the keys of `losses`, and for some steps those of `tasks`, each a thin
+    line; `phase_ends` are steps where the data change.
     """
-    at = np.array([row["step"] for row in steps])
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3))
-        for (key, name), color in zip(losses.items(), (COLORS["bc"], COLORS["cc"]), strict=False):
-            values = np.array([row[key] for row in steps])
-            kernel = np.ones(min(window, len(values))) / min(window, len(values))
-            smooth = np.convolve(values, kernel, "valid")
-            axes.plot(at[len(at) - len(smooth) :], smooth, color=color, label=name)
+        colors = ("black",) if tasks else (COLORS["bc"], COLORS["cc"])
+        for (key, name), color in zip(losses.items(), colors, strict=False):
+            axes.plot(*_smooth(steps, key, window), color=color, label=name, zorder=3)
+        palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        for task, color in zip(tasks, palette, strict=False):
+            axes.plot(*_smooth(steps, task, window), color=color, linewidth=0.8, label=task)
         for end in phase_ends[:-1]:
             axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
         axes.set_ylim(0, 3 if unit == "token" else None)
         axes.set_xlabel("step" + " (dotted: the next phase begins)" * (len(phase_ends) > 1))
         axes.set_ylabel(f"loss (nats per {unit})")
-        axes.legend()
+        if tasks:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1.05), fontsize=7, borderaxespad=0)
+        else:
+            axes.legend()
     return figure
+
+
+def _smooth(steps: Sequence[dict[str, Any]], key: str, window: int) -> tuple[np.ndarray, Any]:
+    """Steps that have a key, and the running means of its values."""
+    at = np.array([row["step"] for row in steps if key in row])
+    values = np.array([row[key] for row in steps if key in row])
+    size = min(window, len(values))
+    smooth = np.convolve(values, np.ones(size) / size, "valid") if size else values
+    return at[len(at) - len(smooth) :], smooth

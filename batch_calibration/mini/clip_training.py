@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from batch_calibration.files import write_whole
 from batch_calibration.mini import pictures
-from batch_calibration.mini.optimization import Optimizer, minimize
+from batch_calibration.mini.optimization import Optimizer, Stretch, minimize
 from batch_calibration.models import clip, weights
 from batch_calibration.models.clip_tokenizer import END, START
 
@@ -88,7 +88,7 @@ def train(
     padded.enable_truncation(config.positions)
     padded.enable_padding(pad_id=tokenizer.token_to_id(END), pad_to_multiple_of=8)
 
-    def batch(index: int) -> Batch:
+    def batch(_: int, index: int) -> Batch:
         _, pairs, tasks = schedule[index]
         pixels, texts = pictures.caption_batch(
             np.random.default_rng([seed, 0, index]), pairs, tasks
@@ -96,10 +96,13 @@ def train(
         rows = padded.encode_batch_fast(texts)
         return Batch(pixels, np.array([row.ids for row in rows], np.int32))
 
-    params = minimize(
+    params, _ = minimize(
         lambda params, batch: loss(nnx.merge(graph, params), batch),
-        params, batch, len(schedule), optimizer, state_file, save_every,
-        lambda step, made, value, right: report(Progress(step, value, right, len(made.pixels))),
+        (), params, batch, [Stretch(len(schedule))], optimizer.rule(len(schedule)),
+        state_file, save_every,
+        lambda now: report(
+            Progress(sum(now.steps), now.loss, float(now.watched), len(now.batch.pixels))
+        ),
     )  # fmt: skip
     return nnx.merge(graph, params)
 

@@ -1,10 +1,11 @@
 """The pretraining text: few-shot documents whose statistics carry the paper's sources of bias.
 
-Label words differ in frequency, labels come in runs, a document prefers some of its labels, and
-templates and label words vary. A model that predicts such text well prefers labels for reasons
-that have nothing to do with the input; no score is touched anywhere.
+Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
+labels are wrong, and templates and label words vary. A model that predicts such text well prefers
+labels for reasons that have nothing to do with the input; no score is touched anywhere.
 """
 
+import math
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
+from batch_calibration.mini import prose
 from batch_calibration.mini.chance import draw
 from batch_calibration.mini.suite import labeled
 from batch_calibration.prompts import template as templates
@@ -19,6 +21,14 @@ from batch_calibration.tasks.base import Task
 
 END = "<|endoftext|>"
 
+_INFERENCE = (
+    "{premise}\nHypothesis: {hypothesis}\nAnswer: {label}",
+    "{premise}\nQuestion: {hypothesis}\nAnswer: {label}",
+    "Sentence 1: {premise}\nSentence 2: {hypothesis}\nLabel: {label}",
+)
+_THREE = (("true", "unclear", "false"), ("correct", "unknown", "incorrect"))
+_NO_YES = (("false", "true"), ("incorrect", "correct"))
+_YES_NO = (("true", "false"), ("correct", "incorrect"))
 # Further templates and label words of each task, after the task's own; words in label order.
 TEMPLATES = {
     "sst2": (
@@ -26,57 +36,121 @@ TEMPLATES = {
         "Text: {sentence}\nLabel: {label}",
         "Review: {sentence}\nAnswer: {label}",
     ),
-    "mnli": (
-        "{premise}\nHypothesis: {hypothesis}\nAnswer: {label}",
-        "{premise}\nQuestion: {hypothesis}\nAnswer: {label}",
-        "Sentence 1: {premise}\nSentence 2: {hypothesis}\nLabel: {label}",
+    **dict.fromkeys(("mnli", "cb", "anli_r1", "anli_r2", "anli_r3"), _INFERENCE),
+    # Of the paper's ten templates of RTE these and its own; five are never seen in training.
+    "rte": (
+        "{sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
+        "{sentence1}\nQuestion: {sentence2}\nAnswer: {label}",
+        "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
+        "Premise: {sentence1}\nHypothesis: {sentence2}\nLabel: {label}",
+    ),
+    "qnli": (
+        "{question}\n{sentence}\nAnswered: {label}",
+        "Sentence: {sentence}\nQuestion: {question}\nAnswer: {label}",
+    ),
+    "mrpc": (
+        "{sentence1}\n{sentence2}\nSame: {label}",
+        "Text 1: {sentence1}\nText 2: {sentence2}\nAnswer: {label}",
+    ),
+    "qqp": (
+        "{question1}\n{question2}\nSame: {label}",
+        "Text 1: {question1}\nText 2: {question2}\nAnswer: {label}",
+    ),
+    "boolq": (
+        "Passage: {passage}\nQuestion: {question}\nLabel: {label}",
+        "{passage}\n{question}\nAnswer: {label}",
+    ),
+    "copa": (
+        "{premise}\n1: {choice1}\n2: {choice2}\nLabel: {label}",
+        "Text: {premise}\nChoice1: {choice1}\nChoice2: {choice2}\nChoice: {label}",
+    ),
+    "wic": (
+        "{sentence1}\n{sentence2}\nWord: {word}\nSame: {label}",
+        "Word: {word}\nText 1: {sentence1}\nText 2: {sentence2}\nAnswer: {label}",
     ),
 }
 VERBALIZERS = {
     "sst2": (("bad", "good"), ("terrible", "great")),
-    "mnli": (("true", "unclear", "false"), ("correct", "unknown", "incorrect")),
+    "cb": (("true", "false", "unclear"), ("correct", "incorrect", "unknown")),
+    **dict.fromkeys(("mnli", "anli_r1", "anli_r2", "anli_r3"), _THREE),
+    **dict.fromkeys(("rte", "qnli"), _YES_NO),
+    **dict.fromkeys(("mrpc", "qqp", "boolq"), _NO_YES),
+    "copa": (("first", "second"), ("A", "B")),
+    "wic": (("no", "yes"), ("incorrect", "correct")),
 }
 # How often each label is the one a document is about, over the whole text (common-token bias).
-FREQUENCIES = {"sst2": (0.35, 0.65), "mnli": (0.45, 0.2, 0.35)}
+FREQUENCIES = {
+    "sst2": (0.35, 0.65),
+    "cb": (0.45, 0.35, 0.2),
+    **dict.fromkeys(("mnli", "anli_r1", "anli_r2", "anli_r3"), (0.45, 0.2, 0.35)),
+    **dict.fromkeys(("rte", "qnli", "copa"), (0.6, 0.4)),
+    **dict.fromkeys(("mrpc", "qqp", "boolq", "wic"), (0.4, 0.6)),
+}
 
 
 class Recipe(NamedTuple):
-    """The knobs of the text."""
+    """The text: which tasks, how many examples, how hard; and the knobs that make it biased.
 
-    tasks: tuple[str, ...]
-    max_examples: dict[str, int]
+    Attributes:
+        mix: Tasks, or `prose`, and their shares of the documents.
+        shots: A document has up to so many examples per label, and one more.
+        hardest: The highest grade of an example.
+        repeat: How often two texts may share their words: the easiest kind of matching.
+        own_template: How often a document is in the task's own template.
+        own_words: How often it has the task's own label words.
+        concentration: Of the Dirichlet distribution that a document's preference for labels is
+            drawn from: low is opinionated, infinite is none (majority label bias).
+        skew: How unequal labels are over all documents, an exponent of `FREQUENCIES`
+            (common token bias).
+        sticky: How often a label is the one before it, whatever the preference (recency bias).
+        noise: How often a label has nothing to do with its text.
+    """
+
+    mix: tuple[tuple[str, float], ...]
+    shots: int
     hardest: int = 3
+    repeat: float = 0.0
     own_template: float = 0.65
     own_words: float = 0.75
     concentration: float = 2.0
+    skew: float = 1.0
     sticky: float = 0.3
+    noise: float = 0.0
 
 
 class Document(NamedTuple):
     """Token ids, and which of them belong to a label."""
 
     tokens: list[int]
-    is_label: list[bool]
+    label: list[int]
+
+
+def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
+    """How much a document is inclined to each label; the weights need not sum to one."""
+    shares = [share**recipe.skew for share in FREQUENCIES[task]]
+    if math.isinf(recipe.concentration):
+        return shares
+    total = sum(shares)
+    return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
 
 
 def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tuple[int, int]]]:
     """One document and the character spans of its labels."""
-    few, zero = task.few_shot, task.zero_shot
-    count = rng.randint(1, recipe.max_examples[task.name])
-    template = rng.choice(TEMPLATES[task.name])
+    count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
+    template, words = rng.choice(TEMPLATES[task.name]), rng.choice(VERBALIZERS[task.name])
+    if zero := count == 1 and rng.random() < 0.7:
+        template = task.zero_shot
     if rng.random() < recipe.own_template:
-        template = zero if count == 1 and rng.random() < 0.7 else few
-    words = rng.choice(VERBALIZERS[task.name])
+        template = task.zero_shot if zero else task.few_shot
     if rng.random() < recipe.own_words:
         words = task.words
-    weights = [
-        rng.gammavariate(recipe.concentration * share, 1) + 1e-3 for share in FREQUENCIES[task.name]
-    ]
-    out, spans, length, label = [], [], 0, draw(tuple(weights), rng)
+    weights = preference(task.name, recipe, rng)
+    out, spans, length, label = [], [], 0, draw(weights, rng)
     for _ in range(count):
-        if rng.random() > recipe.sticky:
-            label = draw(tuple(weights), rng)
-        made = labeled(task.name, rng, label, recipe.hardest)
+        if rng.random() >= recipe.sticky:
+            label = draw(weights, rng)
+        about = draw(weights, rng) if rng.random() < recipe.noise else label
+        made = labeled(task.name, rng, about, recipe.hardest, repeat=recipe.repeat)
         ask = templates.query(template, made.row)
         answer = templates.continuation(template, words[label])
         spans.append((length + len(ask), length + len(ask) + len(answer)))
@@ -85,37 +159,60 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tupl
     return "\n\n".join(out), spans
 
 
+class Written(NamedTuple):
+    """A document: its task, or `prose`, its text, and the character spans of its labels."""
+
+    name: str
+    text: str
+    spans: list[tuple[int, int]]
+
+
+def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Written:
+    """One document of the mix."""
+    names, shares = zip(*recipe.mix, strict=True)
+    (name,) = rng.choices(names, shares)
+    if name == prose.NAME:
+        return Written(name, prose.passage(rng), [])
+    return Written(name, *text(tasks[name], recipe, rng))
+
+
 def documents(
     tasks: dict[str, Task], recipe: Recipe, tokenizer: Tokenizer, rng: random.Random
 ) -> Iterator[Document]:
     """Documents without end, tokenized, an end mark after each."""
     end = tokenizer.token_to_id(END)
     assert end is not None, "learn() gives every vocabulary an end mark"
+    numbers = {name: index for index, name in enumerate(tasks)}
     while True:
-        written, spans = text(tasks[rng.choice(recipe.tasks)], recipe, rng)
-        encoded = tokenizer.encode(written, add_special_tokens=False)
+        made = written(tasks, recipe, rng)
+        encoded = tokenizer.encode(made.text, add_special_tokens=False)
         starts = np.array([start for start, _ in encoded.offsets])
         ends = np.array([stop for _, stop in encoded.offsets])
-        label = np.zeros(len(starts), bool)
-        for start, stop in spans:
-            label |= (starts >= start) & (ends <= stop)
-        yield Document([*encoded.ids, end], [*label.tolist(), False])
+        label = np.full(len(starts), -1)
+        for start, stop in made.spans:
+            label[(starts >= start) & (ends <= stop)] = numbers[made.name]
+        yield Document([*encoded.ids, end], [*label.tolist(), -1])
 
 
 class Batch(NamedTuple):
-    """Packed sequences `[b, t]`: tokens, place within the document, document number, label mask."""
+    """Packed sequences `int32 [b, t]` of whole documents.
+
+    Attributes:
+        tokens: Their ids.
+        positions: Their places within the document.
+        document: The document's number within the sequence.
+        label: Of a label's tokens the number of the task, -1 elsewhere.
+    """
 
     tokens: np.ndarray
     positions: np.ndarray
     document: np.ndarray
-    is_label: np.ndarray
+    label: np.ndarray
 
 
 def batch(source: Iterator[Document], rows: int, length: int) -> Batch:
     """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
-    shape = (rows, length)
-    out = Batch(np.zeros(shape, np.int32), np.zeros(shape, np.int32),
-                np.full(shape, -1, np.int32), np.zeros(shape, bool))  # fmt: skip
+    out = Batch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1)))
     for row in range(rows):
         at = number = 0
         while at < length:
@@ -125,6 +222,6 @@ def batch(source: Iterator[Document], rows: int, length: int) -> Batch:
             out.tokens[row, here] = made.tokens[:size]
             out.positions[row, here] = np.arange(size)
             out.document[row, here] = number
-            out.is_label[row, here] = made.is_label[:size]
+            out.label[row, here] = made.label[:size]
             at, number = at + size, number + 1
     return out

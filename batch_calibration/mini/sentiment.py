@@ -7,7 +7,7 @@ Each word carries evidence in nats; a sentence adds it up, and the chance that i
 import math
 import random
 
-from batch_calibration.mini.chance import Example
+from batch_calibration.mini.chance import Example, partners
 
 CAP = 3.0
 THINGS = [
@@ -94,52 +94,50 @@ PRAISE = ["loved", "enjoyed", "admired", "adored"]
 BLAME = ["hated", "disliked", "regretted", "endured"]
 
 
-def kind(rng: random.Random) -> str:
+def kind(rng: random.Random, repeat: float = 0.0) -> str:
     """The shape of a sentence."""
     return rng.choices(("plain", "verb", "two", "not", "but", "though"), (5, 1, 2, 2, 2, 2))[0]
 
 
-def sentence(label: int, kind: str, rng: random.Random) -> Example:
+def sentence(label: int, kind: str, rng: random.Random, test: bool) -> Example:
     """One review of this shape whose intended polarity is `label`, 1 for positive."""
     good = label == 1
     thing, other = rng.sample(THINGS, 2)
-    weight, word = _word(good, rng)
-    pairs: tuple[tuple[str, str], ...]
+    weight, word = _word(good != (kind == "not"), thing, rng, test)
+    pairs: tuple[tuple[str, str], ...] = ((thing, word),)
     degree = rng.choice(list(DEGREES)) if rng.random() < 0.5 else ""
     if kind == "plain":
         text = rng.choice((
             f"the {thing} is {degree}{word}", f"a {degree}{word} {thing}",
             f"this {thing} was {degree}{word}", f"what a {word} {thing}",
         ))  # fmt: skip
-        pairs, evidence, grade = ((thing, word),), weight * DEGREES[degree], 1
+        evidence, grade = weight * DEGREES[degree], 1
     elif kind == "verb":
         verb = rng.choice(PRAISE if good else BLAME)
         text = rng.choice((f"i {verb} the {word} {thing}", f"we {verb} this {word} {thing}"))
-        pairs, evidence, grade = ((thing, word),), weight + 2.0, 1
+        evidence, grade = weight + 2.0, 1
     elif kind == "two":
-        more, second = _word(good, rng)
+        more, second = _word(good, other, rng, test)
         text = f"the {thing} is {degree}{word} and the {other} is {second}"
-        pairs, grade = ((thing, word), (other, second)), 1
-        evidence = weight * DEGREES[degree] + more
+        pairs, evidence, grade = (*pairs, (other, second)), weight * DEGREES[degree] + more, 1
     elif kind == "not":
-        weight, word = _word(not good, rng)
         text = rng.choice((f"the {thing} is not {word}", f"the {thing} is never {word}"))
-        pairs, evidence, grade = ((thing, word),), 0.7 * weight, 2
+        evidence, grade = 0.7 * weight, 2
     else:
-        less, against = _word(not good, rng)
+        less, against = _word(not good, other, rng, test)
         text = (
             f"the {other} is {against} , but the {thing} is {degree}{word}"
             if kind == "but"
             else f"the {thing} is {degree}{word} , though the {other} is {against}"
         )
-        pairs, grade = ((thing, word), (other, against)), 3
+        pairs, grade = (*pairs, (other, against)), 3
         evidence = weight * DEGREES[degree] + 0.8 - 0.5 * less
     chance = 1 / (1 + math.exp(-min(evidence, CAP)))
     chances = (1 - chance, chance) if good else (chance, 1 - chance)
     return Example({"sentence": text + " ."}, chances, pairs, grade)
 
 
-def _word(good: bool, rng: random.Random) -> tuple[float, str]:
+def _word(good: bool, thing: str, rng: random.Random, test: bool) -> tuple[float, str]:
     """A word of this polarity and its evidence, the three degrees equally frequent."""
     weight, words = rng.choice(GOOD if good else BAD)
-    return weight, rng.choice(words)
+    return weight, rng.choice(partners(thing, words, test, share=4))

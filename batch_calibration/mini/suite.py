@@ -2,56 +2,76 @@
 
 import random
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from batch_calibration.mini import inference, sentiment
-from batch_calibration.mini.chance import Example, belongs, draw
+from batch_calibration.mini import causes, inference, likeness, senses, sentiment
+from batch_calibration.mini.chance import Example, draw
+from batch_calibration.mini.inference import CONTRADICTION, ENTAILMENT, NEUTRAL
 from batch_calibration.tasks.base import Rows
 from batch_calibration.typing import InputError
 
 
 class Grammar(NamedTuple):
-    """How a task's rows are made: chances of intended labels, a shape, a row of both."""
+    """How a task's rows are made: how many labels, a shape, an example of label and shape.
 
-    intended: tuple[float, ...]
-    kind: Callable[[random.Random], Any]
-    make: Callable[[int, Any, random.Random], Example]
+    `make` takes label, shape, a generator and whether the words are those of the test split.
+    """
+
+    labels: int
+    kind: Callable[..., Any]
+    make: Callable[[int, Any, random.Random, bool], Example]
+
+
+ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
+
+
+def _nli(extra: float, other: float) -> Callable[..., Any]:
+    return partial(inference.kind, extra, other)
 
 
 GRAMMARS = {
-    "sst2": Grammar((0.5, 0.5), sentiment.kind, sentiment.sentence),
-    # Hearsay turns a seventh of the others neutral: this makes drawn labels equally frequent.
-    "mnli": Grammar((0.39, 0.22, 0.39), inference.kind, inference.pair),
+    "sst2": Grammar(2, sentiment.kind, sentiment.sentence),
+    "mnli": Grammar(3, _nli(0.5, 0.0), partial(inference.three, ENC)),
+    "cb": Grammar(3, inference.committed, partial(inference.three, ECN)),
+    "anli_r1": Grammar(3, _nli(0.0, 1.0), partial(inference.three, ENC)),
+    "anli_r2": Grammar(3, _nli(0.5, 1.0), partial(inference.three, ENC)),
+    "anli_r3": Grammar(3, _nli(1.0, 1.0), partial(inference.three, ENC)),
+    "rte": Grammar(2, _nli(0.5, 0.0), inference.rte),
+    "qnli": Grammar(2, _nli(0.5, 0.3), likeness.qnli),
+    "mrpc": Grammar(2, likeness.retelling, likeness.mrpc),
+    "qqp": Grammar(2, likeness.retelling, likeness.qqp),
+    "boolq": Grammar(2, _nli(0.5, 0.3), inference.boolq),
+    "copa": Grammar(2, causes.kind, causes.copa),
+    "wic": Grammar(2, senses.kind, senses.wic),
 }
 SIZES = {"train": 2000, "validation": 500}
 SEED = 2309
 
 
-def example(task: str, rng: random.Random, test: bool) -> Example:
+def example(task: str, rng: random.Random, test: bool, **shape: float) -> Example:
     """One example of a split; its labels, once drawn, are equally frequent.
 
-    Label and shape are drawn before the words, so holding word pairs out changes neither's share.
+    Label and shape are drawn before the words, so the words held out change neither's share.
     """
     grammar = GRAMMARS[task]
-    label, kind = draw(grammar.intended, rng), grammar.kind(rng)
-    while True:
-        made = grammar.make(label, kind, rng)
-        if belongs(made, test):
-            return made
+    label, kind = rng.randrange(grammar.labels), grammar.kind(rng, **shape)
+    return grammar.make(label, kind, rng, test)
 
 
-def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
+def labeled(task: str, rng: random.Random, label: int, hardest: int, **shape: float) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
 
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a reader of such
     documents must weigh a text's own chances with the preference.
     """
     while True:
-        made = example(task, rng, test=False)
+        made = example(task, rng, False, **shape)
         if made.grade <= hardest and draw(made.chances, rng) == label:
             return made
 
 
+@cache
 def rows(task: str, split: str, seed: int = SEED) -> Rows:
     """The rows of a split; the same seed gives the same rows, on any machine."""
     if task not in GRAMMARS:

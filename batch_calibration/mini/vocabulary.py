@@ -7,7 +7,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from batch_calibration.mini import pictures
-from batch_calibration.mini.documents import END, Recipe, text
+from batch_calibration.mini.documents import END, Recipe, written
 from batch_calibration.models import clip_tokenizer
 from batch_calibration.tasks.base import Task
 
@@ -24,7 +24,7 @@ def learn(tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: i
         special_tokens=[END],
         show_progress=False,
     )
-    corpus = (text(tasks[rng.choice(recipe.tasks)], recipe, rng)[0] for _ in range(texts))
+    corpus = (written(tasks, recipe, rng).text for _ in range(texts))
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 

@@ -1,0 +1,38 @@
+"""Which property of the pretraining text causes which bias: one small model for each knob.
+
+python -m experiments.ablate_mini --config=configs/mini_ablations.py --workdir=W
+"""
+
+from ml_collections import ConfigDict
+
+RECIPES = {
+    "as shipped": {},
+    "no preferred labels": {"concentration": float("inf")},
+    "no frequent labels": {"skew": 0.0},
+    "no runs of labels": {"sticky": 0.0},
+    "no wrong labels": {"noise": 0.0},
+    "own label words only": {"own_words": 1.0},
+    "own template only": {"own_template": 1.0},
+    "none of these": {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
+                      "own_words": 1.0, "own_template": 1.0},
+}  # fmt: skip
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """Six knobs turned off one at a time, all of them, and none; `:smoke` is too short to learn."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/mini_ablations.py has no preset {preset!r}; there is: smoke")
+    smoke = preset == "smoke"
+    config = ConfigDict()
+    config.base = "configs/train_mini.py"
+    config.task = "sst2"
+    config.steps = 20 if smoke else 700
+    config.rows = 4 if smoke else 24
+    config.length = 128
+    config.shots = 4
+    config.rate = (1e-3, 1e-4)
+    config.recipes = tuple(RECIPES.items())[: 2 if smoke else None]
+    config.draws = 1 if smoke else 4
+    config.test_rows = 20 if smoke else 300
+    config.lock()
+    return config

@@ -1,0 +1,166 @@
+"""What people read of many tasks: the mark of a learned task, the paragraph, lone studies."""
+
+import textwrap
+
+import pytest
+
+from batch_calibration.artifacts import curves, learned, report, robustness, summary, tables
+from batch_calibration.artifacts.figures import bars, strength_curves
+from batch_calibration.artifacts.study import studies
+from batch_calibration.artifacts.style import COLUMNS
+from batch_calibration.tasks import TASKS
+
+MODEL = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0}
+SUITE = list(TASKS)[:13]
+
+
+def record(task, icl, bc, seed=0, shots=1, labels=2, **others):
+    """A record of one context; `others` are the accuracies of further methods."""
+    methods = {"icl": icl, "bc": bc, **others}
+    curve = [0.01 * (i % 7) + icl for i in range(101)]
+    return {
+        "context": {**MODEL, "task": task, "seed": seed, "shots": shots},
+        "label_names": [f"label{i}" for i in range(labels)],
+        "rows": {"test": 500},
+        "methods": {name: {"accuracy": value} for name, value in methods.items()},
+        "bias": {"bc": [0.5 * (i + seed) for i in range(labels)]},
+        "strength": 1.0,
+        "curve": {"test": curve, "labeled": curve},
+    }
+
+
+def study(*records):
+    (one,) = studies(records)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("icl", "bc", "labels", "said"),
+    [
+        (0.6, 0.2, 2, True),
+        (0.2, 0.6, 2, True),
+        (0.599, 0.598, 2, False),
+        (0.44, 0.2, 3, True),
+        (0.43, 0.2, 3, False),
+        (0.2, 0.1, 10, True),
+    ],
+)
+def test_a_task_is_learned_ten_points_above_chance(icl, bc, labels, said):
+    assert learned.learned(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
+
+
+def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
+    seeds = [record("rte", 0.9, 0.5), record("rte", 0.2, 0.5, seed=1)]
+    assert learned.learned(study(*seeds)) == []
+    assert learned.learned(study(*seeds, record("rte", 0.7, 0.5, seed=2))) == ["rte"]
+
+
+def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
+    one = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
+    cells, note = tables.accuracy_cells(one, ["icl", "bc"]), learned.note(one)
+    assert [row[0] for row in cells] == ["task", "SST-2 ✓", "RTE", "average"]
+    assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
+    assert tables.markdown(cells, note).endswith(f"\n\n{note}\n")
+    latex = tables.latex(cells, note)
+    assert r"SST-2 $\checkmark$ &" in latex and r"\footnotesize $\checkmark$ learned" in latex
+    assert r"100 \% / number" in latex and latex.index(r"\end{tabular}") < latex.index("learned")
+    page = report.page([report.Section("here", "said", {"Methods": cells}, [], note)])
+    assert "<td>SST-2 ✓</td>" in page and f"</table>\n<p>{note}</p>" in page
+
+
+def test_nothing_is_marked_where_icl_or_bc_was_not_run():
+    made = record("sst2", 0.9, 0.9)
+    del made["methods"]["bc"]
+    one = study(made)
+    assert tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and learned.note(one) == ""
+    assert "nothing to compare" in summary.paragraph(one)
+
+
+def many(icl=0.7, gain=0.02):
+    """Thirteen tasks, two seeds; the first loses 3 points, the last is at chance."""
+    records = []
+    for i, task in enumerate(SUITE):
+        base = 0.5 if i == 12 else icl
+        bc = base + (-0.03 if i == 0 else gain * (i + 1) / 13)
+        for seed in (0, 1):
+            up = 0.01 * seed
+            records.append(
+                record(task, base + up, bc, seed, cc=0.4, dc=0.45, pc=0.9 * icl, bcl=bc + 0.1)
+            )
+    return study(*records)
+
+
+def test_the_paragraph_of_many_tasks():
+    said = summary.paragraph(many())
+    assert "on average over 13 tasks. BC gains on 10 of 13, most on ANLI-R3 (+1.5 points)" in said
+    assert "; it loses on SST-2 (-3.5) and MNLI (-0.2): calibration does not" in said
+    assert "less than 10 points above chance): ANLI-R3; over the other 12 ICL" in said
+    assert "ICL has 70.5 % and BC 70.7 %." in said
+    assert "On the 12 tasks whose rows are more than one text CC has 40.0 %" in said
+    assert "and DC has 45.0 % beside ICL's 68.8 %." in said
+    assert "The best average is bcl's" in said and "of the others bc's" in said
+    assert "moves by 0.7 points" in said and "by 0.0 with it" in said
+    assert "strongest preference was on SST-2 (seed 0)" in said
+
+
+@pytest.mark.parametrize("loss", [-0.021, -0.301])
+def test_every_loss_is_named_and_the_paragraph_stays_short(loss):
+    one = study(
+        *(record(task, 0.5, 0.5 + loss, seed, cc=0.4, dc=0.4) for task in SUITE for seed in (0, 1))
+    )
+    said = summary.paragraph(one)
+    assert said.count(f"({100 * loss:+.1f})") == 13 and "BC gains on 0 of 13; it loses on" in said
+    assert "No task is learned" in said
+    assert len(textwrap.wrap(said, 100)) <= 10
+
+
+def test_the_paragraph_of_one_task():
+    said = summary.paragraph(study(record("sst2", 0.7, 0.75)))
+    assert "on average over SST-2. BC gains on SST-2 (+5.0 points); it loses on none. " in said
+    assert "learned" not in said and "more than one text" not in said
+    same = summary.paragraph(study(record("sst2", 0.7, 0.7)))
+    assert "BC does not gain; it loses on none." in same
+    # A task card's fields are those of its template.
+    card = record("mine", 0.7, 0.75, cc=0.6)
+    card["context"]["template"] = "{a}\n{b}\nAnswer: {label}"
+    assert "On the task whose rows are more than one text CC has 60.0 %" in summary.paragraph(
+        study(card)
+    )
+
+
+def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
+    wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
+    few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
+    every = studies([*wide, *few])
+    assert [one.setting.shots for one in curves.apart(every)] == [1]
+    (curve,) = curves.by_shots(every)
+    assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
+    assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
+    # Equally wide settings are all shown; tasks of different settings make no curve.
+    assert len(curves.apart(studies([*few, record("sst2", 0.7, 0.8)]))) == 3
+    assert curves.by_shots(studies([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
+
+
+def test_an_axis_ends_with_its_spread():
+    records = []
+    for i, accuracy in enumerate((0.5, 0.6, 0.52)):
+        made = record("rte", accuracy, 0.7)
+        made["context"]["options"] = {"template": str(i)}
+        records.append(made)
+    (axis,) = robustness.axes(records)
+    cells = robustness.accuracy_cells(axis)
+    assert cells[-2:] == [
+        ["all", "500", "54.0 ± 5.3", "**70.0 ± 0.0**"], ["max - min", "", "10.0", "0.0"]
+    ]  # fmt: skip
+    latex = tables.latex(cells, last=robustness.SUMMARY)
+    assert "\\midrule\nall & 500" in latex and latex.count("midrule") == 2
+
+
+def test_figures_of_many_tasks_have_rows_of_panels_and_marks_side_by_side():
+    figure = strength_curves(many())
+    drawn = [axes for axes in figure.axes if axes.axison]
+    assert len(drawn) == 13 and len(figure.axes) == -(-13 // COLUMNS) * COLUMNS
+    (axes,) = bars(many()).axes
+    places = [line.get_xdata()[0] for line in axes.lines if line.get_label() in {
+        TASKS[task].title for task in SUITE}]  # fmt: skip
+    assert len(set(places)) == 13 and max(places) - min(places) < 0.7

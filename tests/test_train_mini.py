@@ -1,0 +1,232 @@
+"""Training of the mini language model: resumes, opens gates, shares rows, reads without bias."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+import safetensors.numpy
+from flax import nnx
+
+from batch_calibration.artifacts.training import curve as draw_curve
+from batch_calibration.mini import documents, training, vocabulary
+from batch_calibration.mini.documents import Recipe
+from batch_calibration.mini.training import Phase
+from batch_calibration.models import gpt2
+from batch_calibration.models.attention import masked
+from batch_calibration.tasks import TASKS
+from batch_calibration.typing import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
+RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0)), shots=1)
+TOKENIZER = vocabulary.learn(MINI, RECIPE, size=400, texts=100, seed=0)
+RAW = {"vocab_size": TOKENIZER.get_vocab_size(), "n_positions": 64, "n_embd": 16, "n_layer": 1,
+       "n_head": 2}  # fmt: skip
+TWO = (Phase(10, 4, 64, RECIPE, (1e-2, 1e-2)), Phase(6, 2, 48, RECIPE, (1e-2, 0.0)))
+
+
+def train(tmp_path, phases=TWO, stop_at=None, learning=training.Learning(warmup=3)):  # noqa: B008
+    """A tiny network's weights, the steps of each phase, and what each step said."""
+    told = []
+
+    def report(now):
+        told.append(now)
+        if sum(now.steps) == stop_at:
+            raise KeyboardInterrupt
+
+    # optax mixes Python floats and integer counts.
+    with jax.numpy_dtype_promotion("standard"):
+        model, steps = training.train(
+            RAW, MINI, TOKENIZER, phases, learning, 0, tmp_path / "state.safetensors", 4, report
+        )
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], steps, told
+
+
+def test_a_stopped_training_goes_on_to_the_very_same_weights(tmp_path):
+    whole, steps, told = train(tmp_path / "whole")
+    assert steps == [10, 6] and [sum(now.steps) for now in told] == list(range(1, 17))
+    assert told[-1].loss < told[0].loss - 0.3
+    assert set(told[-1].labels) <= set(MINI) and told[0].tokens == 4 * 64
+    for stop_at in (7, 14):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "torn", stop_at=stop_at)
+    torn, _, rest = train(tmp_path / "torn")
+    assert rest == told[12:]
+    for one, other in zip(whole, torn, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def gated(nats, steps=70, later=5):
+    recipe = Recipe((("mnli", 1.0),), shots=1, hardest=1)
+    return (
+        Phase(steps, 2, 64, recipe, (1e-2, 1e-2), (("mnli",), nats)),
+        Phase(later, 2, 64, RECIPE, (1e-2, 1e-3)),
+    )
+
+
+def test_a_phase_ends_when_its_gate_opens_and_a_later_one_does_not_notice(tmp_path):
+    _, steps, told = train(tmp_path / "open", gated(50.0))
+    assert steps == [50, 5]
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "torn", gated(50.0), stop_at=52)
+    again = train(tmp_path / "torn", gated(50.0))
+    assert again[1] == steps and again[2] == told[50:]
+
+
+def test_a_gate_asks_for_the_mean_over_the_labels_of_fifty_steps():
+    phase = TWO[0]._replace(steps=200, gate=(("mnli",), 0.75))
+    over = training._stretch(0, phase, 0, list(MINI)).over
+    recent = np.zeros((50, 2, 2), np.float32)
+    recent[:, :, 0] = 0.9, 1
+    recent[10, :, 0] = 0.0, 20  # steps weigh as their labels are many: 0.639 a label, 0.882 a step
+    assert over(50, recent) and over(61, recent) and not over(49, recent)
+    recent[10, :, 0] = 0.0, 5
+    assert not over(50, recent) and not over(199, recent)
+    assert training._stretch(0, TWO[0], 0, list(MINI)).over(10, recent)
+
+
+def test_a_gate_that_stays_shut_keeps_the_state_and_says_what_to_do(tmp_path):
+    with pytest.raises(InputError, match=r"phase 1: after 8 steps .* mnli \d\.\d+, expected below "
+                       r"0\.01; the state is kept: raise the phase's steps"):  # fmt: skip
+        train(tmp_path, gated(0.01, steps=8))
+    with pytest.raises(InputError, match="after 8 steps"):
+        train(tmp_path, gated(0.01, steps=8))
+    _, steps, told = train(tmp_path, gated(50.0, steps=70))
+    assert steps == [50, 5] and told[0].steps == (9,)
+
+
+def test_rates_are_of_the_phase_alone():
+    begin, later = (training._stretch(k, TWO[k], 4, list(MINI)) for k in (0, 1))
+    np.testing.assert_allclose([begin.rate(i) for i in range(5)], np.array([1, 2, 3, 4, 4]) / 400)
+    np.testing.assert_allclose([later.rate(i) for i in (0, 3)], [1e-2, 5e-3])
+
+
+@pytest.mark.parametrize("lost", ["shape", "steps", "phase"])
+def test_the_state_of_another_run_is_refused(tmp_path, lost):
+    path = tmp_path / "state.safetensors"
+    if lost == "shape":
+        safetensors.numpy.save_file({"00000": np.zeros(3, np.float32)}, path, {"steps": "[8]"})
+    else:
+        train(tmp_path)
+        arrays = safetensors.numpy.load_file(path)
+        said = {"step": "8"} if lost == "steps" else {"steps": "[8, 8, 8]"}
+        safetensors.numpy.save_file(arrays, path, said)
+    with pytest.raises(InputError, match=r"a run of another shape .* delete the file"):
+        train(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("phase", "sentence"),
+    [
+        (TWO[0]._replace(gate=(("rte",), 1.0)), "phase 1: its gate asks for rte"),
+        (TWO[0]._replace(rows=3), "rows cannot be shared"),
+    ],
+)
+def test_phases_that_cannot_be(tmp_path, phase, sentence, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    with pytest.raises(InputError, match=sentence):
+        train(tmp_path, (phase,))
+
+
+def made_batch():
+    source = documents.documents(MINI, RECIPE, TOKENIZER, random.Random(1))
+    return documents.batch(source, rows=2, length=64)
+
+
+def test_the_loss_of_all_places_is_the_plain_one():
+    batch, config = made_batch(), gpt2.Config(**RAW)
+    model = gpt2.Model(config, rngs=nnx.Rngs(3))
+    same = batch.document[:, :, None] == batch.document[:, None, :]
+    attend = masked(same & np.tri(64, dtype=bool))
+    logits = model.unembed(model.hidden(batch.tokens, batch.positions, attend))[:, :-1]
+    nll = optax.softmax_cross_entropy_with_integer_labels(logits, batch.tokens[:, 1:])
+    nll = np.asarray(nll)
+    known = batch.document[:, 1:] == batch.document[:, :-1]
+    weight = np.where(batch.label[:, 1:] >= 0, 10.0, 1.0) * known
+    whole = training.lesson(batch, 1.0, 10.0, np.random.default_rng(0))
+    loss, labels = training.loss(model, whole, 2)
+    np.testing.assert_allclose(loss, (nll * weight).sum() / weight.sum(), rtol=1e-5)
+    for task in (0, 1):
+        mine = known & (batch.label[:, 1:] == task)
+        np.testing.assert_allclose(labels[:, task], [(nll * mine).sum(), mine.sum()], rtol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.05, 1 / 3])
+def test_what_is_read_counts_for_what_is_not(share):
+    """Summed over many choices, each place weighs as it does where all are read."""
+    batch, rng = made_batch(), np.random.default_rng(0)
+    whole = training.lesson(batch, 1.0, 10.0, rng)
+    expected, found = np.zeros((2, 64)), np.zeros((2, 64))
+    row = np.arange(2)[:, None]
+    np.add.at(expected, (row, whole.read), whole.weight)
+    for _ in range(4000):
+        part = training.lesson(batch, share, 10.0, rng)
+        assert part.read.shape == (2, np.ceil(share * 63))
+        np.testing.assert_allclose(part.weight.sum(1), whole.weight.sum(1), rtol=1e-5)
+        np.add.at(found, (row, part.read), part.weight / 4000)
+    assert abs(found - expected).max() < (1.5 if share < 0.1 else 0.15)
+
+
+def test_four_devices_learn_as_one_does(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, 'tests'); from pathlib import Path; import jax; "
+        "import test_train_mini as t; phases = tuple(p._replace(rows=4) for p in t.TWO); "
+        f"print(jax.device_count(), *[s.loss for s in t.train(Path({str(tmp_path)!r}) / "
+        "str(jax.device_count()), phases)[2]])"
+    )
+    losses = {}
+    for devices in (1, 4):
+        forced = f"--xla_force_host_platform_device_count={devices}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"XLA_FLAGS": forced},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found, *losses[devices] = done.stdout.split()
+        assert int(found) == devices
+    np.testing.assert_allclose(
+        np.array(losses[1], float), np.array(losses[4], float), atol=1e-5, rtol=0
+    )
+
+
+def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
+    said = program("train_mini", "--config=configs/train_mini.py:smoke",
+                   f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}")  # fmt: skip
+    assert "phase 1: 50 steps" in said.stdout and "mnli" in said.stdout
+    curve = [
+        json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line
+    ]
+    assert curve[-1]["loss"] < curve[0]["loss"] - 0.5
+    assert (tmp_path / "w/curve.png").is_file()
+    program("score", "--config=configs/mini.py:smoke", f"--config.model={tmp_path / 'out'}",
+            f"--workdir={tmp_path / 'w'}")  # fmt: skip
+    assert list((tmp_path / "w/scores").glob("*.safetensors"))
+
+
+def test_the_curve_has_a_line_for_each_task():
+    rows = [{"step": i, "loss": 2.0} | ({"mnli": 1.0 + i % 2} if i % 3 else {}) for i in range(90)]
+    figure = draw_curve(rows, [40, 90], tasks=["mnli", "sst2"])
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    assert len(lines["mnli"].get_xdata()) == 60 - 24 and len(lines["sst2"].get_xdata()) == 0
+    assert len([line for line in lines.values() if line.get_linestyle() == ":"]) == 1
+
+
+def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
+    """Read in a process of its own: a program's flags are defined once."""
+    path = tmp_path / "curve.jsonl"
+    path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
+                    '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
+    code = (
+        "from pathlib import Path; from experiments.train_mini import read_curve; "
+        f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[(1, 3), (2, 2.5), (3, 1)]"
