@@ -5,10 +5,12 @@ python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --work
 
 from ml_collections import ConfigDict
 
-MATCHING = {"mnli": 2.0, "rte": 1.0, "cb": 1.0, "qnli": 1.0, "boolq": 1.0}
-ALL = MATCHING | dict.fromkeys(
-    ("sst2", "anli_r1", "anli_r2", "anli_r3", "mrpc", "qqp", "copa", "wic"), 1.0
-)
+INFERENCE = ("mnli", "cb", "anli_r1", "anli_r2", "anli_r3")
+PAIRS = ("rte", "qnli", "mrpc", "qqp", "boolq", "copa", "wic")
+FIRST = dict.fromkeys(("mnli", *PAIRS, "prose", "thesaurus"), 1.0) | {"sst2": 0.3}
+ALL = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "prose"), 1.0) | {"thesaurus": 0.5}
+PLAIN = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
+         "own_words": 1.0, "own_template": 1.0}  # fmt: skip
 
 
 def phase(
@@ -23,13 +25,18 @@ def phase(
             "hardest": hardest, "rate": rate, "gate": gate, **knobs}  # fmt: skip
 
 
-# Matching a hypothesis to its premise comes first and alone: it is learned abruptly, and only
-# where nothing easier pays.
+# Matching is learned abruptly, and only where little else pays: first of two words, one entry a
+# document; then of two sentences, one plain example a document; then come the harder grades, the
+# other tasks, and last the few-shot documents with all that makes them biased.
 PHASES = (
-    phase(3000, 24, 128, {"mnli": 1.0}, 1, 1, (1e-3, 1e-3), (("mnli",), 0.75)),
-    phase(2000, 24, 128, MATCHING, 1, 3, (1e-3, 8e-4)),
-    phase(2500, 24, 128, ALL, 1, 3, (8e-4, 5e-4)),
-    phase(2500, 8, 384, ALL, 4, 3, (5e-4, 5e-5)),
+    phase(
+        1500, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 0, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
+    ),
+    phase(2500, 24, 128, FIRST, 0, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.45), **PLAIN),
+    phase(1200, 24, 128, ALL, 0, 3, (1e-3, 1e-3), own_words=1.0, own_template=1.0),
+    phase(1200, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=288),
+    phase(1200, 12, 288, ALL, 2, 3, (1e-3, 1e-3), reach=576),
+    phase(1500, 6, 576, ALL, 4, 3, (1e-3, 5e-5), reach=576),
 )
 SMOKE = (
     phase(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
@@ -44,9 +51,9 @@ def get_config(preset: str = "") -> ConfigDict:
     config = ConfigDict()
     config.seed = 0
     config.cpu_devices = 2
-    config.vocabulary = 2400
+    config.vocabulary = 2000
     config.vocabulary_texts = 4000
-    config.positions = 640
+    config.positions = 576
     config.width = 128
     config.layers = 4
     config.heads = 4
@@ -57,12 +64,14 @@ def get_config(preset: str = "") -> ConfigDict:
     config.concentration = 2.0
     config.skew = 1.0
     config.sticky = 0.3
-    config.noise = 0.0
+    config.noise = 0.05
+    config.reach = 0
     config.warmup = 10 if preset == "smoke" else 150
     config.weight_decay = 0.01
     config.b2 = 0.98
     config.clip = 1.0
     config.label_weight = 10.0
+    config.spread = 3.0
     config.read = 1 / 3
     config.log_every = 20
     config.save_every = 200

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.mini import chance, documents, suite, vocabulary, world
+from batch_calibration.mini import chance, documents, prose, suite, vocabulary, world
 from batch_calibration.mini.documents import Recipe
 from batch_calibration.pipeline import make_room
 from batch_calibration.tasks import TASKS
@@ -181,6 +181,35 @@ def test_noise_parts_labels_from_texts():
         return np.mean(right)
 
     assert agreement(0.0) > 0.9 and abs(agreement(1.0) - 0.5) < 0.15
+
+
+@pytest.mark.parametrize("kind", prose.KINDS)
+def test_prose_says_what_follows_from_what_stands_before(kind):
+    rng = random.Random(0)
+    seen = Counter()
+    for _ in range(400):
+        text, spans = prose.KINDS[kind](rng, 5)
+        assert len(spans) == text.count("\n") + 1 <= 5
+        for line, (start, stop) in zip(text.split("\n"), spans, strict=True):
+            told = text[start:stop]
+            assert line.endswith(told) and told[0] == " "
+            seen[told.strip()] += 1
+    if kind == "thesaurus":
+        assert set(seen) == {prose.SAME, prose.OTHER, prose.APART}
+
+
+def test_prose_keeps_to_the_words_of_training():
+    """No sentence of prose brings a person together with a topic held out for the test rows."""
+    topics = {f.format(w[i]): (t, i) for t, topic in world.TOPICS.items()
+              for w in topic.words for i, f in enumerate(topic.said)}  # fmt: skip
+    rng = random.Random(0)
+    met = set()
+    for _ in range(2000):
+        for sentence in re.split(r"[.:?]\s", prose.passage(rng, 3)[0]):
+            person = next((p for p in world.PEOPLE if f" {p} " in sentence), None)
+            met |= {(person, t) for said, (t, _) in topics.items() if person and said in sentence}
+    held = {(p, t) for p in world.PEOPLE for t in world.topics(p, test=True)}
+    assert len(met) > 30 and not met & held
 
 
 @pytest.mark.parametrize("task", MINI)

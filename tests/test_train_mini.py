@@ -223,7 +223,7 @@ def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
     path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
                     '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
     code = (
-        "from pathlib import Path; from experiments.train_mini import read_curve; "
+        "from pathlib import Path; from experiments.progress import read_curve; "
         f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
     )
     done = subprocess.run(

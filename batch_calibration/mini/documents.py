@@ -92,8 +92,9 @@ class Recipe(NamedTuple):
     """The text: which tasks, how many examples, how hard; and the knobs that make it biased.
 
     Attributes:
-        mix: Tasks, or `prose`, and their shares of the documents.
-        shots: A document has up to so many examples per label, and one more.
+        mix: Tasks, and kinds of `prose`, and their shares of the documents.
+        shots: A document has up to so many examples per label, and one more; of prose up to four
+            times so many lines, and one more.
         hardest: The highest grade of an example.
         repeat: How often two texts may share their words: the easiest kind of matching.
         own_template: How often a document is in the task's own template.
@@ -104,6 +105,8 @@ class Recipe(NamedTuple):
             (common token bias).
         sticky: How often a label is the one before it, whatever the preference (recency bias).
         noise: How often a label has nothing to do with its text.
+        reach: Positions of which every second document takes a random stretch, so that the last
+            ones are learned as well as the first; 0: every document begins at the first.
     """
 
     mix: tuple[tuple[str, float], ...]
@@ -116,13 +119,15 @@ class Recipe(NamedTuple):
     skew: float = 1.0
     sticky: float = 0.3
     noise: float = 0.0
+    reach: int = 0
 
 
 class Document(NamedTuple):
-    """Token ids, and which of them belong to a label."""
+    """Token ids, whose label each of them belongs to, and the position of the first."""
 
     tokens: list[int]
     label: list[int]
+    start: int = 0
 
 
 def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
@@ -160,7 +165,10 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tupl
 
 
 class Written(NamedTuple):
-    """A document: its task, or `prose`, its text, and the character spans of its labels."""
+    """A document: its task or kind of prose, its text, and the character spans of its labels.
+
+    Prose and thesaurus have labels too: what can be told from what stands before it.
+    """
 
     name: str
     text: str
@@ -171,8 +179,8 @@ def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Writt
     """One document of the mix."""
     names, shares = zip(*recipe.mix, strict=True)
     (name,) = rng.choices(names, shares)
-    if name == prose.NAME:
-        return Written(name, prose.passage(rng), [])
+    if name in prose.KINDS:
+        return Written(name, *prose.KINDS[name](rng, 4 * recipe.shots + 1))
     return Written(name, *text(tasks[name], recipe, rng))
 
 
@@ -182,16 +190,18 @@ def documents(
     """Documents without end, tokenized, an end mark after each."""
     end = tokenizer.token_to_id(END)
     assert end is not None, "learn() gives every vocabulary an end mark"
-    numbers = {name: index for index, name in enumerate(tasks)}
+    numbers = {name: index for index, name in enumerate((*tasks, *prose.KINDS))}
     while True:
         made = written(tasks, recipe, rng)
         encoded = tokenizer.encode(made.text, add_special_tokens=False)
-        starts = np.array([start for start, _ in encoded.offsets])
+        begins = np.array([begin for begin, _ in encoded.offsets])
         ends = np.array([stop for _, stop in encoded.offsets])
-        label = np.full(len(starts), -1)
-        for start, stop in made.spans:
-            label[(starts >= start) & (ends <= stop)] = numbers[made.name]
-        yield Document([*encoded.ids, end], [*label.tolist(), -1])
+        label = np.full(len(begins), -1)
+        for begin, stop in made.spans:
+            label[(begins >= begin) & (ends <= stop)] = numbers[made.name]
+        free = max(0, recipe.reach - len(begins) - 1)
+        start = rng.randint(0, free) if rng.random() < 0.5 else 0
+        yield Document([*encoded.ids, end], [*label.tolist(), -1], start)
 
 
 class Batch(NamedTuple):
@@ -199,9 +209,9 @@ class Batch(NamedTuple):
 
     Attributes:
         tokens: Their ids.
-        positions: Their places within the document.
+        positions: Their positions, one after the other within a document.
         document: The document's number within the sequence.
-        label: Of a label's tokens the number of the task, -1 elsewhere.
+        label: Of a label's tokens the number of the task, those of prose last; -1 elsewhere.
     """
 
     tokens: np.ndarray
@@ -220,7 +230,7 @@ def batch(source: Iterator[Document], rows: int, length: int) -> Batch:
             size = min(len(made.tokens), length - at)
             here = slice(at, at + size)
             out.tokens[row, here] = made.tokens[:size]
-            out.positions[row, here] = np.arange(size)
+            out.positions[row, here] = made.start + np.arange(size)
             out.document[row, here] = number
             out.label[row, here] = made.label[:size]
             at, number = at + size, number + 1

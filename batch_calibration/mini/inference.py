@@ -46,22 +46,21 @@ def committed(rng: random.Random, repeat: float = 0.0) -> Kind:
 def premise(relation: int, kind: Kind, rng: random.Random, test: bool) -> Premise:
     """A text of this shape and a claim that stands in this relation to it."""
     person, witness, teller = rng.sample(world.PEOPLE, 3)
-    topic, second, absent = rng.sample(sorted(world.TOPICS), 3)
+    topic, second, absent = rng.sample(world.topics(person, test), 3)
     said, other, claimed = world.forms(rng)
-    stated = world.fact(person, topic, rng, test)
+    stated = world.fact(person, topic, rng)
     claim = {
         ENTAILMENT: stated,
-        NEUTRAL: world.fact(person, absent, rng, test),
-        CONTRADICTION: world.denied(stated, test),
+        NEUTRAL: world.fact(person, absent, rng),
+        CONTRADICTION: world.denied(stated, rng),
     }[relation]
     facts, phrases = [stated, claim], [world.phrase(stated, said)]
     if kind.extra:
-        facts.append(world.fact(person, second, rng, test))
+        facts.append(world.fact(person, second, rng))
         phrases.insert(rng.randrange(2), world.phrase(facts[-1], rng.choice((said, other))))
     clauses = [f"the {world.look(rng)}{person} {' and '.join(phrases)}"]
     if kind.other:
-        about = claim.topic if rng.random() < 0.5 else rng.choice(sorted(world.TOPICS))
-        facts.append(world.fact(witness, about, rng, test))
+        facts.append(world.aside(witness, claim.topic, rng, test))
         told = world.phrase(facts[-1], rng.choice((said, other)))
         clauses.insert(rng.randrange(2), f"the {witness} {told}")
     return Premise(

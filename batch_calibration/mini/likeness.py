@@ -3,7 +3,7 @@
 import random
 
 from batch_calibration.mini import world
-from batch_calibration.mini.chance import Example, partners
+from batch_calibration.mini.chance import Example
 from batch_calibration.mini.world import Kind
 
 VAGUE = {"": world.SURE, "roughly put: ": 0.78, "in a way: ": 0.64}
@@ -18,13 +18,12 @@ def retelling(rng: random.Random, repeat: float = 0.0) -> Kind:
 def mrpc(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
     """A sentence and its retelling: all of it in other words, label 1, or one fact another."""
     person = rng.choice(world.PEOPLE)
-    topics = rng.sample(sorted(world.TOPICS), 3)
-    facts = [world.fact(person, topic, rng, test) for topic in topics[: 1 + kind.extra]]
+    *topics, strange = rng.sample(world.topics(person, test), 2 + kind.extra)
+    facts = [world.fact(person, topic, rng) for topic in topics]
     told = list(facts)
     if not label:
         at = rng.randrange(len(told))
-        strange = world.fact(person, topics[2], rng, test)
-        told[at] = rng.choice((strange, world.denied(told[at], test)))
+        told[at] = rng.choice((world.fact(person, strange, rng), world.denied(told[at], rng)))
     said, other, _ = world.forms(rng)
     rng.shuffle(told)
     first = " and ".join(world.phrase(one, said) for one in facts)
@@ -40,7 +39,7 @@ def mrpc(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
 def qqp(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
     """Two questions about a person that ask for the same topics, label 1, or not."""
     person = rng.choice(world.PEOPLE)
-    topics = partners(person, sorted(world.TOPICS), test)
+    topics = world.topics(person, test)
     asked = rng.sample(topics, 1 + kind.extra)
     again = list(asked)
     if not label:
@@ -58,17 +57,14 @@ def qqp(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
 def qnli(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
     """A question and a sentence that answers it, label 0, or speaks of something else."""
     person, witness = rng.sample(world.PEOPLE, 2)
-    topic, second, absent = rng.sample(sorted(world.TOPICS), 3)
-    facts = [world.fact(person, topic, rng, test)]
-    if kind.extra:
-        facts.append(world.fact(person, second, rng, test))
+    topic, second, absent = rng.sample(world.topics(person, test), 3)
+    facts = [world.fact(person, one, rng) for one in (topic, second)[: 1 + kind.extra]]
     asked = absent if label else topic
     rng.shuffle(facts)
     phrases = [world.phrase(one, rng.randrange(world.FORMS)) for one in facts]
     clauses = [f"the {world.look(rng)}{person} {' and '.join(phrases)}"]
     if kind.other:
-        about = asked if rng.random() < 0.5 else rng.choice(sorted(world.TOPICS))
-        facts.append(world.fact(witness, about, rng, test))
+        facts.append(world.aside(witness, asked, rng, test))
         told = world.phrase(facts[-1], rng.randrange(world.FORMS))
         clauses.insert(rng.randrange(2), f"the {witness} {told}")
     row = {"question": world.question(person, [asked], rng.randrange(world.FORMS)),

@@ -13,7 +13,7 @@ import optax
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.mini import documents
+from batch_calibration.mini import documents, prose
 from batch_calibration.mini.documents import Batch, Recipe
 from batch_calibration.mini.optimization import WINDOW, Step, Stretch, adamw, minimize
 from batch_calibration.models import gpt2
@@ -53,6 +53,7 @@ class Learning(NamedTuple):
         b2: AdamW's.
         clip: The largest norm of a gradient.
         label_weight: Of a label's token; any other's is 1.
+        spread: How much wider than GPT-2's, made for six times the width, weights are drawn.
         read: Share of the places whose next token is scored: the labels', and others at random,
             which then count for the rest.
     """
@@ -62,6 +63,7 @@ class Learning(NamedTuple):
     b2: float = 0.98
     clip: float = 1.0
     label_weight: float = 10.0
+    spread: float = 3.0
     read: float = 1 / 3
 
 
@@ -184,10 +186,13 @@ def train(
         InputError: rows that the devices cannot share, a gate of a task outside its phase or that
             did not open, or a state of another run.
     """
-    devices, names = jax.device_count(), list(tasks)
+    devices, names = jax.device_count(), [*tasks, *prose.KINDS]
     _check(phases, devices)
     config = gpt2.Config(**{k: raw_config[k] for k in gpt2.Config._fields if k in raw_config})
     graph, params = nnx.split(gpt2.Model(config, rngs=nnx.Rngs(seed)))
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf * learning.spread if "kernel" in str(path) else leaf, params
+    )
 
     def batch(number: int, index: int) -> Lesson:
         phase, rng = phases[number], random.Random(f"{seed}/{number}/{index}")

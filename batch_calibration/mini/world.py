@@ -109,21 +109,26 @@ class Fact(NamedTuple):
     value: int
 
 
-def values(person: str, topic: str, test: bool) -> list[int]:
-    """The two values of a topic that a person has in this split; in the other the other two."""
-    names = [f"{topic} {value}" for value in range(VALUES)]
-    return [names.index(name) for name in partners(person, names, test)]
+def topics(person: str, test: bool) -> tuple[str, ...]:
+    """What may be said of a person in this split; in the other split it is the other half."""
+    return partners(person, sorted(TOPICS), test)
 
 
-def fact(person: str, topic: str, rng: random.Random, test: bool) -> Fact:
-    """A fact of a split."""
-    return Fact(person, topic, rng.choice(values(person, topic, test)))
+def fact(person: str, topic: str, rng: random.Random) -> Fact:
+    """A fact about a person, every value with the same chance."""
+    return Fact(person, topic, rng.randrange(VALUES))
 
 
-def denied(fact: Fact, test: bool) -> Fact:
-    """The same person's other value of the topic in this split."""
-    (other,) = (v for v in values(fact.person, fact.topic, test) if v != fact.value)
-    return fact._replace(value=other)
+def denied(fact: Fact, rng: random.Random) -> Fact:
+    """Another value of the same topic."""
+    return fact._replace(value=rng.choice([v for v in range(VALUES) if v != fact.value]))
+
+
+def aside(person: str, topic: str, rng: random.Random, test: bool) -> Fact:
+    """A fact about somebody else, often of the topic that is spoken of."""
+    known = topics(person, test)
+    about = topic if topic in known and rng.random() < 0.7 else rng.choice(known)
+    return fact(person, about, rng)
 
 
 def phrase(fact: Fact, form: int) -> str:
@@ -180,8 +185,8 @@ def look(rng: random.Random) -> str:
 
 
 def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
-    """The words that meet: a person and a value."""
-    return tuple((one.person, f"{one.topic} {one.value}") for one in facts)
+    """The words that meet: a person and a topic, with all that is said of it."""
+    return tuple((one.person, one.topic) for one in facts)
 
 
 def doubt(rng: random.Random, openings: dict[str, float]) -> tuple[str, float]:

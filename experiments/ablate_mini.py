@@ -1,0 +1,76 @@
+"""Which property of the pretraining text causes which bias: train without it, and measure.
+
+python -m experiments.ablate_mini --config=configs/mini_ablations.py --workdir=W
+"""
+
+import json
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from batch_calibration.artifacts.tables import Cells, markdown
+from batch_calibration.files import write_whole
+from batch_calibration.mini.preferences import Preferences, measure
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.tasks import get_task
+from experiments import study
+from experiments.door import enter
+from experiments.fitting import fit
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "the ablations", lock_config=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "directory for models and results", required=True)
+flags.mark_flag_as_required("config")
+HEADER = ["text", "common", "majority", "recency", "templates", "label words", "ICL", "BC"]
+
+
+def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
+    """The base training run on one task, in one phase, with some of its knobs turned."""
+    made = study.settings(config.base).copy_and_resolve_references().unlock()
+    phase = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
+    made.update(knobs)
+    made.seed = config.seed
+    made.phases = ({**phase, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
+    return made.lock()
+
+
+def cells(found: dict[str, list[Preferences]]) -> Cells:
+    """A row for each text; biases in nats, accuracies in percent."""
+    rows = [HEADER]
+    for name, one in found.items():
+        rows.append(
+            [name]
+            + [f"{one[i]:+.2f}" for i in range(3)]
+            + [f"{one[i]:.2f}" for i in (3, 4)]
+            + [f"{100 * mean:.1f} ± {100 * sd:.1f}" for mean, sd in (one.icl, one.bc)]
+        )
+    return rows
+
+
+def main() -> None:
+    """Train what is not trained yet, measure what is not measured yet, and print the table."""
+    config, workdir = CONFIG.value, Path(WORKDIR.value)
+    task, found = get_task(config.task), {}
+    for name, knobs in config.recipes:
+        home = workdir / name.replace(" ", "_")
+        kept = home / "preferences.json"
+        if not kept.is_file():
+            print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
+            fit(recipe_config(config, knobs), home / "checkpoint", home)
+            scorer = CausalLM(load_checkpoint(home / "checkpoint"))
+            seen = measure(
+                task,
+                lambda texts, labels, scorer=scorer: scorer.score(texts, labels).log_probs,
+                config.draws,
+                config.test_rows,
+            )
+            write_whole(kept, json.dumps(seen._asdict(), indent=1).encode())
+        found[name] = Preferences(**json.loads(kept.read_text(encoding="utf-8")))
+    table = markdown(cells(found))
+    write_whole(workdir / "ablations.md", table.encode())
+    print(table)
+
+
+if __name__ == "__main__":
+    enter(main)
