@@ -11,7 +11,7 @@ from ml_collections import ConfigDict, config_flags
 
 from batch_calibration.artifacts.tables import Cells, markdown
 from batch_calibration.files import write_whole
-from batch_calibration.mini.preferences import Preferences, measure
+from batch_calibration.mini.preferences import Preferences, Score, measure
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.tasks import get_task
@@ -30,22 +30,26 @@ def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
     made = study.settings(config.base).copy_and_resolve_references().unlock()
     phase = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
     made.update(knobs)
-    made.seed = config.seed
     made.phases = ({**phase, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
     return made.lock()
 
 
-def cells(found: dict[str, list[Preferences]]) -> Cells:
+def cells(found: dict[str, Preferences]) -> Cells:
     """A row for each text; biases in nats, accuracies in percent."""
     rows = [HEADER]
     for name, one in found.items():
         rows.append(
             [name]
-            + [f"{one[i]:+.2f}" for i in range(3)]
-            + [f"{one[i]:.2f}" for i in (3, 4)]
+            + [f"{nats:+.2f}" for nats in (one.common, one.majority, one.recency)]
+            + [f"{nats:.2f}" for nats in (one.templates, one.words)]
             + [f"{100 * mean:.1f} ± {100 * sd:.1f}" for mean, sd in (one.icl, one.bc)]
         )
     return rows
+
+
+def _reader(checkpoint: Path) -> Score:
+    scorer = CausalLM(load_checkpoint(checkpoint))
+    return lambda texts, labels: scorer.score(texts, labels).log_probs
 
 
 def main() -> None:
@@ -58,13 +62,7 @@ def main() -> None:
         if not kept.is_file():
             print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
             fit(recipe_config(config, knobs), home / "checkpoint", home)
-            scorer = CausalLM(load_checkpoint(home / "checkpoint"))
-            seen = measure(
-                task,
-                lambda texts, labels, scorer=scorer: scorer.score(texts, labels).log_probs,
-                config.draws,
-                config.test_rows,
-            )
+            seen = measure(task, _reader(home / "checkpoint"), config.draws, config.test_rows)
             write_whole(kept, json.dumps(seen._asdict(), indent=1).encode())
         found[name] = Preferences(**json.loads(kept.read_text(encoding="utf-8")))
     table = markdown(cells(found))

@@ -224,7 +224,9 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(MINI, RECIPE, tokenizer, random.Random(2))
     made = next(source)
-    marked = tokenizer.decode([t for t, task in zip(*made, strict=True) if task >= 0])
+    marked = tokenizer.decode(
+        [t for t, task in zip(made.tokens, made.label, strict=True) if task >= 0]
+    )
     assert set(marked.split()) <= {w for t in MINI for w in MINI[t].words} | {
         w for sets in documents.VERBALIZERS.values() for words in sets for w in words
     }
@@ -236,6 +238,19 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     np.testing.assert_array_equal(np.cumsum(starts, axis=1) - 1, packed.document)
     for text in ("👍🏽 ✔️", "naïve café", "\x00\t", "日本語"):
         assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
+
+
+def test_every_second_document_takes_a_stretch_of_all_positions():
+    tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
+    source = documents.documents(
+        MINI, RECIPE._replace(shots=0, reach=200), tokenizer, random.Random(0)
+    )
+    made = [next(source) for _ in range(400)]
+    starts = np.array([one.start for one in made])
+    assert 150 < (starts == 0).sum() < 250 and starts.max() > 120
+    assert all(one.start + len(one.tokens) <= 200 or one.start == 0 for one in made)
+    row = documents.batch(iter(made), rows=1, length=len(made[0].tokens) + 5)
+    np.testing.assert_array_equal(row.positions[0, -5:], made[1].start + np.arange(5))
 
 
 @pytest.mark.parametrize("task", MINI)
