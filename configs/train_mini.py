@@ -58,7 +58,6 @@ def get_config(preset: str = "") -> ConfigDict:
     config.layers = 4
     config.heads = 4
     config.phases = SMOKE if preset == "smoke" else PHASES
-    config.repeat = 0.0
     config.own_template = 0.65
     config.own_words = 0.75
     config.concentration = 2.0

@@ -15,6 +15,7 @@ from batch_calibration.mini.preferences import Preferences, Score, measure
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.tasks import get_task
+from batch_calibration.typing import InputError
 from experiments import study
 from experiments.door import enter
 from experiments.fitting import fit
@@ -27,11 +28,14 @@ HEADER = ["text", "common", "majority", "recency", "templates", "label words", "
 
 def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
     """The base training run on one task, in one phase, with some of its knobs turned."""
-    made = study.settings(config.base).copy_and_resolve_references().unlock()
+    made = study.settings(config.base).copy_and_resolve_references()
     phase = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
-    made.update(knobs)
+    for knob, value in knobs.items():
+        if knob not in made:
+            raise InputError.unknown("knob of the text", knob, list(made))
+        made[knob] = value
     made.phases = ({**phase, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
-    return made.lock()
+    return made
 
 
 def cells(found: dict[str, Preferences]) -> Cells:
@@ -55,16 +59,31 @@ def _reader(checkpoint: Path) -> Score:
 def main() -> None:
     """Train what is not trained yet, measure what is not measured yet, and print the table."""
     config, workdir = CONFIG.value, Path(WORKDIR.value)
+    if "recipes" not in config:
+        raise InputError(
+            "--config: expected recipes of a text, found none; give "
+            "--config=configs/mini_ablations.py."
+        )
     task, found = get_task(config.task), {}
+    if len(task.label_names) != 2:
+        raise InputError(
+            f"config.task: expected a task with two labels, {task.name} has "
+            f"{len(task.label_names)}; give one such as sst2."
+        )
     for name, knobs in config.recipes:
         home = workdir / name.replace(" ", "_")
         kept = home / "preferences.json"
+        recipe = recipe_config(config, knobs)
+        asked = {"recipe": str(recipe), "draws": config.draws, "test_rows": config.test_rows}
         if not kept.is_file():
             print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
-            fit(recipe_config(config, knobs), home / "checkpoint", home)
+            fit(recipe, home / "checkpoint", home)
             seen = measure(task, _reader(home / "checkpoint"), config.draws, config.test_rows)
-            write_whole(kept, json.dumps(seen._asdict(), indent=1).encode())
-        found[name] = Preferences(**json.loads(kept.read_text(encoding="utf-8")))
+            write_whole(kept, json.dumps([asked, seen._asdict()], indent=1).encode())
+        of, numbers = json.loads(kept.read_text(encoding="utf-8"))
+        if of != asked:
+            raise InputError(f"{home}: holds results of another config; give another --workdir.")
+        found[name] = Preferences(**numbers)
     table = markdown(cells(found))
     write_whole(workdir / "ablations.md", table.encode())
     print(table)

@@ -22,15 +22,19 @@ def fit(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     Returns:
         After which step each phase was over.
     """
-    workdir.mkdir(parents=True, exist_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
     # Must come before anything asks for a device.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
+    known = {*documents.Recipe._fields, *training.Phase._fields}
+    for phase in config.phases:
+        for key in phase:
+            if key not in known:
+                raise InputError.unknown("key of a phase", key, sorted(known - {"recipe"}))
     phases = tuple(_phase({**config, **phase}) for phase in config.phases)
+    training.check(phases, config.positions, jax.device_count())
+    workdir.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     names = dict.fromkeys(name for phase in phases for name, _ in phase.recipe.mix)
     tasks = {name: get_task(name) for name in names if name not in prose.KINDS}
-    if any(phase.length > config.positions for phase in phases):
-        raise InputError(f"a phase is longer than config.positions = {config.positions}.")
     tokenizer = vocabulary.learn(
         tasks, phases[-1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
     )
@@ -53,9 +57,12 @@ def fit(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         "eos_token_id": end,
         "tie_word_embeddings": True,
     }
+    state = workdir / "state.safetensors"
+    if not state.is_file():
+        (workdir / "curve.jsonl").unlink(missing_ok=True)
     progress = Progress(workdir, config.log_every, "tokens")
 
-    def report(now: training.Progress) -> None:
+    def report(now: training.Told) -> None:
         here, after = phases[len(now.steps) - 1], phases[len(now.steps) :]
         left = (max(0, here.steps - now.steps[-1]) * here.rows * here.length) + sum(
             phase.steps * phase.rows * phase.length for phase in after
@@ -65,7 +72,7 @@ def fit(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     learning = training.Learning(**{key: config[key] for key in training.Learning._fields})
     model, steps = training.train(
         raw, tasks, tokenizer, phases, learning, config.seed,
-        workdir / "state.safetensors", config.save_every, report,
+        state, config.save_every, report,
     )  # fmt: skip
     weights.save(out, model, gpt2, raw)
     tokenizer.save(str(out / "tokenizer.json"))

@@ -12,7 +12,7 @@ class Progress:
     def __init__(self, workdir: Path, every: int, unit: str):
         self.path = workdir / "curve.jsonl"
         self._every, self._unit = every, unit
-        self._file = self.path.open("a", encoding="utf-8")
+        self._file = self.path.open("a", buffering=1, encoding="utf-8")
         self._file.write("\n")  # ends a line that an earlier run tore
         self._began = self._last = time.monotonic()
         self._seen = 0

@@ -27,7 +27,7 @@ flags.mark_flag_as_required("config")
 def main() -> None:
     """Train, draw the loss curve, and say how long each phase took."""
     config = CONFIG.value
-    if "phases" not in config:
+    if "phases" not in config or "width" not in config:
         raise InputError(
             "--config: expected a training run with phases, found none; give "
             "--config=configs/train_mini.py."

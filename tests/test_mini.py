@@ -15,8 +15,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from batch_calibration.mini import chance, documents, prose, suite, vocabulary, world
 from batch_calibration.mini.documents import Recipe
-from batch_calibration.pipeline import make_room
+from batch_calibration.pipeline import make_room, make_scorer
+from batch_calibration.prompts import template as templates
 from batch_calibration.tasks import TASKS
+from batch_calibration.tasks.rte import RTE
 
 MINI = {name: TASKS[name] for name in suite.GRAMMARS}
 PAIRED = [name for name in MINI if len(MINI[name].fields) > 1]
@@ -44,11 +46,21 @@ def test_train_and_test_share_no_word_pair(task):
 
 
 @pytest.mark.parametrize("task", MINI)
-def test_pairs_stand_in_the_text(task):
-    """A held-out pair is no mere name: both its words, or a form of them, are in the fields."""
-    for one in examples(task, True)[0][:300]:
-        text = words(" ".join(one.row.values()))
-        assert all(pair[0] in text for pair in one.pairs)
+def test_every_person_and_topic_of_a_row_is_a_pair_of_the_split(task):
+    """Read from the text itself: what is said of somebody, asked of, happened, or a word used."""
+    met = [set(), set()]
+    for test in (False, True):
+        for one in examples(task, test)[0]:
+            text = words(" ".join(one.row.values()))
+            assert all(pair[0] in text for pair in one.pairs)
+            for field in one.row.values():
+                for clause in re.split(r" and the |[.:?] ?", field):
+                    people = set(words(clause)) & set(world.PEOPLE)
+                    if len(people) == 1:
+                        met[test] |= {(*people, t) for said, t in PHRASES.items() if said in clause}
+    assert not met[0] & met[1]
+    if task in ("mnli", "anli_r3", "rte", "mrpc", "boolq", "qnli"):
+        assert len(met[0]) > 40 and len(met[1]) > 40
 
 
 @pytest.mark.parametrize("task", MINI)
@@ -91,6 +103,30 @@ def test_no_field_alone_tells_the_label(task):
         assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
 
 
+PHRASES = {said.format(words[form]): name for name, topic in world.TOPICS.items()
+           for words in topic.words for form, said in enumerate(topic.said)}  # fmt: skip
+
+
+def shape(text):
+    """Of one field: people, topics spoken of, the most mentions of one, each topic's mentions."""
+    told = Counter(topic for said, topic in PHRASES.items() if said in text)
+    people = len(set(words(text)) & set(world.PEOPLE))
+    return [people, len(told), max(told.values(), default=0), *(told[t] for t in world.TOPICS)]
+
+
+@pytest.mark.parametrize("task", PAIRED)
+def test_no_pattern_of_topics_in_one_field_tells_the_label(task):
+    """As would, say, two people with one topic, were the second one's chosen with the claim."""
+    made, labels = examples(task, False)
+    held, truth = examples(task, True)
+    for field in MINI[task].fields:
+        probe = DecisionTreeClassifier(min_samples_leaf=100).fit(
+            [shape(one.row[field]) for one in made], labels
+        )
+        right = probe.score([shape(one.row[field]) for one in held], truth)
+        assert abs(right - 1 / len(MINI[task].label_names)) < 0.05, (field, right)
+
+
 def overlap(row):
     """Shared words of each pair of fields: as a set, as counts, as a share of both."""
     found = []
@@ -130,7 +166,7 @@ def test_every_word_meets_as_many_in_one_split_as_any_other(share):
 
 
 def test_rows_are_the_same_on_every_machine():
-    assert suite.rows("sst2", "validation") == suite.rows("sst2", "validation")
+    assert suite.rows.__wrapped__("sst2", "validation") == suite.rows("sst2", "validation")
     assert suite.rows("sst2", "validation", seed=1) != suite.rows("sst2", "validation")
 
 
@@ -231,7 +267,8 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
         w for sets in documents.VERBALIZERS.values() for words in sets for w in words
     }
     (number,) = set(made.label) - {-1}
-    assert list(MINI)[number] in MINI
+    name = documents.names(MINI)[number]
+    assert set(marked.split()) <= {*MINI[name].words, *sum(documents.VERBALIZERS[name], ())}
     packed = documents.batch(source, rows=3, length=64)
     assert packed.tokens.shape == (3, 64) and packed.document.min() == 0
     starts = packed.positions == 0
@@ -256,6 +293,19 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
 @pytest.mark.parametrize("task", MINI)
 def test_four_shots_per_class_fit_the_shipped_model(task):
     """The longest of many documents of four shots a class and a test row, by the own template."""
-    room = make_room({"model": "mini"})
-    texts = [text for text, _ in labels_of(RECIPE._replace(own_template=1.0), 300, task)]
-    assert max(room.needs(texts, MINI[task].words)) <= room.positions
+    room, rng, own = make_room({"model": "mini"}), random.Random(0), MINI[task]
+    texts = []
+    for _ in range(300):
+        shown = [suite.labeled(task, rng, label, 3).row for label in range(len(own.words))] * 4
+        told = [templates.demonstration(own.few_shot, row, own.words[0]) for row in shown]
+        texts.append(templates.prompt(own.few_shot, told, suite.example(task, rng, True).row))
+    assert max(room.needs(texts, own.words)) <= room.positions
+
+
+def test_unseen_label_words_and_any_text_score_finite():
+    scorer = make_scorer({"scorer": "causal_lm", "model": "mini", "dtype": "auto", "mesh": "",
+                          "batch_size": 8, "logits_only": False})  # fmt: skip
+    texts = ["👍🏽", "naïve café 日本語\nAnswer:", "\x00\t\n"]
+    for words in (*RTE.verbalizers.values(), {"a": "ja", "b": "нет"}, {"a": "🟥", "b": "🟦🟦"}):
+        scores = scorer.score(texts, [f" {word}" for word in words.values()]).log_probs
+        assert np.isfinite(scores).all() and (scores < 0).all()

@@ -33,15 +33,16 @@ class Curves(NamedTuple):
 
 
 def apart(studies: Sequence[Study]) -> list[Study]:
-    """Studies to be shown by themselves: where shots alone differ, those with the most tasks.
+    """Studies to be shown by themselves: all but those whose tasks a wider study has too.
 
-    The others are points of a curve beside a wider study, and the curve shows them.
+    Where shots alone differ they are points of a curve beside it, and the curve shows them.
     """
-    most: dict[object, int] = {}
-    for study in studies:
-        held = study.setting._replace(shots=0)
-        most[held] = max(most.get(held, 0), len(study.records))
-    return [s for s in studies if len(s.records) == most[s.setting._replace(shots=0)]]
+
+    def wider(study: Study, other: Study) -> bool:
+        alike = study.setting._replace(shots=0) == other.setting._replace(shots=0)
+        return alike and study.records.keys() < other.records.keys()
+
+    return [study for study in studies if not any(wider(study, other) for other in studies)]
 
 
 def by_shots(studies: Sequence[Study]) -> list[Curves]:

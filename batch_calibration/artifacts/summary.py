@@ -48,8 +48,8 @@ def _gains(study: Study, tasks: Sequence[str]) -> str:
     less = [f"{title(t)} ({points[t]:+.1f})" for t in order if points[t] < -0.05]
     gains = f"BC gains on {len(more)} of {len(tasks)}" if len(tasks) > 1 else "BC gains"
     if more:
-        gains += ", most" if len(more) > 1 else ""
-        gains += f" on {title(more[-1])} ({points[more[-1]]:+.1f} points)"
+        gains += ", most on" if len(more) > 1 else "," * (len(tasks) > 1) + " on"
+        gains += f" {title(more[-1])} ({points[more[-1]]:+.1f} points)"
     elif len(tasks) == 1:
         gains = "BC does not gain"
     said = f"{gains}; it loses on {_join(less) if less else 'none'}"
@@ -72,7 +72,7 @@ def _not_learned(study: Study, tasks: Sequence[str]) -> str:
 
 
 def _two_fields(study: Study, tasks: Sequence[str]) -> str:
-    """CC and DC where a row is more than one text: their probes fill every field."""
+    """CC and DC where a row has more than one field."""
     several = [task for task in tasks if _fields(study, task) > 1]
     methods = study.among(["cc", "dc"])
     if not several or not methods:
@@ -133,7 +133,7 @@ def _preference(study: Study, tasks: Sequence[str]) -> str:
     return (
         f"The strongest preference was on {title(task)} (seed {record['context']['seed']}): "
         f"averaged over the batch, the scores favor {labels[high]!r} over {labels[low]!r} by "
-        f"{size:.1f} nats; where the labels are equally frequent, that is bias."
+        f"{size:.1f} nats, which BC takes for bias."
     )
 
 

@@ -52,7 +52,7 @@ SCRIPTS = {
 }
 
 
-def kind(rng: random.Random, repeat: float = 0.0) -> Kind:
+def kind(rng: random.Random) -> Kind:
     """The shape: how usual a world it is. Grade 2 is one in which the unusual may happen."""
     opening, trust = world.doubt(rng, CHANCE)
     return Kind(opening, trust)

@@ -103,6 +103,7 @@ def train(
         lambda now: report(
             Progress(sum(now.steps), now.loss, float(now.watched), len(now.batch.pixels))
         ),
+        identity=repr((seed, config, phases, optimizer)),
     )  # fmt: skip
     return nnx.merge(graph, params)
 

@@ -7,7 +7,7 @@ labels for reasons that have nothing to do with the input; no score is touched a
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -93,10 +93,9 @@ class Recipe(NamedTuple):
 
     Attributes:
         mix: Tasks, and kinds of `prose`, and their shares of the documents.
-        shots: A document has up to so many examples per label, and one more; of prose up to four
-            times so many lines, and one more.
+        shots: A document has at most so many examples times the number of labels, and one more;
+            prose has at most four times so many lines, and one more.
         hardest: The highest grade of an example.
-        repeat: How often two texts may share their words: the easiest kind of matching.
         own_template: How often a document is in the task's own template.
         own_words: How often it has the task's own label words.
         concentration: Of the Dirichlet distribution that a document's preference for labels is
@@ -112,7 +111,6 @@ class Recipe(NamedTuple):
     mix: tuple[tuple[str, float], ...]
     shots: int
     hardest: int = 3
-    repeat: float = 0.0
     own_template: float = 0.65
     own_words: float = 0.75
     concentration: float = 2.0
@@ -155,7 +153,7 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tupl
         if rng.random() >= recipe.sticky:
             label = draw(weights, rng)
         about = draw(weights, rng) if rng.random() < recipe.noise else label
-        made = labeled(task.name, rng, about, recipe.hardest, repeat=recipe.repeat)
+        made = labeled(task.name, rng, about, recipe.hardest)
         ask = templates.query(template, made.row)
         answer = templates.continuation(template, words[label])
         spans.append((length + len(ask), length + len(ask) + len(answer)))
@@ -177,11 +175,16 @@ class Written(NamedTuple):
 
 def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Written:
     """One document of the mix."""
-    names, shares = zip(*recipe.mix, strict=True)
-    (name,) = rng.choices(names, shares)
+    kinds, shares = zip(*recipe.mix, strict=True)
+    (name,) = rng.choices(kinds, shares)
     if name in prose.KINDS:
         return Written(name, *prose.KINDS[name](rng, 4 * recipe.shots + 1))
     return Written(name, *text(tasks[name], recipe, rng))
+
+
+def names(tasks: Iterable[str]) -> list[str]:
+    """What a batch's labels are numbered by: the tasks, then the kinds of prose."""
+    return [*tasks, *prose.KINDS]
 
 
 def documents(
@@ -190,7 +193,7 @@ def documents(
     """Documents without end, tokenized, an end mark after each."""
     end = tokenizer.token_to_id(END)
     assert end is not None, "learn() gives every vocabulary an end mark"
-    numbers = {name: index for index, name in enumerate((*tasks, *prose.KINDS))}
+    numbers = {name: index for index, name in enumerate(names(tasks))}
     while True:
         made = written(tasks, recipe, rng)
         encoded = tokenizer.encode(made.text, add_special_tokens=False)

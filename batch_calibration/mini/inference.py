@@ -1,6 +1,6 @@
 """A text and a claim about it, in the schemas of mnli, cb, anli, rte and boolq.
 
-The claim restates a fact of the text in other words (*entailment*), gives the person the other
+The claim restates a fact of the text in other words (*entailment*), gives the person another
 value of its topic (*contradiction*), or speaks of a topic the text leaves out for that person
 (*neutral*). Every claim can follow, conflict or stand apart, with equal chances, so neither text
 alone tells the label. After hearsay ("Perhaps ...") a label is less often what the words say.
@@ -28,19 +28,19 @@ class Premise(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
 
 
-def kind(extra: float, other: float, rng: random.Random, repeat: float = 0.0) -> Kind:
+def kind(extra: float, other: float, rng: random.Random) -> Kind:
     """The shape of a pair; the chances of a second fact and of a second person are the task's."""
     opening, trust = world.doubt(rng, world.HEARSAY)
-    return Kind(opening, trust, rng.random() < extra, rng.random() < other, rng.random() < repeat)
+    return Kind(opening, trust, rng.random() < extra, rng.random() < other)
 
 
-def committed(rng: random.Random, repeat: float = 0.0) -> Kind:
+def committed(rng: random.Random) -> Kind:
     """The shape of a clause inside a sentence, whose verb says how far to believe it."""
     sure = rng.random() < 0.6
     opening = rng.choice(
         [verb for verb, trust in COMMITMENT.items() if (trust == world.SURE) == sure]
     )
-    return Kind(opening, COMMITMENT[opening], rng.random() < 0.5, repeat=rng.random() < repeat)
+    return Kind(opening, COMMITMENT[opening], rng.random() < 0.5)
 
 
 def premise(relation: int, kind: Kind, rng: random.Random, test: bool) -> Premise:
@@ -60,12 +60,12 @@ def premise(relation: int, kind: Kind, rng: random.Random, test: bool) -> Premis
         phrases.insert(rng.randrange(2), world.phrase(facts[-1], rng.choice((said, other))))
     clauses = [f"the {world.look(rng)}{person} {' and '.join(phrases)}"]
     if kind.other:
-        facts.append(world.aside(witness, claim.topic, rng, test))
+        facts.append(world.aside(witness, person, rng, test))
         told = world.phrase(facts[-1], rng.choice((said, other)))
         clauses.insert(rng.randrange(2), f"the {witness} {told}")
     return Premise(
         world.sentence(kind.opening.format(teller), " and ".join(clauses)),
-        f"the {person} {world.phrase(claim, said if kind.repeat else claimed)}",
+        f"the {person} {world.phrase(claim, claimed)}",
         world.pairs(*facts),
     )
 

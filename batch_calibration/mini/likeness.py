@@ -9,10 +9,10 @@ from batch_calibration.mini.world import Kind
 VAGUE = {"": world.SURE, "roughly put: ": 0.78, "in a way: ": 0.64}
 
 
-def retelling(rng: random.Random, repeat: float = 0.0) -> Kind:
+def retelling(rng: random.Random) -> Kind:
     """The shape of two sentences."""
     opening, trust = world.doubt(rng, VAGUE)
-    return Kind(opening, trust, rng.random() < 0.5, repeat=rng.random() < repeat)
+    return Kind(opening, trust, rng.random() < 0.5)
 
 
 def mrpc(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
@@ -27,7 +27,7 @@ def mrpc(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
     said, other, _ = world.forms(rng)
     rng.shuffle(told)
     first = " and ".join(world.phrase(one, said) for one in facts)
-    again = " and ".join(world.phrase(one, said if kind.repeat else other) for one in told)
+    again = " and ".join(world.phrase(one, other) for one in told)
     row = {
         "sentence1": world.sentence(f"the {world.look(rng)}{person} {first}"),
         "sentence2": world.sentence(kind.opening, f"the {person} {again}"),
@@ -46,7 +46,7 @@ def qqp(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
         again[rng.randrange(len(again))] = rng.choice([t for t in topics if t not in asked])
     rng.shuffle(again)
     said, other, _ = world.forms(rng)
-    second = world.question(person, again, said if kind.repeat else other)
+    second = world.question(person, again, other)
     if kind.opening:
         second = kind.opening[0].upper() + kind.opening[1:] + second[0].lower() + second[1:]
     row = {"question1": world.question(person, asked, said), "question2": second}
@@ -64,10 +64,11 @@ def qnli(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
     phrases = [world.phrase(one, rng.randrange(world.FORMS)) for one in facts]
     clauses = [f"the {world.look(rng)}{person} {' and '.join(phrases)}"]
     if kind.other:
-        facts.append(world.aside(witness, asked, rng, test))
+        facts.append(world.aside(witness, person, rng, test))
         told = world.phrase(facts[-1], rng.randrange(world.FORMS))
         clauses.insert(rng.randrange(2), f"the {witness} {told}")
     row = {"question": world.question(person, [asked], rng.randrange(world.FORMS)),
            "sentence": world.sentence(kind.opening, " and ".join(clauses))}  # fmt: skip
     chances = world.believed(label, 2, kind.trust)
-    return Example(row, chances, world.pairs(*facts), kind.grade)
+    pairs = (*world.pairs(*facts), (person, asked))
+    return Example(row, chances, pairs, kind.grade)

@@ -1,5 +1,6 @@
 """Steps of training, for both tiny networks: AdamW, deterministic by step, resumable."""
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -95,6 +96,7 @@ def minimize(
     save_every: int,
     report: Callable[[Step], None],
     devices: int = 1,
+    identity: str = "",
 ) -> tuple[Any, list[int]]:
     """Parameters after all stretches, and the steps that each of them took.
 
@@ -113,9 +115,10 @@ def minimize(
         save_every: After how many steps; also after each stretch.
         report: Called after each step.
         devices: How many share a batch's rows, each array's first axis.
+        identity: All that decides the run beside these; a state of another one is refused.
 
     Raises:
-        InputError: the state is of a run of another shape.
+        InputError: the state is of another run.
     """
     mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,),
                          devices=jax.devices()[:devices])  # fmt: skip
@@ -131,8 +134,9 @@ def minimize(
         params = optax.apply_updates(params, updates)
         return (params, state, jnp.concatenate([recent[1:], seen[None]])), value, seen
 
+    run = hashlib.sha256(identity.encode()).hexdigest()[:16]
     recent = jnp.zeros((WINDOW, *watched), jnp.float32)
-    steps, carry = _resume(state_file, (params, rule.init(params), recent), len(stretches))
+    steps, carry = _resume(state_file, (params, rule.init(params), recent), len(stretches), run)
     carry = jax.device_put(carry, whole)
     with ThreadPoolExecutor(1) as pool:
 
@@ -157,26 +161,29 @@ def minimize(
             report(Step(tuple(steps), made, float(value), np.asarray(seen)))
             last = steps[-1] == stretch.steps or stretch.ends(steps[-1], carry[2])
             if last or sum(steps) % save_every == 0:
-                _save(state_file, carry, steps)
+                _save(state_file, carry, steps, run)
 
 
-def _save(path: Path, carry: Any, steps: list[int]) -> None:
+def _save(path: Path, carry: Any, steps: list[int], run: str) -> None:
     leaves = jax.tree.leaves(carry)
     arrays = {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    write_whole(path, safetensors.numpy.save(arrays, metadata={"steps": json.dumps(steps)}))
+    write_whole(
+        path, safetensors.numpy.save(arrays, metadata={"steps": json.dumps(steps), "run": run})
+    )
 
 
-def _resume(path: Path, carry: Any, stretches: int) -> tuple[list[int], Any]:
+def _resume(path: Path, carry: Any, stretches: int, run: str) -> tuple[list[int], Any]:
     if not path.is_file():
         return [0], carry
     leaves, shape = jax.tree.flatten(carry)
     with safe_open(path, framework="numpy") as file:
         found = [file.get_tensor(name) for name in sorted(file.keys())]
-        steps = json.loads((file.metadata() or {}).get("steps", "[]"))
+        metadata = file.metadata() or {}
+        steps = json.loads(metadata.get("steps", "[]"))
     same = [np.shape(leaf) for leaf in found] == [np.shape(leaf) for leaf in leaves]
-    if not same or not 1 <= len(steps) <= stretches:
+    if not same or not 1 <= len(steps) <= stretches or metadata.get("run") != run:
         raise InputError(
-            f"{path}: holds a run of another shape than the config's; "
+            f"{path}: holds another run than the config's; "
             "give another workdir, or delete the file to start again."
         )
     return steps, jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in found])

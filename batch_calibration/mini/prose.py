@@ -6,6 +6,7 @@ phrases whether they mean the same: matching at its plainest, a label every six 
 """
 
 import random
+from collections.abc import Callable
 
 from batch_calibration.mini import world
 from batch_calibration.mini.causes import SCRIPTS
@@ -13,57 +14,57 @@ from batch_calibration.mini.chance import partners
 from batch_calibration.mini.senses import SENSES
 
 
-def passage(rng: random.Random, most: int, test: bool = False) -> tuple[str, list[tuple[int, int]]]:
+def passage(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
     """At most so many lines of one kind, and the spans of what can be told from before."""
     line = rng.choices((retold, answered, asked_again, followed, used), (4, 2, 1, 2, 2))[0]
     text, spans = "", []
     for _ in range(rng.randint(1, most)):
-        given, told = line(rng, test)
+        given, told = line(rng)
         text += ("\n" if text else "") + given
         spans.append((len(text), len(text) + len(told)))
         text += told
     return text, spans
 
 
-def retold(rng: random.Random, test: bool) -> tuple[str, str]:
+def retold(rng: random.Random) -> tuple[str, str]:
     """A fact or two, and the same in other words; now and then in the same."""
     person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
-    topics = rng.sample(world.topics(person, test), rng.randint(1, 2))
+    topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     facts = [world.fact(person, topic, rng) for topic in topics]
     link, form = ("Again", said) if rng.random() < 0.25 else ("In other words", other)
     first, again = (" and ".join(world.phrase(fact, f) for fact in facts) for f in (said, form))
     return f"The {person} {first}. {link}: the {person}", f" {again}."
 
 
-def answered(rng: random.Random, test: bool) -> tuple[str, str]:
+def answered(rng: random.Random) -> tuple[str, str]:
     """A question and its answer."""
     person = rng.choice(world.PEOPLE)
-    fact = world.fact(person, rng.choice(world.topics(person, test)), rng)
+    fact = world.fact(person, rng.choice(world.topics(person, test=False)), rng)
     question = world.question(person, [fact.topic], rng.randrange(world.FORMS))
     return f"{question} The {person}", f" {world.phrase(fact, rng.randrange(world.FORMS))}."
 
 
-def asked_again(rng: random.Random, test: bool) -> tuple[str, str]:
+def asked_again(rng: random.Random) -> tuple[str, str]:
     """A question, and the same in other words."""
     person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
-    topics = rng.sample(world.topics(person, test), rng.randint(1, 2))
+    topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     return (
         f"{world.question(person, topics, said)} In other words:",
         f" {world.question(person, topics, other)}",
     )
 
 
-def followed(rng: random.Random, test: bool) -> tuple[str, str]:
+def followed(rng: random.Random) -> tuple[str, str]:
     """What happened, and what came of it."""
     person = rng.choice(world.PEOPLE)
-    events, outcomes = SCRIPTS[rng.choice(partners(person, sorted(SCRIPTS), test))]
+    events, outcomes = SCRIPTS[rng.choice(partners(person, sorted(SCRIPTS), test=False))]
     return f"The {person} {rng.choice(events)}. So the {person}", f" {rng.choice(outcomes)}."
 
 
-def used(rng: random.Random, test: bool) -> tuple[str, str]:
+def used(rng: random.Random) -> tuple[str, str]:
     """Two uses of a word in one sense."""
     word = rng.choice(sorted(SENSES))
-    one, other = rng.sample(partners(word, world.PEOPLE, test), 2)
+    one, other = rng.sample(partners(word, world.PEOPLE, test=False), 2)
     said, again = rng.sample(rng.choice(SENSES[word]), 2)
     return f"{word}: The {one} {said}. The {other}", f" {again}."
 
@@ -71,9 +72,7 @@ def used(rng: random.Random, test: bool) -> tuple[str, str]:
 SAME, OTHER, APART = "same", "different", "unrelated"
 
 
-def thesaurus(
-    rng: random.Random, most: int, test: bool = False
-) -> tuple[str, list[tuple[int, int]]]:
+def thesaurus(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
     """At most so many entries, and the character spans of what they say."""
     entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
     text, spans = "", []
@@ -109,5 +108,6 @@ def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
     return (rng.choice(SCRIPTS[first][0]), rng.choice(outcome)), said
 
 
-KINDS = {"prose": passage, "thesaurus": thesaurus}
+Write = Callable[[random.Random, int], tuple[str, list[tuple[int, int]]]]
+KINDS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
 """Text by the name it has in a mix."""

@@ -52,23 +52,20 @@ SENSES = {
 }
 
 
-def kind(rng: random.Random, repeat: float = 0.0) -> Kind:
+def kind(rng: random.Random) -> Kind:
     """The shape: how literally words are meant, and whether two people speak."""
     opening, trust = world.doubt(rng, CARE)
-    return Kind(opening, trust, other=rng.random() < 0.5, repeat=rng.random() < repeat)
+    return Kind(opening, trust, other=rng.random() < 0.5)
 
 
 def wic(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
-    """Two sentences with a word: in the same sense, label 1, or not; never in one and the same use.
-
-    Only in the first steps of training one sentence may repeat the other.
-    """
+    """Two sentences with a word: in the same sense, label 1, or not; never in one use twice."""
     word = rng.choice(sorted(SENSES))
     person, witness = rng.sample(partners(word, world.PEOPLE, test), 2)
     second = witness if kind.other else person
     sense = rng.randrange(2)
     said, again = rng.sample(range(3), 2)
-    told = SENSES[word][sense if label else 1 - sense][said if label and kind.repeat else again]
+    told = SENSES[word][sense if label else 1 - sense][again]
     row = {
         "sentence1": world.sentence(f"the {person} {SENSES[word][sense][said]}"),
         "sentence2": world.sentence(kind.opening, f"the {second} {told}"),

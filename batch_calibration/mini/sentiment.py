@@ -94,7 +94,7 @@ PRAISE = ["loved", "enjoyed", "admired", "adored"]
 BLAME = ["hated", "disliked", "regretted", "endured"]
 
 
-def kind(rng: random.Random, repeat: float = 0.0) -> str:
+def kind(rng: random.Random) -> str:
     """The shape of a sentence."""
     return rng.choices(("plain", "verb", "two", "not", "but", "though"), (5, 1, 2, 2, 2, 2))[0]
 

@@ -49,49 +49,57 @@ SIZES = {"train": 2000, "validation": 500}
 SEED = 2309
 
 
-def example(task: str, rng: random.Random, test: bool, **shape: float) -> Example:
+def example(task: str, rng: random.Random, test: bool) -> Example:
     """One example of a split; its labels, once drawn, are equally frequent.
 
     Label and shape are drawn before the words, so the words held out change neither's share.
     """
     grammar = GRAMMARS[task]
-    label, kind = rng.randrange(grammar.labels), grammar.kind(rng, **shape)
+    label, kind = rng.randrange(grammar.labels), grammar.kind(rng)
     return grammar.make(label, kind, rng, test)
 
 
-def labeled(task: str, rng: random.Random, label: int, hardest: int, **shape: float) -> Example:
+def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
 
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a reader of such
     documents must weigh a text's own chances with the preference.
     """
     while True:
-        made = example(task, rng, False, **shape)
+        made = example(task, rng, False)
         if made.grade <= hardest and draw(made.chances, rng) == label:
             return made
+
+
+def _examples(task: str, split: str, seed: int) -> tuple[random.Random, list[Example]]:
+    """The examples of a split, and the generator that draws their labels next."""
+    if task not in GRAMMARS:
+        raise InputError.unknown("task of the mini suite", task, GRAMMARS)
+    if split not in SIZES:
+        raise InputError.unknown(f"split of the mini suite's {task}", split, SIZES)
+    rng = random.Random(f"{seed}/{task}/{split}")
+    return rng, [example(task, rng, test=split == "validation") for _ in range(SIZES[split])]
 
 
 @cache
 def rows(task: str, split: str, seed: int = SEED) -> Rows:
     """The rows of a split; the same seed gives the same rows, on any machine."""
-    if task not in GRAMMARS:
-        raise InputError.unknown("task of the mini suite", task, GRAMMARS)
-    if split not in SIZES:
-        raise InputError.unknown(f"split of the mini suite's {task}", split, SIZES)
-    size = SIZES[split]
-    rng = random.Random(f"{seed}/{task}/{split}")
-    examples = [example(task, rng, test=split == "validation") for _ in range(size)]
+    rng, examples = _examples(task, split, seed)
     return Rows(
         tuple(made.row for made in examples),
         tuple(draw(made.chances, rng) for made in examples),
-        tuple(f"mini/{task}/{split}/{i}" for i in range(size)),
+        tuple(f"mini/{task}/{split}/{i}" for i in range(len(examples))),
         f"the mini suite's {task}, split {split}, seed {seed}",
     )
 
 
 def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
     """Accuracy of a reader who knows the grammar: the mean chance of the likelier label."""
-    rng = random.Random(f"{seed}/{task}/{split}")
-    size = SIZES[split]
-    chances = [example(task, rng, test=split == "validation").chances for _ in range(size)]
-    return sum(map(max, chances)) / size
+    _, examples = _examples(task, split, seed)
+    return sum(max(made.chances) for made in examples) / len(examples)
+
+
+def easiest(task: str) -> int:
+    """The lowest grade that a task's examples have."""
+    rng = random.Random(0)
+    return min(example(task, rng, test=False).grade for _ in range(200))

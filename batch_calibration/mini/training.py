@@ -13,7 +13,7 @@ import optax
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.mini import documents, prose
+from batch_calibration.mini import documents, prose, suite
 from batch_calibration.mini.documents import Batch, Recipe
 from batch_calibration.mini.optimization import WINDOW, Step, Stretch, adamw, minimize
 from batch_calibration.models import gpt2
@@ -67,7 +67,7 @@ class Learning(NamedTuple):
     read: float = 1 / 3
 
 
-class Progress(NamedTuple):
+class Told(NamedTuple):
     """What one step says.
 
     Attributes:
@@ -175,7 +175,7 @@ def train(
     seed: int,
     state_file: Path,
     save_every: int,
-    report: Callable[[Progress], None],
+    report: Callable[[Told], None],
 ) -> tuple[gpt2.Model, list[int]]:
     """Train from scratch, or from `state_file` where an earlier run left one, on all devices.
 
@@ -186,8 +186,8 @@ def train(
         InputError: rows that the devices cannot share, a gate of a task outside its phase or that
             did not open, or a state of another run.
     """
-    devices, names = jax.device_count(), [*tasks, *prose.KINDS]
-    _check(phases, devices)
+    devices, names = jax.device_count(), documents.names(tasks)
+    check(phases, raw_config["n_positions"], devices)
     config = gpt2.Config(**{k: raw_config[k] for k in gpt2.Config._fields if k in raw_config})
     graph, params = nnx.split(gpt2.Model(config, rngs=nnx.Rngs(seed)))
     params = jax.tree_util.tree_map_with_path(
@@ -203,20 +203,44 @@ def train(
 
     def tell(now: Step) -> None:
         labels = {n: float(s / c) for n, s, c in zip(names, *now.watched, strict=True) if c}
-        report(Progress(now.steps, now.loss, labels, now.batch.tokens.size))
+        report(Told(now.steps, now.loss, labels, now.batch.tokens.size))
 
+    # All but the steps, which may be raised where a gate did not open.
+    alike = [phase._replace(steps=0) for phase in phases]
+    identity = repr((seed, raw_config, learning, alike, tokenizer.to_str()))
     params, steps = minimize(
         lambda params, batch: loss(nnx.merge(graph, params), batch, len(names)),
         (2, len(names)), params, batch,
         [_stretch(k, phase, learning.warmup, names) for k, phase in enumerate(phases)],
         adamw(1.0, learning.weight_decay, learning.b2, learning.clip),
-        state_file, save_every, tell, devices,
+        state_file, save_every, tell, devices, identity,
     )  # fmt: skip
     return nnx.merge(graph, params), steps
 
 
-def _check(phases: Sequence[Phase], devices: int) -> None:
+def check(phases: Sequence[Phase], positions: int, devices: int) -> None:
+    """Refuse phases that cannot be trained, before anything is made of them."""
+    if not phases:
+        raise InputError("config.phases: expected one phase at least, got none.")
     for number, phase in enumerate(phases, 1):
+        if max(phase.length, phase.recipe.reach) > positions:
+            raise InputError(
+                f"phase {number}: its length of {phase.length} tokens and reach of "
+                f"{phase.recipe.reach} must be within config.positions = {positions}; "
+                "raise the positions or shorten the phase."
+            )
+        for task, _ in phase.recipe.mix:
+            if task in prose.KINDS:
+                continue
+            if task not in suite.GRAMMARS:
+                raise InputError.unknown(
+                    f"text in the mix of phase {number}", task, (*suite.GRAMMARS, *prose.KINDS)
+                )
+            if (least := suite.easiest(task)) > phase.recipe.hardest:
+                raise InputError(
+                    f"phase {number}: {task} has no example as easy as hardest = "
+                    f"{phase.recipe.hardest}; its easiest is of grade {least}."
+                )
         if phase.rows % devices:
             raise InputError(
                 f"phase {number}: {phase.rows} rows cannot be shared by {devices} devices; give "

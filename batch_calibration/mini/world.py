@@ -124,11 +124,14 @@ def denied(fact: Fact, rng: random.Random) -> Fact:
     return fact._replace(value=rng.choice([v for v in range(VALUES) if v != fact.value]))
 
 
-def aside(person: str, topic: str, rng: random.Random, test: bool) -> Fact:
-    """A fact about somebody else, often of the topic that is spoken of."""
+def aside(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
+    """A fact about somebody else, of a topic both may have where there is one.
+
+    Which of them it is does not depend on what is claimed or asked: else it would tell the label.
+    """
     known = topics(person, test)
-    about = topic if topic in known and rng.random() < 0.7 else rng.choice(known)
-    return fact(person, about, rng)
+    both = [topic for topic in known if topic in topics(beside, test)]
+    return fact(person, rng.choice(both or known), rng)
 
 
 def phrase(fact: Fact, form: int) -> str:
@@ -152,15 +155,13 @@ class Kind(NamedTuple):
     """The shape of an example, drawn before its words and apart from its label.
 
     `trust` is how often the label is what the words say, `opening` the words that tell how often;
-    `extra` says whether there is a second fact, `other` whether there is a second person, `repeat`
-    whether the texts may share their words (in training's first steps alone).
+    `extra` says whether there is a second fact, `other` whether there is a second person.
     """
 
     opening: str = ""
     trust: float = SURE
     extra: bool = False
     other: bool = False
-    repeat: bool = False
 
     @property
     def grade(self) -> int:

@@ -11,12 +11,17 @@ pytest.importorskip("transformers", reason="needs torch and transformers: run `m
 import jax.numpy as jnp  # noqa: E402
 from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save  # noqa: E402
 from tiny import CORPUS, byte_level  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 
+from batch_calibration.mini import suite  # noqa: E402
 from batch_calibration.models import FAMILIES, weights  # noqa: E402
 from batch_calibration.models.attention import causal, masked  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.pipeline import EMBEDDED  # noqa: E402
+from batch_calibration.prompts import template as templates  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
+from batch_calibration.tasks import TASKS  # noqa: E402
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -79,3 +84,21 @@ def test_sentence_embeddings(name, tmp_path):
     mean = (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
     expected = torch.nn.functional.normalize(mean, dim=-1).numpy()
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_the_shipped_model_is_one_of_theirs():
+    """A plan's longest prompts: transformers reads the directory and says the same."""
+    directory = EMBEDDED["mini"]
+    theirs = AutoModelForCausalLM.from_pretrained(directory).eval()
+    checkpoint = load_checkpoint(directory)
+    for task in ("sst2", "wic", "anli_r3"):
+        rows = suite.rows(task, "validation").rows[:12]
+        told = [templates.demonstration(TASKS[task].few_shot, row, "maybe") for row in rows]
+        ids = checkpoint.tokenizer.encode("\n\n".join(told)).ids
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ids])).logits.numpy()
+        tokens = jnp.asarray([ids], jnp.int32)
+        positions = jnp.arange(len(ids))[None]
+        model = checkpoint.model
+        got = model.unembed(model.hidden(tokens, positions, causal))
+        np.testing.assert_allclose(got, expected, atol=1e-4)
