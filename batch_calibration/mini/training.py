@@ -205,8 +205,8 @@ def train(
         labels = {n: float(s / c) for n, s, c in zip(names, *now.watched, strict=True) if c}
         report(Told(now.steps, now.loss, labels, now.batch.tokens.size))
 
-    # All but the steps, which may be raised where a gate did not open.
-    alike = [phase._replace(steps=0) for phase in phases]
+    # All but steps and gates, which may be changed where one did not open.
+    alike = [phase._replace(steps=0, gate=None) for phase in phases]
     identity = repr((seed, raw_config, learning, alike, tokenizer.to_str()))
     params, steps = minimize(
         lambda params, batch: loss(nnx.merge(graph, params), batch, len(names)),
