@@ -25,18 +25,18 @@ def phase(
             "hardest": hardest, "rate": rate, "gate": gate, **knobs}  # fmt: skip
 
 
-# Matching is learned abruptly, and only where little else pays: first of two words, one entry a
-# document; then of two sentences, one plain example a document; then come the harder grades, the
-# other tasks, and last the few-shot documents with all that makes them biased.
+# Matching is learned abruptly, and only where little else pays: first of two words, then of two
+# sentences in plain examples; then come the harder grades and the other tasks, and last the
+# few-shot documents with all that makes them biased.
 PHASES = (
     phase(
-        1500, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 0, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
+        2000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
     ),
-    phase(2500, 24, 128, FIRST, 0, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.45), **PLAIN),
-    phase(1200, 24, 128, ALL, 0, 3, (1e-3, 1e-3), own_words=1.0, own_template=1.0),
-    phase(1200, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=288),
-    phase(1200, 12, 288, ALL, 2, 3, (1e-3, 1e-3), reach=576),
-    phase(1500, 6, 576, ALL, 4, 3, (1e-3, 5e-5), reach=576),
+    phase(2500, 24, 128, FIRST, 1, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.45), **PLAIN),
+    phase(1000, 24, 128, ALL, 1, 3, (1e-3, 1e-3), own_words=1.0, own_template=1.0, reach=576),
+    phase(1500, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=576),
+    phase(1500, 12, 288, ALL, 4, 3, (1e-3, 5e-4), reach=576),
+    phase(1000, 6, 576, ALL, 4, 3, (5e-4, 5e-5), reach=576),
 )
 SMOKE = (
     phase(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
@@ -70,7 +70,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.b2 = 0.98
     config.clip = 1.0
     config.label_weight = 10.0
-    config.spread = 3.0
+    config.spread = 0.06
     config.read = 1 / 3
     config.log_every = 20
     config.save_every = 200
