@@ -105,7 +105,7 @@ WRONG = {
     "a negative number of shots": (
         "score", [MINI, "--config.shots=-1"], "expected 0 or more"),
     "a prompt longer than the model's positions": (
-        "score", [MINI + ":smoke", "--config.shots=40"], "the model has 512"),
+        "score", [MINI + ":smoke", "--config.shots=40"], "the model has 576"),
     "a model that is not there": (
         "score", [MINI + ":smoke", "--config.model=nowhere"], "nowhere: expected a checkpoint"),
     "no model": (

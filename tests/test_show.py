@@ -22,7 +22,7 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     assert "\n\nReview: N/A\nSentiment:|\n" in said
     assert said.count("[mini/sst2/validation/") == 2 and said.count("[dc/0/") == 2
     assert "'ĠnegativeX'" not in said and "| 'Ġnegative'  (' negative')" in said
-    assert "of 512 positions" in said
+    assert "of 576 positions" in said
     line = next(line for line in said.splitlines() if line.strip().startswith("all "))
     contexts, rows, read, asked = (int(n.replace(",", "")) for n in line.split()[1:])
     assert (contexts, rows) == (1, 95) and asked < read
