@@ -142,7 +142,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
     said = program("score", "--config=configs/main_table.py:smoke", "--config.model=mini",
-                   f"--config.data={shared / 'data'}", "--config.tasks=('cb',)",
+                   f"--config.data={shared / 'data'}", "--config.tasks=('boolq',)",
                    "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
                    f"--workdir={tmp_path}").stdout  # fmt: skip
-    assert "cb: of 6 prompts 3 lost demonstrations and 0 were cut on the left" in said
+    assert "boolq: of 6 prompts 3 lost demonstrations and 3 were cut on the left" in said
