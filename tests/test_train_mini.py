@@ -230,3 +230,19 @@ def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[(1, 3), (2, 2.5), (3, 1)]"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        (
+            RECIPE._replace(reach=65),
+            r"reach of 65 must be within config\.positions = 64",
+        ),
+        (RECIPE._replace(mix=(("trec", 1.0),)), r"no text in the mix of phase 1 named 'trec'"),
+        (RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2), "anli_r3 has no example as easy as"),
+    ],
+)
+def test_phases_that_cannot_be_are_refused_before_anything_is_made(recipe, sentence):
+    with pytest.raises(InputError, match=sentence):
+        training.check([Phase(1, 2, 64, recipe)], 64, 1)

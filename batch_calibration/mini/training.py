@@ -148,7 +148,7 @@ def begin(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
 
     Of these "two places before" is one linear map wherever one stands, so a head that has learned
     to look there in one place has learned it in all. From random positions each place learns by
-    itself, and texts of several examples are never compared.
+    itself, which is slower where texts hold several examples (docs/mini.md).
     """
     model = gpt2.Model(config, rngs=nnx.Rngs(seed))
     for weights in (model.wte.embedding, *(
@@ -164,10 +164,7 @@ def begin(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
 
 
 def _whole(mask: jax.Array) -> Attend:
-    """Attention where `mask [b, t, s]` is true, all heads at once: faster to train than `masked`.
-
-    Measured on two busy cores: a step of 24 x 128 tokens takes 10 % less time, of 8 x 384 16 %.
-    """
+    """Attention where `mask [b, t, s]` is true, all heads at once: faster to train than `masked`."""
     bias = jnp.where(mask, 0.0, -1e9)[:, None]
 
     def attend(
