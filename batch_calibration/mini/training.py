@@ -164,7 +164,7 @@ def begin(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
 
 
 def _whole(mask: jax.Array) -> Attend:
-    """Attention where `mask [b, t, s]` is true, all heads at once: faster to train than `masked`."""
+    """Attention where `mask [b, t, s]` is true, all heads at once: faster here than `masked`."""
     bias = jnp.where(mask, 0.0, -1e9)[:, None]
 
     def attend(
