@@ -8,8 +8,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from batch_calibration.api import calibrate
 from batch_calibration.calibration.base import Calibrator, predict
-from batch_calibration.door import calibrate
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Method
 from batch_calibration.metrics import (
     accuracy,
@@ -23,7 +24,6 @@ from batch_calibration.metrics import (
     summary,
     total_variation,
 )
-from batch_calibration.typing import InputError
 
 if TYPE_CHECKING:
     from batch_calibration.scores import ScoreTable

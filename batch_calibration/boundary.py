@@ -6,7 +6,8 @@ import jax.numpy as jnp
 
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
-from batch_calibration.typing import InputError, Margin, Plane, Scalar
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Margin, Plane, Scalar
 
 
 def offset(state: Shift) -> Scalar:

@@ -8,9 +8,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from batch_calibration.calibration.base import predict
-from batch_calibration.checks import check_key, check_labels, check_options, check_scores
+from batch_calibration.errors import InputError
 from batch_calibration.methods import get_method
-from batch_calibration.typing import InputError
+from batch_calibration.validation import check_key, check_labels, check_options, check_scores
 
 
 class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):

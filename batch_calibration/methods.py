@@ -18,7 +18,8 @@ from batch_calibration.calibration.shift import (
     original_shift,
     prob_shift,
 )
-from batch_calibration.typing import InputError, Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, Weight
 
 
 class Method(NamedTuple):

@@ -12,25 +12,20 @@ import numpy as np
 
 from batch_calibration import metrics
 from batch_calibration.calibration.learned_shift import strength_curve
-from batch_calibration.checks import check_scores
+from batch_calibration.data.images import open_picture
+from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare, correct, fit
 from batch_calibration.models.checkpoint import find, load_checkpoint, load_tokenizer
-from batch_calibration.plan import Plan
-from batch_calibration.prompts.overlong import Texts
+from batch_calibration.prompts.length_limit import Texts
+from batch_calibration.prompts.render import Plan
 from batch_calibration.scores import Block, ScoreTable, make_block
 from batch_calibration.scoring import Scorer, sharding
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.scoring.room import Room
+from batch_calibration.scoring.token_budget import Room
 from batch_calibration.store import Store
-from batch_calibration.tasks.sources.pictures import open_picture
-from batch_calibration.typing import InputError
-
-EMBEDDED = {
-    "mini": Path(__file__).parent / "mini" / "checkpoint",
-    "mini_clip": Path(__file__).parent / "mini" / "clip_checkpoint",
-}
-"""Checkpoints that come with the package, by what `config.model` calls them."""
+from batch_calibration.validation import check_scores
 
 
 def make_scorer(settings: Mapping[str, Any]) -> Scorer:
@@ -60,7 +55,7 @@ def make_room(settings: Mapping[str, Any]) -> Room | None:
 
 
 def _directory(model: str) -> Path:
-    return EMBEDDED[model] if model in EMBEDDED else find(model)
+    return CHECKPOINTS[model] if model in CHECKPOINTS else find(model)
 
 
 def describe(planned: Plan, scorer: Scorer, model: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
+from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.typing import InputError
 
 FORMAT = 1
 NAMES = ("model", "data")

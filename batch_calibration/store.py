@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from batch_calibration import scores
+from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
-from batch_calibration.typing import InputError
 
 
 class Store:

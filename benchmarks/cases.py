@@ -10,11 +10,11 @@ import numpy as np
 from flax import nnx
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
+from batch_calibration.data.sources import read
 from batch_calibration.models import FAMILIES, weights
-from batch_calibration.plan import plan
+from batch_calibration.prompts.render import plan
 from batch_calibration.prompts.template import prompt
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.sources import read
 from experiments import study
 
 SMALL: dict[str, Any] = {

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 from benchmarks import cases, report
 from benchmarks.cases import CASES, FEW, SMALL, TINY, ZERO, Case
 from benchmarks.report import Line
 from benchmarks.worker import Worker
-from experiments.door import enter
+from experiments.cli import enter
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")

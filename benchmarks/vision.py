@@ -23,14 +23,14 @@ import numpy as np
 from absl import flags
 from flax import nnx
 
+from batch_calibration.data.sources import read
+from batch_calibration.errors import InputError
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.base import IMAGE
-from batch_calibration.tasks.sources import read
-from batch_calibration.typing import InputError
 from benchmarks.report import processor, record, table, verdict
 from benchmarks.worker import Worker
-from experiments.door import enter
+from experiments.cli import enter
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")

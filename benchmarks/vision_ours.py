@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from batch_calibration.data.images import open_picture
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.tasks.sources.pictures import open_picture
 from benchmarks import worker
 from benchmarks.ours import peak_memory
 from experiments.machine import keep_programs

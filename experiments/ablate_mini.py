@@ -10,15 +10,15 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from batch_calibration.artifacts.tables import Cells, markdown
+from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.mini.preferences import Preferences, Score, measure
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.tasks import get_task
-from batch_calibration.typing import InputError
 from experiments import study
-from experiments.door import enter
-from experiments.fitting import fit
+from experiments.cli import enter
+from experiments.pretrain.fitting import fit
+from experiments.pretrain.preferences import Preferences, Score, measure
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the ablations", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "directory for models and results", required=True)

@@ -8,12 +8,12 @@ import time
 from absl import flags
 
 from batch_calibration import pipeline
-from batch_calibration.checks import check_floor
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.store import Store
-from batch_calibration.typing import InputError
+from batch_calibration.validation import check_floor
 from experiments import machine
-from experiments.door import enter
+from experiments.cli import enter
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
 METHOD = flags.DEFINE_list("methods", list(METHODS), "methods to apply, comma-separated")

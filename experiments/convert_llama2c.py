@@ -17,10 +17,10 @@ import safetensors.numpy
 from absl import flags
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
+from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.typing import InputError
-from experiments.door import enter
+from experiments.cli import enter
 
 WEIGHTS = flags.DEFINE_string("weights", None, "llama2.c's weights, *.bin", required=True)
 TOKENIZER = flags.DEFINE_string("tokenizer", None, "llama2.c's tokenizer, *.bin", required=True)

@@ -30,12 +30,14 @@ own pictures:
 
 from absl import flags
 
+from batch_calibration.data import census
+from batch_calibration.data.sources import read, splits
+from batch_calibration.data.task_file import load_task
+from batch_calibration.errors import InputError
 from batch_calibration.prompts import template
-from batch_calibration.tasks import TASKS, Rows, Task, census, get_task
+from batch_calibration.tasks import TASKS, Rows, Task
 from batch_calibration.tasks.base import IMAGE
-from batch_calibration.tasks.sources import read, splits
-from batch_calibration.typing import InputError
-from experiments.door import enter
+from experiments.cli import enter
 
 TASK = flags.DEFINE_string("task", "", "a task's name, or the path of a task card")
 ALL = flags.DEFINE_bool("all", False, "every task of the shelf")
@@ -79,7 +81,7 @@ def main() -> None:
     if ALL.value == bool(TASK.value):
         raise InputError("give --task=NAME or --all, and not both.")
     if not ALL.value:
-        show(get_task(TASK.value), DATA_DIR.value)
+        show(load_task(TASK.value), DATA_DIR.value)
         return
     equal: list[str] = []
     other: list[str] = []

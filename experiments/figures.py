@@ -11,7 +11,7 @@ from batch_calibration.artifacts import boundaries, curves, figures, robustness
 from batch_calibration.artifacts.study import MAIN, Study, studies
 from batch_calibration.artifacts.style import save
 from batch_calibration.store import Store
-from experiments.door import enter
+from experiments.cli import enter
 
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)
 TASKS_DRAWN = flags.DEFINE_integer("boundary_tasks", 2, "tasks in the figure of boundaries")

@@ -10,7 +10,7 @@ import jax
 from absl import flags
 from platformdirs import user_cache_path
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 COORDINATOR = flags.DEFINE_string(
     "coordinator",

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from absl import flags
 
+from batch_calibration.data import prepare
+from batch_calibration.errors import InputError
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.sources import prepare
-from batch_calibration.typing import InputError
-from experiments.door import enter
+from experiments.cli import enter
 
 SOURCE = flags.DEFINE_string("source", None, "folder of rows", required=True)
 DATA_DIR = flags.DEFINE_string("data_dir", None, "folder for the TFDS folders", required=True)

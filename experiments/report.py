@@ -10,7 +10,7 @@ from absl import flags
 from batch_calibration.artifacts import curves, learned, report, robustness, summary, tables
 from batch_calibration.artifacts.study import studies, title
 from batch_calibration.store import Store
-from experiments.door import enter
+from experiments.cli import enter
 
 FIGURES = ("bars", "boundaries", "strength")
 WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores and records", required=True)

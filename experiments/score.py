@@ -23,11 +23,12 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from batch_calibration import pipeline, plan
-from batch_calibration.prompts.overlong import Room
+from batch_calibration import pipeline
+from batch_calibration.prompts import render as plan
+from batch_calibration.prompts.length_limit import Room
 from batch_calibration.store import Store
 from experiments import machine, study
-from experiments.door import enter
+from experiments.cli import enter
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the study to score", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "folder for the scores", required=True)

@@ -13,11 +13,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from batch_calibration import pipeline, plan
+from batch_calibration import pipeline
 from batch_calibration.methods import METHODS
-from batch_calibration.scoring.room import Room
+from batch_calibration.prompts import render as plan
+from batch_calibration.scoring.token_budget import Room
 from experiments import study
-from experiments.door import enter
+from experiments.cli import enter
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the study to show", lock_config=True)
 ROWS = flags.DEFINE_integer("rows", 3, "rows of each block to show", lower_bound=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 NEEDS = {"dual_encoder": ("scale", "max_tokens")}
 """Keys that a scorer reads beside the usual ones."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from batch_calibration.artifacts import curves, learned, paper, robustness, tables
 from batch_calibration.artifacts.study import studies, title
 from batch_calibration.store import Store
-from experiments.door import enter
+from experiments.cli import enter
 
 # Eight columns of "mean ± sd" do not fit in 80.
 WIDTH = 118

@@ -10,13 +10,13 @@ from absl import flags
 from ml_collections import config_flags
 
 from batch_calibration.artifacts.style import save
-from batch_calibration.artifacts.training import curve as draw_curve
-from batch_calibration.mini import prose
+from batch_calibration.errors import InputError
 from batch_calibration.tasks import TASKS
-from batch_calibration.typing import InputError
-from experiments.door import enter
-from experiments.fitting import fit
-from experiments.progress import read_curve
+from experiments.cli import enter
+from experiments.pretrain import prose
+from experiments.pretrain.fitting import fit
+from experiments.pretrain.loss_curve import curve as draw_curve
+from experiments.pretrain.progress import read_curve
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the training run", lock_config=True)
 OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)

@@ -10,14 +10,15 @@ from absl import flags
 from ml_collections import config_flags
 
 from batch_calibration.artifacts.style import save
-from batch_calibration.artifacts.training import curve as draw_curve
-from batch_calibration.mini import clip_training as training
-from batch_calibration.mini import drawing, vocabulary
-from batch_calibration.mini.optimization import Optimizer
+from batch_calibration.embedded import drawing
+from batch_calibration.errors import InputError
 from batch_calibration.models import clip
-from batch_calibration.typing import InputError
-from experiments.door import enter
-from experiments.progress import Progress, read_curve
+from experiments.cli import enter
+from experiments.pretrain import clip_training as training
+from experiments.pretrain import vocabulary
+from experiments.pretrain.loss_curve import curve as draw_curve
+from experiments.pretrain.optimization import Optimizer
+from experiments.pretrain.progress import Progress, read_curve
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the training run", lock_config=True)
 OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)

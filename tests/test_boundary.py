@@ -8,8 +8,8 @@ import pytest
 from batch_calibration import boundary
 from batch_calibration.calibration.prototypes import apply
 from batch_calibration.calibration.shift import Shift
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
-from batch_calibration.typing import InputError
 
 KEY = jax.random.key(0)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-from batch_calibration.plan import plan
+from batch_calibration.errors import InputError
+from batch_calibration.prompts.render import plan
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.tasks import TASKS
-from batch_calibration.typing import InputError
 from experiments import study
 
 ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tiny import CORPUS, GPT2, byte_level, whole_text, write
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.attention import causal
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import causal_lm, programs
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.typing import InputError
 
 SHOTS = "".join(CORPUS)
 LABELS = [" positive", " negative"]

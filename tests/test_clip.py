@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.models.checkpoint import load_tokenizer
-from batch_calibration.typing import InputError
 
 GOLDEN = Path(__file__).parent / "golden_clip"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())

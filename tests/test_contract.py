@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare, correct, fit, gather, get_method
-from batch_calibration.typing import InputError
 
 OPTIONS = {"pc": {"starts": 6}}
 KEY = jax.random.key(0)

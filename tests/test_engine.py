@@ -7,6 +7,7 @@ from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
 from batch_calibration import calibrate
+from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import causal_lm, programs
 from batch_calibration.scoring.batches import group
@@ -14,7 +15,6 @@ from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.packing import lay_out, pack
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.scoring.trie import grow
-from batch_calibration.typing import InputError
 
 LONG = GPT2 | {"n_positions": 800}
 

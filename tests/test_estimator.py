@@ -8,8 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from batch_calibration import METHODS, calibrate
+from batch_calibration.errors import InputError
 from batch_calibration.estimator import LabelBiasCorrector
-from batch_calibration.typing import InputError
 
 
 @pytest.fixture(scope="module")

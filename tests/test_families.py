@@ -12,11 +12,11 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 from tiny import byte_level
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.attention import causal
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.models.rotary import frequencies
-from batch_calibration.typing import InputError
 
 GOLDEN = {
     path.name: path

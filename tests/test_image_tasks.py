@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batch_calibration.mini import captions, drawing
-from batch_calibration.mini import pictures as drawn
-from batch_calibration.plan import plan
+from batch_calibration.data import images as pictures
+from batch_calibration.data import label_names as names
+from batch_calibration.data.images import open_picture
+from batch_calibration.data.sources import read, splits
+from batch_calibration.data.task_file import load_task
+from batch_calibration.embedded import drawing
+from batch_calibration.embedded import images as drawn
+from batch_calibration.errors import InputError
+from batch_calibration.prompts.render import plan
 from batch_calibration.scores import context_id
-from batch_calibration.tasks import TASKS, get_task
-from batch_calibration.tasks.sources import names, pictures, read, splits
-from batch_calibration.tasks.sources.pictures import open_picture
-from batch_calibration.typing import InputError
+from batch_calibration.tasks import TASKS
 from experiments import study
+from experiments.pretrain import captions
 
 IMAGES = [task for task in TASKS.values() if task.is_image]
 VISION = Path(__file__).resolve().parents[1] / "configs" / "vision.py"
@@ -235,7 +239,7 @@ def test_a_card_of_ones_own_pictures(tmp_path):
     fill(tmp_path / "leaves", ["oak", "red_elm"])
     card = tmp_path / "leaves.toml"
     card.write_text(CARD)
-    task = get_task(str(card))
+    task = load_task(str(card))
     assert Counter(read(task, "", "test").labels) == {0: 4, 1: 4}
     planned = plan({**USUAL, "task": str(card), "labeled_per_class": 1})
     assert planned.label_texts == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
@@ -248,7 +252,7 @@ def test_a_card_of_ones_own_pictures(tmp_path):
                      'statement_words = {oak = "oak tree\'s", "red elm" = "elm\'s"}\n'
                      'files = {test = "t.csv"}')
     )  # fmt: skip
-    task = get_task(str(card))
+    task = load_task(str(card))
     assert sorted(read(task, "", "test").labels) == [0, 1]
     assert task.statement_words["oak"] == "oak tree's"
 
@@ -275,7 +279,7 @@ def test_bad_cards(tmp_path, old, new, sentence):
     fill(tmp_path / "leaves", ["oak", "red elm"])
     (tmp_path / "leaves.toml").write_text(CARD.replace(old, new))
     with pytest.raises(InputError, match=sentence):
-        read(get_task(str(tmp_path / "leaves.toml")), "", "test")
+        read(load_task(str(tmp_path / "leaves.toml")), "", "test")
 
 
 # --- TFDS folders
@@ -505,15 +509,15 @@ def test_references_to_nothing(reference):
 
 
 def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
-    first = drawn.caption_batch(np.random.default_rng(3), 64)
-    again = drawn.caption_batch(np.random.default_rng(3), 64)
+    first = captions.caption_batch(np.random.default_rng(3), 64)
+    again = captions.caption_batch(np.random.default_rng(3), 64)
     assert np.array_equal(first[0], again[0]) and first[1] == again[1]
     assert first[0].shape == (64, 48, 48, 3) and first[0].dtype == np.uint8
     assert not any("{" in text for text in first[1])
-    _, texts = drawn.caption_batch(np.random.default_rng(0), 4000, ("dtd",))
+    _, texts = captions.caption_batch(np.random.default_rng(0), 4000, ("dtd",))
     said = Counter(word for text in texts for word in ("striped", "lined") if word in text)
     assert said["striped"] > 3 * said["lined"]
-    _, texts = drawn.caption_batch(np.random.default_rng(0), 4000, ("svhn",))
+    _, texts = captions.caption_batch(np.random.default_rng(0), 4000, ("svhn",))
     said = Counter(text for text in texts if text.startswith("This is a photo of a "))
     assert said["This is a photo of a 1"] > 4 * said["This is a photo of a 9"]
 

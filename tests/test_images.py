@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 from tiny import BERT, byte_level, write
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import images
+from batch_calibration.scoring import preprocessing as images
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.typing import InputError
 
 HOW = images.Preprocessing(32, (32, 32), 3, images.OPENAI_MEAN, images.OPENAI_STD)
 RAW = {

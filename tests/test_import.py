@@ -25,7 +25,6 @@ ROOMS = (
     "calibration.objective",
     "calibration.assignment",
     "calibration.prototypes",
-    "calibration.grid",
 )
 
 

@@ -12,9 +12,9 @@ import pytest
 from test_engine_families import CASES as FAMILIES
 from tiny import GPT2, write
 
+from batch_calibration.errors import InputError
 from batch_calibration.scoring.sharding import make_mesh
 from batch_calibration.store import Store
-from batch_calibration.typing import InputError
 
 HERE = Path(__file__).parent
 CASES = {"gpt2": GPT2} | {

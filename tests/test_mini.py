@@ -13,12 +13,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.mini import chance, documents, prose, suite, vocabulary, world
-from batch_calibration.mini.documents import Recipe
+from batch_calibration.embedded import chance, suite, world
 from batch_calibration.pipeline import make_room, make_scorer
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.rte import RTE
+from experiments.pretrain import documents, prose, vocabulary
+from experiments.pretrain.documents import Recipe
 
 MINI = {name: TASKS[name] for name in suite.GRAMMARS}
 PAIRED = [name for name in MINI if len(MINI[name].fields) > 1]

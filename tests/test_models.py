@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.activations import ACTIVATIONS, activation
 from batch_calibration.models.attention import causal, keep, masked, past
-from batch_calibration.typing import InputError
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 

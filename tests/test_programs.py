@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batch_calibration.pipeline import EMBEDDED
+from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.scores import load
 
 
@@ -190,7 +190,7 @@ def test_training_that_cannot_be(program, tmp_path, flags, sentence):
 
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_checkpoint_without_a_file(program, tmp_path, lost):
-    shutil.copytree(EMBEDDED["mini"], tmp_path / "model")
+    shutil.copytree(CHECKPOINTS["mini"], tmp_path / "model")
     (tmp_path / "model" / lost).unlink()
     said = program("score", MINI + ":smoke", f"--config.model={tmp_path / 'model'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
@@ -260,7 +260,7 @@ def driven(code, *flags):
 
 FULL = """
 import resource
-from experiments import door, score
+from experiments import cli as door, score
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 door.enter(score.main)
 """
@@ -277,7 +277,7 @@ STOPPED = "error: stopped; what was finished is kept"
 INTERRUPTED = """
 import os, signal
 from batch_calibration.store import Store
-from experiments import door, score
+from experiments import cli as door, score
 put = Store.put
 def interrupted(self, table):
     put(self, table)
@@ -313,7 +313,7 @@ import experiments.score
 
 SWALLOWED = """
 import gc, os, signal
-from experiments import door
+from experiments import cli as door
 def main():
     gc.callbacks.append(lambda *_: os.kill(os.getpid(), signal.SIGINT))
     gc.collect()

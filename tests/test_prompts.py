@@ -5,9 +5,11 @@ from itertools import permutations
 
 import pytest
 
-from batch_calibration.prompts import demonstrations, overlong, probing, template
+from batch_calibration.errors import InputError
+from batch_calibration.prompts import demonstrations, template
+from batch_calibration.prompts import length_limit as overlong
+from batch_calibration.prompts import probe_inputs as probing
 from batch_calibration.tasks import TASKS
-from batch_calibration.typing import InputError
 
 NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
 

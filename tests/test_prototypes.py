@@ -9,7 +9,7 @@ from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.prototypes import RIDGE, apply_weighted, prototypes
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 KEY = jax.random.key(0)
 

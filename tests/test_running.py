@@ -13,7 +13,7 @@ from batch_calibration.calibration.running import (
     stream,
     update,
 )
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 import safetensors.numpy
 
 from batch_calibration import files, scores
+from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
-from batch_calibration.typing import InputError
 
 CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}
 

@@ -5,14 +5,14 @@ import shutil
 import pytest
 from tiny import BERT, write
 
-from batch_calibration.pipeline import EMBEDDED
+from batch_calibration.embedded import CHECKPOINTS
 
 MINI = "--config=configs/mini.py:smoke"
 
 
 def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     for name in ("config.json", "tokenizer.json"):
-        shutil.copy(EMBEDDED["mini"] / name, tmp_path / name)
+        shutil.copy(CHECKPOINTS["mini"] / name, tmp_path / name)
     said = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
                    "--rows=2").stdout  # fmt: skip
     assert "=== sst2, seed 0, 1 shots" in said

@@ -10,9 +10,11 @@ import sys
 import numpy as np
 import pytest
 
-from batch_calibration.tasks import TASKS, get_task
-from batch_calibration.tasks.sources import prepare, read, splits, tfrecord
-from batch_calibration.typing import InputError
+from batch_calibration.data import prepare, tfrecord
+from batch_calibration.data.sources import read, splits
+from batch_calibration.data.task_file import load_task
+from batch_calibration.errors import InputError
+from batch_calibration.tasks import TASKS
 
 CB = [
     {"premise": "It rains.", "hypothesis": "It is wet.", "label": 0, "idx": 0},
@@ -148,7 +150,7 @@ def write_card(folder, text=CARD):
 
 
 def test_a_card_is_a_task_with_files(tmp_path):
-    task = get_task(write_card(tmp_path))
+    task = load_task(write_card(tmp_path))
     assert (task.name, task.title) == ("tickets", "tickets")
     assert task.words == ("billing", "bug")
     assert task.words_for(0) == ("billing", ("bug", "error"))
@@ -174,7 +176,7 @@ statement_words = {billing = "a bill", bug = "a bug"}
 statement_fields = ["body"]
 """
     )
-    task = get_task(write_card(tmp_path, text))
+    task = load_task(write_card(tmp_path, text))
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "kind": 1}])
     assert read(task, "", "train").labels == (1,)
     assert task.title == "Support tickets" and task.words_for(0) == ("yes", "no")
@@ -206,14 +208,14 @@ statement_fields = ["body"]
 def test_bad_cards(tmp_path, old, new, sentence):
     assert old in CARD
     with pytest.raises(InputError, match=sentence) as error:
-        get_task(write_card(tmp_path, CARD.replace(old, new)))
+        load_task(write_card(tmp_path, CARD.replace(old, new)))
     assert "tickets.toml" in str(error.value)
 
 
 def test_bad_files_of_a_card(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: no such task card"):
-        get_task(str(tmp_path / "none.toml"))
-    task = get_task(write_card(tmp_path))
+        load_task(str(tmp_path / "none.toml"))
+    task = load_task(write_card(tmp_path))
     with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
         read(task, "", "test")
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
@@ -222,7 +224,7 @@ def test_bad_files_of_a_card(tmp_path):
     (tmp_path / "rows" / "train.csv").unlink()
     with pytest.raises(InputError, match=r"train\.csv: no such file"):
         read(task, "", "train")
-    task = get_task(write_card(tmp_path, CARD.replace("train.csv", "train.xlsx")))
+    task = load_task(write_card(tmp_path, CARD.replace("train.csv", "train.xlsx")))
     (tmp_path / "rows" / "train.xlsx").write_text("")
     with pytest.raises(InputError, match=r"train\.xlsx: expected a file that ends in \.jsonl"):
         read(task, "", "train")
@@ -473,7 +475,8 @@ import batch_calibration
 assert 'tensorflow_datasets' not in sys.modules
 from pathlib import Path
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.sources import prepare, read
+from batch_calibration.data.sources import read
+from batch_calibration.data import prepare
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert len(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == 4
 prepare.prepare(TASKS['cb'], Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r}), {{}})

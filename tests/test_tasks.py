@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from batch_calibration.data.sources import read
+from batch_calibration.errors import InputError
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, get_task
-from batch_calibration.tasks.sources import read
-from batch_calibration.typing import InputError
 
 # Rows of the shared validation files; two are not the paper's: a proxy, and 2 rows that are lost.
 COUNTS = {

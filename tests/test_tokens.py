@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tiny import byte_level, whole_text
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
+from batch_calibration.errors import InputError
 from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import batches, bucket, group
 from batch_calibration.scoring.tokens import encode, splits_at_spaces
-from batch_calibration.typing import InputError
 
 WORDS = st.text(st.sampled_from(" \n.,'sta1é👍"), max_size=12)
 

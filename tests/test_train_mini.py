@@ -14,14 +14,14 @@ import pytest
 import safetensors.numpy
 from flax import nnx
 
-from batch_calibration.artifacts.training import curve as draw_curve
-from batch_calibration.mini import documents, training, vocabulary
-from batch_calibration.mini.documents import Recipe
-from batch_calibration.mini.training import Phase
+from batch_calibration.errors import InputError
 from batch_calibration.models import gpt2
 from batch_calibration.models.attention import masked
 from batch_calibration.tasks import TASKS
-from batch_calibration.typing import InputError
+from experiments.pretrain import documents, training, vocabulary
+from experiments.pretrain.documents import Recipe
+from experiments.pretrain.loss_curve import curve as draw_curve
+from experiments.pretrain.training import Phase
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
@@ -223,7 +223,7 @@ def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
     path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
                     '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
     code = (
-        "from pathlib import Path; from experiments.progress import read_curve; "
+        "from pathlib import Path; from experiments.pretrain.progress import read_curve; "
         f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
     )
     done = subprocess.run(

@@ -10,11 +10,12 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.mini import clip_training as training
-from batch_calibration.mini import pictures, vocabulary
-from batch_calibration.mini.optimization import Optimizer
+from batch_calibration.embedded import images as pictures
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.tasks import TASKS
+from experiments.pretrain import clip_training as training
+from experiments.pretrain import vocabulary
+from experiments.pretrain.optimization import Optimizer
 
 SHIPPED = Path(training.__file__).with_name("clip_checkpoint")
 ACCURACY = {

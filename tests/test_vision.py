@@ -11,7 +11,7 @@ from tiny import byte_level, write
 from batch_calibration import pipeline
 from batch_calibration.artifacts import paper
 from batch_calibration.artifacts.study import Setting, Study
-from batch_calibration.plan import plan
+from batch_calibration.prompts.render import plan
 from batch_calibration.store import Store
 from experiments import study
 

@@ -13,10 +13,10 @@ from safetensors.flax import save_file
 from safetensors.numpy import load_file
 from tiny import BERT, GPT2, byte_level, write
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import bert, gpt2, weights
 from batch_calibration.models.checkpoint import find, load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.typing import InputError
 
 
 @pytest.fixture

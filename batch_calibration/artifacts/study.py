@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import digest
 from batch_calibration.tasks import TASKS
-from batch_calibration.typing import InputError
 
 MAIN = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
 VARIANTS = ("icl", "bc", *(name for name in METHODS if name not in MAIN))

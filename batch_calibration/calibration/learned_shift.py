@@ -10,16 +10,8 @@ import numpy as np
 from batch_calibration.calibration.base import Calibrator, floored, weighted_mean, weights_of
 from batch_calibration.calibration.objective import accuracy, macro_f1
 from batch_calibration.calibration.shift import Shift, apply, log_target
-from batch_calibration.typing import (
-    Bias,
-    Curve,
-    InputError,
-    Key,
-    Labels,
-    ProbeRows,
-    Scalar,
-    Weight,
-)
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Bias, Curve, Key, Labels, ProbeRows, Scalar, Weight
 
 # jnp.linspace(-5, 5, 101) holds neither 0 nor 1.
 STRENGTHS = np.arange(-50, 51) / 10

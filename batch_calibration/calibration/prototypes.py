@@ -15,10 +15,10 @@ from batch_calibration.calibration.base import (
     weights_of,
 )
 from batch_calibration.calibration.mixture import fit_starts, invert_lower
+from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     AnyArray,
     Factors,
-    InputError,
     Key,
     Labels,
     Means,

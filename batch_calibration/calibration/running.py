@@ -9,17 +9,8 @@ import jax.numpy as jnp
 
 from batch_calibration.calibration.base import Calibrator, floored, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
-from batch_calibration.typing import (
-    Bias,
-    Count,
-    InputError,
-    Key,
-    Labels,
-    ProbeRows,
-    Rows,
-    Scores,
-    Weight,
-)
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Rows, Scores, Weight
 
 
 class Running(NamedTuple):

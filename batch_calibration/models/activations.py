@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 
 def _exact_gelu(x: jax.Array) -> jax.Array:

@@ -13,8 +13,8 @@ from flax import nnx
 from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, clip_tokenizer, weights
-from batch_calibration.typing import InputError
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, causal, own
 from batch_calibration.models.weights import Weight
-from batch_calibration.typing import InputError
 
 
 class Config(NamedTuple):

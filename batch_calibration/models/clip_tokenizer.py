@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 FILES = ("merges.txt", "bpe_simple_vocab_16e6.txt.gz")
 """What the list is called, in Hugging Face directories and in CLIP's own repository."""

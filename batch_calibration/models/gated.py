@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.rotary import rotate
 from batch_calibration.models.weights import Weight
-from batch_calibration.typing import InputError
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 INIT = nnx.initializers.normal(0.02)

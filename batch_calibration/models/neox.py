@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.head import logits
 from batch_calibration.models.weights import Weight
-from batch_calibration.typing import InputError
 
 INIT = nnx.initializers.normal(0.02)
 

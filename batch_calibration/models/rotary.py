@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 SCALINGS = {
     "default": (),

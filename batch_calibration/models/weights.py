@@ -17,8 +17,8 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from safetensors import SafetensorError, safe_open
 
+from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
-from batch_calibration.typing import InputError
 
 PART = 1 << 25
 """Bytes of a tensor that are read at once."""

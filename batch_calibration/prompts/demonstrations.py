@@ -5,7 +5,7 @@ from math import factorial
 
 import numpy as np
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 SELECTIONS = ("per_class", "total", "round_robin", "explicit")
 """`shots` of each class shuffled; `shots` in all; classes in turn; rows named one by one."""

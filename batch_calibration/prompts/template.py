@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

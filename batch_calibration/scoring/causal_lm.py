@@ -16,12 +16,12 @@ import jax
 import numpy as np
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import Checkpoint
 from batch_calibration.scoring import Scores, programs, sharding, trie
 from batch_calibration.scoring.batches import group, power
 from batch_calibration.scoring.packing import Layout, Line, lay_out, pack
 from batch_calibration.scoring.tokens import Encoded, encode
-from batch_calibration.typing import InputError
 
 VERSION = "1"
 WINDOW = {"cpu": 1024}

@@ -12,11 +12,12 @@ import numpy as np
 from flax import nnx
 from tokenizers import Tokenizer
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.attention import masked
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores, images, sharding
+from batch_calibration.scoring import Scores, sharding
+from batch_calibration.scoring import preprocessing as images
 from batch_calibration.scoring.batches import batches
-from batch_calibration.typing import InputError
 
 VERSION = "1"
 WINDOW = 4096

@@ -8,7 +8,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 AXES = ("data", "model")
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 Labels = tuple[tuple[int, ...], ...]
 

@@ -1,11 +1,11 @@
 """The shelf of tasks, as the paper's tables order them: of language, three more, of images."""
 
+from batch_calibration.errors import InputError
 from batch_calibration.tasks.agnews import AGNEWS
 from batch_calibration.tasks.aircraft import AIRCRAFT
 from batch_calibration.tasks.anli import ANLI_R1, ANLI_R2, ANLI_R3
 from batch_calibration.tasks.base import Row, Rows, Task
 from batch_calibration.tasks.boolq import BOOLQ
-from batch_calibration.tasks.card import CARD, read_card
 from batch_calibration.tasks.cb import CB
 from batch_calibration.tasks.clevr import CLEVR
 from batch_calibration.tasks.copa import COPA
@@ -22,7 +22,6 @@ from batch_calibration.tasks.svhn import SVHN
 from batch_calibration.tasks.trec import TREC
 from batch_calibration.tasks.ucf101 import UCF101
 from batch_calibration.tasks.wic import WIC
-from batch_calibration.typing import InputError
 
 TASKS = {
     task.name: task
@@ -34,17 +33,7 @@ TASKS = {
 
 
 def get_task(name: str) -> Task:
-    """The task called `name`, or the one that the task card at the path `name` describes.
-
-    An unknown name is answered with the nearest right one.
-    """
-    if name.endswith(CARD):
-        task = read_card(name)
-        if task.name in TASKS:
-            raise InputError(
-                f"{name}: its name {task.name!r} is a task of the package; give it another."
-            )
-        return task
+    """The task of that name; an unknown name is answered with the nearest right one."""
     if name not in TASKS:
         raise InputError.unknown("task", name, TASKS)
     return TASKS[name]

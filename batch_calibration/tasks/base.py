@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from batch_calibration.typing import InputError
+from batch_calibration.errors import InputError
 
 Row = dict[str, str]
 Words = str | tuple[str, ...]

@@ -13,11 +13,10 @@ from cases import BERT, CAUSAL, HEADED, answers, build, inputs, save  # noqa: E4
 from tiny import CORPUS, byte_level  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
-from batch_calibration.mini import suite  # noqa: E402
+from batch_calibration.embedded import CHECKPOINTS, suite  # noqa: E402
 from batch_calibration.models import FAMILIES, weights  # noqa: E402
 from batch_calibration.models.attention import causal, masked  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.pipeline import EMBEDDED  # noqa: E402
 from batch_calibration.prompts import template as templates  # noqa: E402
 from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
@@ -88,7 +87,7 @@ def test_sentence_embeddings(name, tmp_path):
 
 def test_the_shipped_model_is_one_of_theirs():
     """A plan's longest prompts: transformers reads the directory and says the same."""
-    directory = EMBEDDED["mini"]
+    directory = CHECKPOINTS["mini"]
     theirs = AutoModelForCausalLM.from_pretrained(directory).eval()
     checkpoint = load_checkpoint(directory)
     for task in ("sst2", "wic", "anli_r3"):

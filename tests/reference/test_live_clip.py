@@ -20,7 +20,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from batch_calibration.models import clip, clip_tokenizer, weights  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.scoring import images  # noqa: E402
+from batch_calibration.scoring import preprocessing as images  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 
 MERGES = "tokenizers/clip/bpe_simple_vocab_16e6.txt.gz"

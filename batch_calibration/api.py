@@ -1,0 +1,119 @@
+"""The one-line door: scores in, corrected scores out, bad input answered in sentences."""
+
+from operator import itemgetter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.validation import check_key, check_labels, check_options, check_scores
+
+
+def calibrate(
+    scores: Any,
+    method: str = "bc",
+    *,
+    probe: Any = None,
+    labeled: Any = None,
+    labels: Any = None,
+    key: Any = None,
+    floor: float | None = None,
+    **options: Any,
+) -> jax.Array:
+    """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
+
+    Predict by the largest corrected score. This corrects label bias, which the paper calls
+    calibration; it is not the calibration that ECE measures.
+
+    Args:
+        scores: log p(label j | prompt i) in nats, [n, k]; leading axes [..., n, k] are separate
+            contexts (seeds, templates), each corrected by itself.
+        method: a name from `METHODS`.
+        probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
+        labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
+        labels: its labels, [m] or [..., m], as column indices; -1 means unknown.
+        key: an int seed or a `jax.random` key (pc).
+        floor: minus infinity and all below it is raised to this many nats.
+        **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
+
+    Returns:
+        float32 scores of the same shape, in nats for the shift methods.
+
+    Raises:
+        InputError: a sentence that says where, what was expected, what came, what to do.
+
+    >>> calibrate([[-1.0, -3.0], [-2.0, -2.5]]).tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    # As a string: a list has no hash to look up.
+    chosen = get_method(str(method))
+    array = check_scores(scores, floor=floor)
+    rows, k = array.shape[-2:]
+    options = check_options(method, chosen.make, options, k)
+    random_key = check_key(key)
+    contexts = array.reshape(-1, rows, k)
+    lead = array.shape[:-2]
+    blocks = {"test": Evidence(contexts)}
+
+    needed = [name for name in chosen.probe.blocks if name in ("cc", "dc")]
+    for name, given, read in (
+        ("probe", probe, needed),
+        ("labeled", labeled, chosen.probe.labels),
+        ("labels", labels, chosen.probe.labels),
+    ):
+        if given is not None and not read:
+            raise InputError(
+                f"{name}: expected none, for {method} reads {chosen.probe.description}; got "
+                f"{type(given).__name__}: leave {name}= out."
+            )
+    if needed:
+        if probe is None:
+            raise InputError(
+                f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
+                f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
+            )
+        blocks[needed[0]] = Evidence(
+            _spread(check_scores(probe, "probe", labels=k, floor=floor), lead)
+        )
+    if chosen.probe.labels:
+        if labeled is None or labels is None:
+            raise InputError(
+                f"{method} learns its strength from a labeled set; "
+                f"{'labels' if labels is None else 'labeled'} did not come: give "
+                f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
+            )
+        set_scores = check_scores(labeled, "labeled", labels=k, floor=floor)
+        gold = check_labels(labels, set_scores)
+        blocks["labeled"] = Evidence(
+            _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]
+        )
+
+    def context(parts: dict[str, Evidence]) -> jax.Array:
+        return correct(
+            chosen,
+            parts,
+            jnp.asarray(parts["test"].log_probs),
+            key=random_key,
+            floor=floor,
+            **options,
+        )
+
+    if method != "pc":
+        return jax.vmap(context)(blocks).reshape(array.shape)
+    # 100 starts on the rows of every context at once would not fit.
+    parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
+    return jnp.stack([context(part) for part in parts]).reshape(array.shape)
+
+
+def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:
+    """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
+    if array.ndim > 2 and array.shape[:-2] != lead:
+        raise InputError(
+            f"probe or labeled: expected [m, k] for all contexts or leading axes {lead} as in "
+            f"scores; got shape {array.shape}: give one set for all or one per context."
+        )
+    full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
+    return full.reshape(-1, *array.shape[-2:])

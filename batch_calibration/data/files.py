@@ -1,0 +1,143 @@
+"""JSON Lines, CSV and Parquet files as records, with the place of each."""
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from batch_calibration.errors import InputError
+from batch_calibration.tasks.base import NUMBERS, Task
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
+
+
+def by_split(task: Task, data: Path) -> dict[str, Path]:
+    """The files of a task in a data folder, by split: the file's name without its ending."""
+    return in_folders(data / task.name, data / f"extra_{task.name}")
+
+
+def in_folders(*folders: Path) -> dict[str, Path]:
+    """The files of rows in some folders, by name without ending; no name twice."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            split, dot, rest = path.name.partition(".")
+            if dot + rest not in ENDINGS:
+                continue
+            if split in found:
+                raise InputError(
+                    f"{path}: split {split} is in {found[split]} too; keep one of the two."
+                )
+            found[split] = path
+    return found
+
+
+def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each record of a file with its place in words.
+
+    Raises:
+      InputError: no such file, an ending that is not known, or a damaged or empty file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; correct the name or put it there.")
+    empty = True
+    try:
+        for record in _read(task, path):
+            empty = False
+            yield record
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
+    if empty:
+        raise InputError(f"{path}: expected at least one row, the file is empty.")
+
+
+def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if path.name.endswith(".csv"):
+        return _csv(task, path)
+    if path.name.endswith(".parquet"):
+        return _parquet(path)
+    if path.name.endswith(ENDINGS):
+        return _json_lines(task, path)
+    raise InputError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}.")
+
+
+def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                value = json.loads(line)
+                # JSON may escape half a surrogate pair: no tokenizer or file can take that.
+                if "\\ud" in line.lower():
+                    json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"{where}: half a surrogate pair is no text ({error}); correct the row."
+                ) from error
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{where}: no JSON object ({error}); is the line torn?") from error
+            if not isinstance(value, dict):
+                raise InputError(
+                    f"{where}: expected a JSON object with {', '.join(task.fields)} and label, "
+                    f"got {line.strip()[:80]}."
+                )
+            yield where, value
+
+
+def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    # A cell is text; where the task's labels are numbers, its column is read as numbers.
+    numbers = {renamed.get("label", "label") for renamed in task.columns}
+    numbers = numbers if task.labels_are == NUMBERS else set()
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file, strict=True)
+        try:
+            header = next(lines, [])
+            if len(set(header)) != len(header):
+                raise InputError(f"{path}, line 1: a column's name appears twice in {header}.")
+            for cells in lines:
+                where = f"{path}, line {lines.line_num}"
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    raise InputError(
+                        f"{where}: expected {len(header)} cells ({', '.join(header)}), got "
+                        f"{len(cells)}; is the line torn, or a comma not in quotes?"
+                    )
+                yield (
+                    where,
+                    {
+                        name: int(cell)
+                        if name in numbers and re.fullmatch(r"-?\d+", cell)
+                        else cell
+                        for name, cell in zip(header, cells, strict=True)
+                    },
+                )
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
+            ) from error
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise InputError(
+            f"{path}: Parquet needs pyarrow; pip install 'batch-calibration[data]'."
+        ) from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches():
+                for value in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", value
+    except (ArrowException, OSError) as error:
+        raise InputError(f"{path}: no whole Parquet file ({error}).") from error

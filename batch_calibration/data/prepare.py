@@ -1,0 +1,213 @@
+"""Rows from files as folders that TensorFlow Datasets opens, under its own names and versions."""
+
+import contextlib
+import hashlib
+import io
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batch_calibration.data import files, tfds_folder
+from batch_calibration.data.binding import UNKNOWN, bind, columns
+from batch_calibration.errors import InputError
+from batch_calibration.tasks.base import Task
+
+RENAMED = (
+    "mnli/validation=validation_matched",
+    "anli_r2/train=test",
+    "anli_r3/train=test",
+    "agnews/validation=test",
+    "trec/validation=test",
+)
+"""Files whose rows have another official name: ANLI's pools are its test splits, and so on."""
+ABSENT = {"idx": -1, "uid": "", "label-fine": UNKNOWN}
+"""What stands in a feature that a data set has and many copies of its rows have not."""
+FORMAT = "array_record"
+
+
+class Prepared(NamedTuple):
+    """A folder and the rows of each of its splits; `kept` where it was there already."""
+
+    folder: Path
+    rows: dict[str, int]
+    kept: bool
+
+
+def renames(pairs: list[str]) -> dict[str, str]:
+    """`task/file=split` pairs as a table.
+
+    >>> renames(["trec/validation=test"])
+    {'trec/validation': 'test'}
+    """
+    table = dict(pair.partition("=")[::2] for pair in pairs)
+    wrong = [file for file, split in table.items() if not split or file.count("/") != 1]
+    if wrong:
+        raise InputError(f"rename {wrong[0]!r}: expected task/file=split, as in trec/dev=test.")
+    proxies = [file for file in table if "proxy" in file]
+    if proxies:
+        raise InputError(f"rename {proxies[0]!r}: a proxy keeps its own name, not an official one.")
+    return table
+
+
+def prepare(task: Task, source: Path, out: Path, renamed: Mapping[str, str]) -> Prepared | None:
+    """Write the files of one task as a TFDS folder under `out`; None where it has no such files.
+
+    A file becomes the split of its own name, or the one that `renamed` gives. Every row is checked
+    first; the folder appears whole or not at all.
+
+    Raises:
+      InputError: a row that is wrong, or a folder that is there and holds other rows.
+    """
+    paths = files.by_split(task, source)
+    if not paths or not task.tfds:
+        return None
+    rows, origin = {}, []
+    for stem, path in paths.items():
+        split = renamed.get(f"{task.name}/{stem}", stem)
+        if split in rows:
+            raise InputError(
+                f"{path}: its split {split} is that of another file too; give --rename another."
+            )
+        rows[split] = _checked(task, path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        origin.append(f"{split}: {len(rows[split])} rows of {path.name}, sha256 {digest}.")
+    _, first = next(iter(rows.values()))[0]
+    name, version, features = _declared(task, tuple(first))
+    examples = {s: [_example(task, *row, features) for row in found] for s, found in rows.items()}
+    folder = out / name / version
+    text = (
+        f"Rows of {task.title} as files held them; a split may be a sample of the official one. "
+        + " ".join(origin)
+    )
+    kept = folder.exists()
+    if kept:
+        builder = tfds_folder.open_folder(folder)
+        if builder.info.description != text:
+            raise InputError(
+                f"{folder}: it is there and was made from other files; remove it or give another "
+                "--data_dir."
+            )
+    else:
+        _write(name, version, features, examples, text, out)
+    return Prepared(folder, {split: len(found) for split, found in rows.items()}, kept)
+
+
+def _checked(task: Task, path: Path) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for where, record in files.records(task, path):
+        bind(task, record, where)
+        found.append((where, record))
+    return found
+
+
+def _declared(task: Task, present: tuple[str, ...]) -> tuple[str, str, Any]:
+    """Name, version and features of the task's data set, as the installed TFDS declares them."""
+    found = []
+    for name in task.tfds:
+        version, features = _declaration(name)
+        texts = {n for n, f in features.items() if type(f).__name__ == "Text"} - set(ABSENT)
+        if texts <= {*present, *_official(task, present, features)}:
+            label = columns(task, tuple(features), name)["label"]
+            task.check_label_names(tuple(features[label].names), name)
+            return name, version, features
+        found.append(f"{name} ({', '.join(sorted(texts))})")
+    raise InputError(
+        f"task {task.name}: its rows have {', '.join(present)}, which is not what "
+        f"{' or '.join(found)} declares; add what is missing."
+    )
+
+
+def _official(task: Task, present: tuple[str, ...], features: Mapping[str, Any]) -> dict[str, str]:
+    """The feature of each column of the files that TFDS knows under another name."""
+    ours = columns(task, present, task.name)
+    try:
+        theirs = columns(task, tuple(features), task.name)
+    except InputError:
+        return {}
+    # Fields of one schema are not renamed into another's: the texts of the two differ.
+    same = all(ours[field] == theirs[field] for field in task.fields)
+    return {theirs["label"]: ours["label"]} if same else {}
+
+
+def _declaration(name: str) -> tuple[str, Any]:
+    """Version and features of a data set, from its builder or, for SuperGLUE, its config."""
+    try:
+        import numpy as np
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.text import glue, super_glue  # noqa: F401, registers the two
+    except ImportError as error:
+        raise InputError(
+            f"a TFDS folder needs TensorFlow Datasets ({error}); "
+            "pip install 'batch-calibration[data]'."
+        ) from error
+    dataset, _, config = name.partition("/")
+    if dataset != "super_glue":
+        with tempfile.TemporaryDirectory() as empty:
+            builder = tfds.builder(name, data_dir=empty)
+        return str(builder.version), builder.info.features
+    # Its builder asks TensorFlow for the type int32 and for nothing else; the declaration is plain.
+    declared = tfds.builder_cls(dataset).builder_configs[config]
+    numbers = [n for n in declared.features if n.startswith(("start", "end"))]
+    features = {n: tfds.features.Text() for n in declared.features if n not in numbers}
+    features |= {n: tfds.features.Scalar(np.int32) for n in (*numbers, "idx")}
+    features["label"] = tfds.features.ClassLabel(names=declared.label_classes)
+    return str(declared.version), tfds.features.FeaturesDict(features)
+
+
+def _example(
+    task: Task, where: str, record: dict[str, Any], features: Mapping[str, Any]
+) -> dict[str, Any]:
+    official = _official(task, tuple(record), features)
+    if "label-fine" in features and "fine" in record:
+        record = record | {"label-fine": record["fine"].rpartition(":")[2]}
+    example = {name: record.get(official.get(name, name), ABSENT.get(name)) for name in features}
+    missing = [name for name, value in example.items() if value is None]
+    if missing:
+        raise InputError(
+            f"{where}: TFDS declares {', '.join(missing)} too, which the row lacks; add it."
+        )
+    return example
+
+
+def _write(
+    name: str, version: str, features: Any, examples: dict[str, list[Any]], text: str, out: Path
+) -> None:
+    import tensorflow_datasets as tfds
+
+    dataset, _, config_name = name.partition("/")
+
+    class Folder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg, misc]
+        """A data set of TFDS by name, made of rows that are here already."""
+
+        VERSION = tfds.core.Version(version)
+        BUILDER_CONFIGS = (
+            [tfds.core.BuilderConfig(name=config_name, version=version)] if config_name else []
+        )
+
+        def _info(self) -> Any:
+            return tfds.core.DatasetInfo(
+                builder=self, features=features, description=text, disable_shuffling=True
+            )
+
+        def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, Any]]]:
+            return {split: iter(enumerate(found)) for split, found in examples.items()}
+
+        def _generate_examples(self) -> None:
+            raise AssertionError("its splits are given as iterators")
+
+    Folder.name = dataset
+    tfds.disable_progress_bar()
+    # TFDS announces a download, and there is none.
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        tempfile.TemporaryDirectory() as downloads,
+    ):
+        try:
+            builder = Folder(config=config_name or None, data_dir=str(out), file_format=FORMAT)
+            builder.download_and_prepare(download_dir=downloads)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(
+                f"{out / name}: TFDS refuses the rows ({' '.join(str(error).split())})."
+            ) from error

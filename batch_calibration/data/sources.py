@@ -1,0 +1,119 @@
+"""Where rows come from: the mini suite, files, TFDS folders, pictures, a card's own files."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batch_calibration.data import files, tfds_folder
+from batch_calibration.data import images as pictures
+from batch_calibration.data.binding import bind
+from batch_calibration.embedded import suite
+from batch_calibration.errors import InputError
+from batch_calibration.tasks.base import Rows, Task
+
+MINI = "mini"
+Reader = Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
+"""Gives each record of a split with its place in words."""
+
+
+class Place(NamedTuple):
+    """A task's rows in one place: what it is in words, and its records by split."""
+
+    where: str
+    splits: dict[str, Reader]
+
+
+def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
+    """The rows of a task's split, the first `limit` of them where it is not 0.
+
+    `data` is `"mini"` for the embedded suite, or a folder. There `<task>/<split>.jsonl` (or
+    `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
+    order of `task.label_names`, -1 where it is unknown; or `<TFDS name>/<version>/` is a folder
+    that TensorFlow Datasets has prepared, as in `super_glue/cb/1.0.2/`. Where both are there, the
+    files are read. A task that came from a card brings its own files, and `data` is not used.
+
+    A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
+    The rows of an image task are references to pictures: `sources.pictures.read` finds them.
+
+    Raises:
+      InputError: there are no such rows, or one of them is wrong; with file and row.
+    """
+    if limit < 0:
+        raise InputError(f"limit: expected 0 (all rows) or a positive number, got {limit}.")
+    if task.is_image:
+        return pictures.read(task, data, split, limit)
+    if data == MINI and not task.files:
+        found = suite.rows(task.name, split)
+        cut = slice(limit or None)
+        return Rows(found.rows[cut], found.labels[cut], found.ids[cut], found.where, split)
+    place = _find(task, data)
+    if place is None:
+        raise InputError(_nothing(task, data))
+    served = split if split in place.splits else task.stand_ins.get(split, split)
+    if served not in place.splits:
+        raise InputError(
+            f"{place.where}: task {task.name} has no split {split!r} there; there are: "
+            f"{', '.join(place.splits)}."
+        )
+    bound = [bind(task, record, where) for where, record in place.splits[served]()]
+    if not bound:
+        raise InputError(f"{place.where}: split {served} is empty, expected at least one row.")
+    bound = bound[: limit or None]
+    return Rows(
+        tuple(row for row, _ in bound),
+        tuple(label for _, label in bound),
+        tuple(f"{task.name}/{served}/{i}" for i in range(len(bound))),
+        place.where,
+        served,
+    )
+
+
+def splits(task: Task, data: str) -> tuple[str, ...]:
+    """Names of the splits that `data` has of a task; none where it has no rows of it."""
+    if task.is_image:
+        return pictures.splits(task, data)
+    if data == MINI and not task.files:
+        return tuple(suite.SIZES) if task.name in suite.GRAMMARS else ()
+    place = _find(task, data)
+    return tuple(place.splits) if place else ()
+
+
+def _find(task: Task, data: str) -> Place | None:
+    if task.files:
+        found = {split: Path(file) for split, file in task.files.items()}
+        return Place(f"the files of {task.source}", _file_readers(task, found))
+    if not data:
+        raise InputError("data: expected a folder of rows or 'mini', got nothing; give one.")
+    if not Path(data).is_dir():
+        raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
+    found = files.by_split(task, Path(data))
+    if found:
+        folder = next(iter(found.values())).parent
+        return Place(f"files in {folder}", _file_readers(task, found))
+    prepared = tfds_folder.find(task, Path(data))
+    if prepared is None:
+        return None
+    builder = tfds_folder.open_folder(prepared)
+    names = tfds_folder.splits(builder, prepared)
+    readers: dict[str, Reader] = {
+        n: partial(tfds_folder.records, task, builder, prepared, n) for n in names
+    }
+    return Place(f"TFDS folder {prepared}", readers)
+
+
+def _nothing(task: Task, data: str) -> str:
+    looked = [f"{task.name}/<split>.jsonl", *(f"{name}/<version>/" for name in task.tfds)]
+    remedy = (
+        f"; where TensorFlow and a network are, `tfds build {task.tfds[0]} --data_dir={data}` "
+        f"downloads and prepares it, and experiments.prepare_data makes it from files"
+        if task.tfds
+        else ""
+    )
+    return (
+        f"data {data}: no rows of task {task.name} there; looked for {', '.join(looked)}{remedy}."
+    )
+
+
+def _file_readers(task: Task, found: Mapping[str, Path]) -> dict[str, Reader]:
+    return {split: partial(files.records, task, path) for split, path in found.items()}

@@ -1,0 +1,117 @@
+"""Folders that TensorFlow Datasets has prepared, read without TensorFlow."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from batch_calibration.data import tfrecord
+from batch_calibration.data.binding import columns
+from batch_calibration.errors import InputError
+from batch_calibration.tasks.base import Task
+
+INFO = "dataset_info.json"
+
+
+def find(task: Task, data: Path) -> Path | None:
+    """The task's folder of the newest version under a TFDS data directory, None where none is."""
+    for name in task.tfds:
+        folder = data / name
+        if not folder.is_dir():
+            continue
+        versions = [p for p in folder.iterdir() if re.fullmatch(r"\d+\.\d+\.\d+", p.name)]
+        if not versions:
+            raise InputError(
+                f"{folder}: not a TFDS folder, expected one named like 1.0.0 inside; has its "
+                "preparation ended?"
+            )
+        return max(versions, key=lambda p: tuple(map(int, p.name.split("."))))
+    return None
+
+
+def open_folder(folder: Path) -> Any:
+    """TFDS's builder of a prepared folder."""
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise InputError(
+            f"{folder}: a TFDS folder needs TensorFlow Datasets, not TensorFlow ({error}); "
+            "pip install 'batch-calibration[data]'."
+        ) from error
+    if not (folder / INFO).is_file():
+        raise InputError(f"{folder}: not a TFDS folder, it has no {INFO}; prepare it again.")
+    try:
+        builder = tfds.builder_from_directory(str(folder))
+    except Exception as error:  # whatever a damaged JSON file makes TFDS raise
+        raise InputError(f"{folder}: TFDS cannot open it ({error}); prepare it again.") from error
+    if builder.info.features is None:
+        raise InputError(f"{folder}: it has no features.json; prepare it again.")
+    return builder
+
+
+def splits(builder: Any, folder: Path) -> tuple[str, ...]:
+    """Names of the folder's splits; none at all is an error."""
+    names = tuple(builder.info.splits)
+    if not names:
+        raise InputError(f"{folder}: a TFDS folder without splits; prepare it again.")
+    return names
+
+
+def records(
+    task: Task, builder: Any, folder: Path, split: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each record of a split, its texts decoded, with its place in words.
+
+    Raises:
+      InputError: the label names are not the task's, or a file is missing, damaged or of a
+        format that cannot be read without TensorFlow.
+    """
+    features = builder.info.features
+    label = columns(task, tuple(features), str(folder))["label"]
+    names = getattr(features[label], "names", None)
+    if names is None:
+        raise InputError(f"{folder}: {label} is no class label there, but {features[label]}.")
+    task.check_label_names(tuple(names), str(folder))
+    serialized = _serialized(builder, folder, split)
+    for number, raw in enumerate(serialized):
+        where = f"{folder}, split {split}, row {number}"
+        try:
+            example = features.deserialize_example_np(raw)
+            yield where, {name: _plain(value) for name, value in example.items()}
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: a text is not UTF-8 ({error}).") from error
+        except Exception as error:  # protobuf's own, or what TFDS raises on a missing feature
+            raise InputError(f"{where}: no record of these features ({error}).") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    # numpy's integers of any width: a label is an `int`.
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+
+
+def _serialized(builder: Any, folder: Path, split: str) -> list[bytes]:
+    # The enum is a string's: compared by value, so that TFDS is imported in one place only.
+    form = builder.info.file_format.value
+    info = builder.info.splits[split]
+    found: list[bytes] = []
+    if form == "tfrecord":
+        for path in info.filepaths:
+            found += tfrecord.records(Path(path))
+    elif form == "array_record":
+        try:
+            source = builder.as_data_source(split).data_source
+            found += source.__getitems__(range(len(source)))
+        except (RuntimeError, OSError) as error:
+            raise InputError(
+                f"{folder}: split {split} is damaged or missing ({error}); prepare it again."
+            ) from error
+    else:
+        raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
+    if len(found) != info.num_examples:
+        raise InputError(
+            f"{folder}: split {split} should hold {info.num_examples} rows, its files hold "
+            f"{len(found)}; prepare it again."
+        )
+    return found

@@ -1,0 +1,9 @@
+"""The embedded suite: a grammar, drawn images, and the two checkpoints trained on them."""
+
+from pathlib import Path
+
+CHECKPOINTS = {
+    "mini": Path(__file__).parent / "language_model",
+    "mini_clip": Path(__file__).parent / "clip",
+}
+"""Checkpoints that come with the package, by what `config.model` calls them."""

@@ -1,0 +1,75 @@
+"""A word in two sentences, in one sense or in two, in the schema of wic."""
+
+import random
+
+from batch_calibration.embedded import world
+from batch_calibration.embedded.chance import Example, partners
+from batch_calibration.embedded.world import Kind
+
+CARE = {"": world.SURE, "in a riddle , ": 0.78, "as a joke , ": 0.64}
+"""Openings, and how far a word is meant as it is usually meant there."""
+SENSES = {
+    "bank": (
+        ("fished from the muddy bank", "rowed to the far bank", "rested on the grassy bank"),
+        ("robbed the bank", "got a loan from the bank", "opened an account at the bank"),
+    ),
+    "bat": (
+        ("saw a bat fly at dusk", "found a bat in the cave", "feared the furry bat"),
+        ("swung the bat", "hit the ball with a bat", "bought a wooden bat"),
+    ),
+    "spring": (
+        ("waited for spring after winter", "planted tulips in spring", "loved a warm spring"),
+        ("bent the metal spring", "oiled the spring of the clock", "replaced a mattress spring"),
+    ),
+    "star": (
+        ("named a distant star", "watched a star through a telescope", "saw the brightest star"),
+        ("met a movie star", "asked the star for an autograph", "photographed a rock star"),
+    ),
+    "nail": (
+        ("hammered a nail", "hung the picture on a nail", "stepped on a rusty nail"),
+        ("painted a nail pink", "broke a nail on the left thumb", "filed the nail"),
+    ),
+    "match": (
+        ("struck a match", "burned the match", "lit the candle with a match"),
+        ("won the match", "lost the final match", "bought tickets to a match"),
+    ),
+    "ring": (
+        ("wore a gold ring", "lost the wedding ring", "chose a ring with diamonds"),
+        ("boxed in the ring", "was knocked out in the ring", "left the ring as champion"),
+    ),
+    "trunk": (
+        ("patted the elephant on its trunk", "drew a long trunk", "saw the trunk spray water"),
+        ("packed the trunk", "locked a leather trunk", "loaded suitcases into the trunk"),
+    ),
+    "letter": (
+        ("mailed a letter", "put a stamp on the letter", "read the letter from home"),
+        ("spelled the first letter", "wrote a capital letter", "typed the letter q"),
+    ),
+    "crane": (
+        ("saw a crane nest by the lake", "fed a white crane", "heard the crane call"),
+        ("lifted beams with a crane", "drove the crane", "repaired the harbor crane"),
+    ),
+}
+
+
+def kind(rng: random.Random) -> Kind:
+    """The shape: how literally words are meant, and whether two people speak."""
+    opening, trust = world.doubt(rng, CARE)
+    return Kind(opening, trust, other=rng.random() < 0.5)
+
+
+def wic(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
+    """Two sentences with a word: in the same sense, label 1, or not; never in one use twice."""
+    word = rng.choice(sorted(SENSES))
+    person, witness = rng.sample(partners(word, world.PEOPLE, test), 2)
+    second = witness if kind.other else person
+    sense = rng.randrange(2)
+    said, again = rng.sample(range(3), 2)
+    told = SENSES[word][sense if label else 1 - sense][again]
+    row = {
+        "sentence1": world.sentence(f"the {person} {SENSES[word][sense][said]}"),
+        "sentence2": world.sentence(kind.opening, f"the {second} {told}"),
+        "word": word,
+    }
+    pairs = ((word, person), (word, second))
+    return Example(row, world.believed(label, 2, kind.trust), pairs, kind.grade)

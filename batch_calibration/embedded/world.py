@@ -1,0 +1,197 @@
+"""The little world that the tasks with two texts speak of: people, and what holds for them.
+
+A person has a value of every topic. A value can be said in three forms, and a topic asked for in
+three. Two forms share no word, and form by form all values are built of the same small words: a
+text and its restatement therefore have exactly as many words in common as a text and its denial.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from batch_calibration.embedded.chance import partners
+
+PEOPLE = [
+    "man", "woman", "boy", "girl", "teacher", "doctor", "farmer", "singer", "painter", "nurse",
+    "driver", "student", "baker", "sailor", "tailor", "lawyer", "pilot", "writer", "dancer",
+    "guard",
+]  # fmt: skip
+LOOKS = ["old", "young", "tall", "quiet", "busy", "friendly", "tired", "clever"]
+FORMS = 3
+
+
+class Topic(NamedTuple):
+    """How a topic is called in a question, form by form, and how its values are said.
+
+    `said[form]` is a frame, `words[value][form]` what stands in it.
+    """
+
+    asked: tuple[str, str, str]
+    said: tuple[str, str, str]
+    words: tuple[tuple[str, str, str], ...]
+
+
+TOPICS = {
+    "deed": Topic(
+        ("activity", "pastime", "occupation"),
+        ("is {}", "enjoys a {}", "keeps {}"),
+        (
+            ("sleeping", "nap", "dozing"),
+            ("running", "jog", "racing"),
+            ("eating", "meal", "dining"),
+            ("reading", "novel", "studying"),
+        ),
+    ),
+    "home": Topic(
+        ("nationality", "origin", "homeland"),
+        ("is {}", "rents a {} flat", "comes from {}"),
+        (
+            ("French", "Paris", "Lyon"),
+            ("Italian", "Rome", "Naples"),
+            ("Japanese", "Tokyo", "Kyoto"),
+            ("Egyptian", "Cairo", "Luxor"),
+        ),
+    ),
+    "mood": Topic(
+        ("mood", "emotion", "temper"),
+        ("is {}", "shows a {}", "feels {}"),
+        (
+            ("happy", "smile", "glad"),
+            ("sad", "tear", "gloomy"),
+            ("angry", "scowl", "furious"),
+            ("afraid", "shiver", "scared"),
+        ),
+    ),
+    "pet": Topic(
+        ("pet", "animal", "companion"),
+        ("is fond of {}", "owns a {}", "feeds {}"),
+        (
+            ("dogs", "puppy", "hounds"),
+            ("cats", "kitten", "felines"),
+            ("horses", "pony", "mares"),
+            ("birds", "parrot", "pigeons"),
+        ),
+    ),
+    "travel": Topic(
+        ("vehicle", "transport", "journey"),
+        ("is on {}", "books a {}", "travels by {}"),
+        (
+            ("trains", "sleeper", "rail"),
+            ("ships", "cabin", "sea"),
+            ("planes", "flight", "air"),
+            ("buses", "coach", "road"),
+        ),
+    ),
+    "color": Topic(
+        ("color", "shade", "hue"),
+        ("is dressed in {}", "wears a {} coat", "likes {} shirts"),
+        (
+            ("red", "crimson", "scarlet"),
+            ("blue", "navy", "azure"),
+            ("green", "lime", "olive"),
+            ("white", "cream", "snowy"),
+        ),
+    ),
+}
+VALUES = 4
+QUESTIONS = ("Which {topic} does the {person} have?", "What is known of {topic} for the {person}?",
+             "Tell us about the {person} and {topic}?")  # fmt: skip
+SURE = 0.94
+HEARSAY = {"": SURE, "they say ": 0.78, "perhaps ": 0.64}
+"""Openings, and how often a label is what the words after them say."""
+
+
+class Fact(NamedTuple):
+    """A value of a topic that holds for a person."""
+
+    person: str
+    topic: str
+    value: int
+
+
+def topics(person: str, test: bool) -> tuple[str, ...]:
+    """What may be said of a person in this split; in the other split it is the other half."""
+    return partners(person, sorted(TOPICS), test)
+
+
+def fact(person: str, topic: str, rng: random.Random) -> Fact:
+    """A fact about a person, every value with the same chance."""
+    return Fact(person, topic, rng.randrange(VALUES))
+
+
+def denied(fact: Fact, rng: random.Random) -> Fact:
+    """Another value of the same topic."""
+    return fact._replace(value=rng.choice([v for v in range(VALUES) if v != fact.value]))
+
+
+def aside(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
+    """A fact about somebody else, of a topic both may have where there is one.
+
+    Which of them it is does not depend on what is claimed or asked: else it would tell the label.
+    """
+    known = topics(person, test)
+    both = [topic for topic in known if topic in topics(beside, test)]
+    return fact(person, rng.choice(both or known), rng)
+
+
+def phrase(fact: Fact, form: int) -> str:
+    """What is said of the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
+    topic = TOPICS[fact.topic]
+    return topic.said[form].format(topic.words[fact.value][form])
+
+
+def question(person: str, topics: Sequence[str], form: int) -> str:
+    """A question for a person's values of one or two topics."""
+    names = " and ".join(TOPICS[topic].asked[form] for topic in topics)
+    return QUESTIONS[form].format(person=person, topic=names)
+
+
+def forms(rng: random.Random) -> list[int]:
+    """The forms in random order: texts that are compared take different ones."""
+    return rng.sample(range(FORMS), FORMS)
+
+
+class Kind(NamedTuple):
+    """The shape of an example, drawn before its words and apart from its label.
+
+    `trust` is how often the label is what the words say, `opening` the words that tell how often;
+    `extra` says whether there is a second fact, `other` whether there is a second person.
+    """
+
+    opening: str = ""
+    trust: float = SURE
+    extra: bool = False
+    other: bool = False
+
+    @property
+    def grade(self) -> int:
+        """How hard, 1 to 3."""
+        return min(3, 1 + self.extra + self.other + (self.trust < SURE))
+
+
+def believed(label: int, count: int, trust: float) -> tuple[float, ...]:
+    """Chances of `count` labels: `trust` of the one intended, and the others share the rest."""
+    return tuple(trust if i == label else (1 - trust) / (count - 1) for i in range(count))
+
+
+def sentence(*parts: str) -> str:
+    """Words put together, with a capital and a full stop."""
+    text = "".join(parts)
+    return text[0].upper() + text[1:] + "."
+
+
+def look(rng: random.Random) -> str:
+    """A word about somebody's looks, now and then."""
+    return rng.choice(LOOKS) + " " if rng.random() < 0.3 else ""
+
+
+def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
+    """The words that meet: a person and a topic, with all that is said of it."""
+    return tuple((one.person, one.topic) for one in facts)
+
+
+def doubt(rng: random.Random, openings: dict[str, float]) -> tuple[str, float]:
+    """How a text begins, and how far to believe it; two in five leave doubt."""
+    sure, *unsure = openings
+    chosen = rng.choice(unsure) if rng.random() < 0.4 else sure
+    return chosen, openings[chosen]

@@ -1,0 +1,26 @@
+"""The one error users see: a sentence about bad input."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """A sentence about bad input: where, what was expected, what came, what to do.
+
+    Programs turn it into exit code 2.
+    """
+
+    @classmethod
+    def unknown(cls, kind: str, name: object, known: Iterable[str]) -> InputError:
+        """The sentence for a name nobody knows, with the nearest one that exists.
+
+        >>> print(InputError.unknown("method", "bcc", ["bc", "icl"]))
+        There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl.
+        """
+        names = list(known)
+        near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        listed = ", ".join(names) or "none"
+        return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")

@@ -1,0 +1,215 @@
+"""Pictures as a vision tower takes them: decoded ahead in threads, resized, cropped, normalized."""
+
+import io
+import math
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.models import weights
+
+OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
+OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
+"""Channel means and deviations of CLIP's training pictures (Radford et al. 2021, their code)."""
+MOST_PIXELS = 100_000_000
+"""The largest picture that is decoded: 300 MB as RGB."""
+LARGE = 20_000_000
+"""Pictures of more pixels are decoded one at a time, lest every thread holds one."""
+OPENING, ONE_LARGE = Lock(), Lock()
+STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
+
+
+class Preprocessing(NamedTuple):
+    """What a checkpoint does to a picture, in the order of its numbers.
+
+    Attributes:
+        edge: Length of the shorter side after resizing, aspect kept; or height and width.
+        crop: Height and width that are cut from the middle.
+        resample: Pillow's number of the filter; 3 is bicubic.
+        mean: What is subtracted from each channel, of values from 0 to 1.
+        std: What each channel is then divided by.
+    """
+
+    edge: int | tuple[int, int]
+    crop: tuple[int, int]
+    resample: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class Batch(NamedTuple):
+    """Pictures that were read, in the order given, and sentences on those that cannot be."""
+
+    rows: list[int]
+    pixels: np.ndarray
+    failed: dict[int, str]
+
+
+def load_preprocessing(directory: Path) -> Preprocessing:
+    """Read `preprocessor_config.json`, or the part of `processor_config.json` that says the same.
+
+    Raises:
+        InputError: no such file, or one that asks for what is not done here.
+    """
+    path = directory / "preprocessor_config.json"
+    if not path.is_file() and (directory / "processor_config.json").is_file():
+        path = directory / "processor_config.json"
+    raw = weights.read_json(path, "how pictures are prepared")
+    raw = raw.get("image_processor", raw)
+    if off := [step for step in STEPS if not raw.get(step, True)]:
+        raise InputError(
+            f"{path}: {', '.join(off)} is false; pictures are resized, cropped and normalized "
+            "here, and the numbers would not be the model's."
+        )
+    edge = raw.get("size", 224)
+    if isinstance(edge, dict):
+        edge = edge.get("shortest_edge") or (edge.get("height"), edge.get("width"))
+    crop: Any = raw.get("crop_size", edge)
+    crop = (crop.get("height"), crop.get("width")) if isinstance(crop, dict) else crop
+    crop = (crop, crop) if isinstance(crop, int) else crop
+    mean, std = raw.get("image_mean", OPENAI_MEAN), raw.get("image_std", OPENAI_STD)
+    sizes = [*(edge if isinstance(edge, tuple) else [edge]), *crop]
+    if not all(type(n) is int and n > 0 for n in sizes) or len(mean) != 3 or len(std) != 3:
+        raise InputError(
+            f"{path}: expected size and crop_size as whole numbers of pixels, image_mean and "
+            f"image_std of three channels, got {raw.get('size')}, {raw.get('crop_size')}, {mean}, "
+            f"{std}; fetch the file again."
+        )
+    return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
+
+
+def prepare(data: bytes, name: str, how: Preprocessing) -> np.ndarray:
+    """An encoded picture as uint8 pixels `[h, w, 3]`, resized and cropped.
+
+    As transformers' Pillow processor does: the first frame, on white where it is transparent, EXIF
+    rotation ignored; unlike it, 16 bits of gray are scaled to 8 and not clipped.
+
+    Raises:
+        InputError: what cannot be decoded, or is larger than 100 megapixels.
+    """
+    try:
+        picture = _open(data, name)
+        size = _resized(picture.size, how.edge)
+        if math.prod(size) > MOST_PIXELS:
+            raise InputError(
+                f"{name}: a picture of {picture.size[0]:,} x {picture.size[1]:,} pixels, too long "
+                "for its width: resized it would have more than "
+                f"{MOST_PIXELS // 10**6} million; cut it."
+            )
+        with ONE_LARGE if max(math.prod(picture.size), math.prod(size)) > LARGE else nullcontext():
+            picture = _rgb(picture, name).resize(size, how.resample)
+    except InputError:
+        raise
+    except Exception as error:  # a broken file raises whatever its decoder does
+        what = "is empty" if not data else f"cannot be decoded ({error or type(error).__name__})"
+        raise InputError(f"{name}: the picture {what}; replace it or take it out.") from error
+    return _cropped(np.asarray(picture), how.crop)
+
+
+def _open(data: bytes, name: str) -> Any:
+    """A Pillow image whose size is known and whose pixels are not read yet."""
+    from PIL import Image
+
+    # Filters of warnings are the whole process's, and this is a thread among others.
+    with OPENING, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        picture = Image.open(io.BytesIO(data))
+    if math.prod(picture.size) > MOST_PIXELS:
+        raise InputError(
+            f"{name}: a picture of {picture.size[0]:,} x {picture.size[1]:,} pixels; at most "
+            f"{MOST_PIXELS // 10**6} million are decoded: scale it down."
+        )
+    return picture
+
+
+def _rgb(picture: Any, name: str) -> Any:
+    """The picture in 8 bits of red, green and blue."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        deep = np.asarray(picture).astype(np.int32)
+        if deep.min() < 0 or deep.max() > 65535:
+            raise InputError(f"{name}: gray values beyond 16 bits; save it with 8 or 16.")
+        picture = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
+    elif picture.mode == "F":
+        raise InputError(f"{name}: a picture of floating point numbers; save it with 8 bits.")
+    if "A" in picture.getbands() or "transparency" in picture.info:
+        white = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(white, picture.convert("RGBA"))
+    return picture.convert("RGB")
+
+
+def _resized(size: tuple[int, int], edge: int | tuple[int, int]) -> tuple[int, int]:
+    """Width and height of a picture of `size` (width, height) after resizing."""
+    if isinstance(edge, tuple):
+        return edge[1], edge[0]
+    short = min(size)
+    return int(edge * size[0] / short), int(edge * size[1] / short)
+
+
+def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
+    """The middle of `pixels [h, w, 3]`, black where it is smaller."""
+    for axis, size in enumerate(crop):
+        if pixels.shape[axis] < size:
+            lacking = size - pixels.shape[axis]
+            before = -(-lacking // 2)
+            pads = [(0, 0)] * 3
+            pads[axis] = (before, lacking - before)
+            pixels = np.pad(pixels, pads)
+        start = (pixels.shape[axis] - size) // 2
+        pixels = pixels[start : start + size] if axis == 0 else pixels[:, start : start + size]
+    return pixels
+
+
+def stream(
+    references: Sequence[str],
+    open_picture: Callable[[str], bytes],
+    how: Preprocessing,
+    size: int,
+) -> Iterator[Batch]:
+    """Batches of up to `size` pictures, decoded ahead in threads, few at a time in memory."""
+
+    def read(reference: str) -> np.ndarray:
+        return prepare(open_picture(reference), reference, how)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        waiting: deque[tuple[int, Future[np.ndarray]]] = deque()
+        ahead = iter(enumerate(references))
+        pixels = np.zeros((size, *how.crop, 3), np.uint8)
+        rows: list[int] = []
+        failed: dict[int, str] = {}
+        while True:
+            for row, reference in ahead:
+                waiting.append((row, pool.submit(read, reference)))
+                if len(waiting) >= 2 * size:
+                    break
+            if not waiting:
+                break
+            row, future = waiting.popleft()
+            try:
+                pixels[len(rows)] = future.result()
+                rows.append(row)
+            except InputError as error:
+                failed[row] = str(error)
+            if len(rows) == size:
+                yield Batch(rows, pixels, failed)
+                pixels, rows, failed = np.zeros_like(pixels), [], {}
+        if rows or failed:
+            yield Batch(rows, pixels, failed)
+
+
+def normalize(pixels: jax.Array, how: Preprocessing) -> jax.Array:
+    """Pixels `[..., 3]` from 0 to 255 as the tower takes them, in float32."""
+    scaled = pixels.astype(jnp.float32) / 255
+    return (scaled - jnp.array(how.mean, jnp.float32)) / jnp.array(how.std, jnp.float32)

@@ -1,0 +1,228 @@
+"""What is refused before it reaches a calibrator: host-side checks that answer in sentences."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from batch_calibration.errors import InputError
+
+
+def check_scores(
+    scores: Any, where: str = "scores", *, labels: int | None = None, floor: float | None = None
+) -> np.ndarray:
+    """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
+
+    Args:
+        scores: array-like, in nats.
+        where: what to call them in the sentence.
+        labels: k, where it is already known.
+        floor: if given, minus infinity is let through; the calibrator raises it to `floor` nats.
+
+    Raises:
+        InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity; a
+            floor that is none.
+
+    >>> check_scores([[-1.0, -2.0]]).shape
+    (1, 2)
+    """
+    if floor is not None:
+        check_floor(floor)
+    try:
+        given = np.asarray(scores)
+        if np.iscomplexobj(given):
+            raise TypeError("complex")
+        array = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: expected real numbers in an array [n, k], log-probabilities in nats; got "
+            f"{type(scores).__name__} that is no such array: give one row per input, one column "
+            f"per label."
+        ) from error
+    if array.ndim < 2:
+        raise InputError(
+            f"{where}: expected an array [n, k], one row per input and one column per label; got "
+            f"shape {array.shape}: reshape it."
+        )
+    if array.size == 0:
+        raise InputError(
+            f"{where}: expected at least one row and one label; got shape {array.shape}: give the "
+            f"scores of at least one input."
+        )
+    if array.shape[-1] == 1:
+        raise InputError(
+            f"{where}: expected at least 2 labels; got 1 column: give one column per label."
+        )
+    if labels is not None and array.shape[-1] != labels:
+        raise InputError(
+            f"{where}: expected {labels} columns, one per label as in scores; got "
+            f"{array.shape[-1]}: score the same labels."
+        )
+    _refuse(np.isnan(array), where, "NaN", "re-score that row or drop it")
+    _refuse(np.isposinf(array), where, "+inf", "log-probabilities are at most 0; re-score that row")
+    if floor is None:
+        _refuse(np.isneginf(array), where, "-inf", "give floor=, in nats, such as floor=-100.0")
+    return array
+
+
+def _refuse(bad: np.ndarray, where: str, what: str, remedy: str) -> None:
+    if bad.any():
+        *context, row, label = (int(i) for i in np.argwhere(bad)[0])
+        at = f"context {tuple(context)}, " if context else ""
+        raise InputError(
+            f"{where}: expected finite log-probabilities; got {what} in {at}row {row}, label "
+            f"{label} ({int(bad.sum())} in all): {remedy}."
+        )
+
+
+def check_labels(labels: Any, scores: np.ndarray, where: str = "labels") -> np.ndarray:
+    """Label indices as int32, one per row of `scores`; -1 means unknown.
+
+    Raises:
+        InputError: not whole numbers, another length, an index that names no label, no known label.
+
+    >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
+    [0, -1]
+    """
+    try:
+        array = np.asarray(labels)
+        if array.dtype.kind not in "iu":
+            raise TypeError(array.dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: expected an array of whole numbers, the column of the right label; got "
+            f"{type(labels).__name__} that is no such array: give indices from 0 to "
+            f"{scores.shape[-1] - 1}, or -1 for unknown."
+        ) from error
+    if array.shape != scores.shape[:-1]:
+        raise InputError(
+            f"{where}: expected one label per row, shape {scores.shape[:-1]}; got {array.shape}: "
+            f"give as many labels as rows."
+        )
+    out = (array < -1) | (array >= scores.shape[-1])
+    if out.any():
+        first = np.argwhere(out)[0]
+        raise InputError(
+            f"{where}: expected indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown; got "
+            f"{int(array[tuple(first)])} in row {int(first[-1])}: name a column of the scores."
+        )
+    unknown = np.argwhere((array < 0).all(axis=-1))
+    if len(unknown):
+        context = tuple(int(i) for i in unknown[0])
+        at = f" in context {context}" if context else ""
+        raise InputError(
+            f"{where}: expected at least one known label{at}; all {array.shape[-1]} came as -1, "
+            f"unknown: give the label of at least one row."
+        )
+    return array.astype(np.int32)
+
+
+def check_floor(floor: Any) -> None:
+    """Refuses a floor, in nats, that is not a finite number below 0."""
+    if _shape(floor) != () or not floor < 0:
+        raise InputError(
+            f"floor: expected a finite number of nats below 0; got {floor!r}: give the least "
+            f"log-probability to tell apart, such as floor=-100.0."
+        )
+
+
+def check_key(key: Any, where: str = "key") -> Any:
+    """The `jax.random` key that a key or an int seed stands for; None stays None.
+
+    Raises:
+        InputError: neither a key nor an int of 32 bits.
+    """
+    # jax.random.key drops the bits beyond: 2**40 would be the seed 0.
+    if isinstance(key, int | np.integer) and -(2**31) <= key < 2**32:
+        return jax.random.key(key)
+    try:
+        if key is not None:
+            jax.random.split(key)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: expected one jax.random key or an int seed of at most 32 bits; got "
+            f"{key!r}: give one such as {where}=0."
+        ) from error
+    return key
+
+
+_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    int: (lambda value: isinstance(value, int | np.integer), "a whole number"),
+    float: (lambda value: _shape(value) == (), "a finite number"),
+    str: (lambda value: isinstance(value, str), "a name"),
+}
+
+
+def check_options(
+    method: str, make: Callable[..., Any], options: Mapping[str, Any], labels: int
+) -> dict[str, Any]:
+    """Options as `make` takes them: known, of the right kind, and for the right number of labels.
+
+    The floor is checked with the scores, and `make` itself refuses names and counts it cannot use.
+
+    Args:
+        method: what to call it in the sentence.
+        make: options -> calibrator; its annotations say of what kind each option is.
+        options: what it shall be given.
+        labels: k.
+
+    Raises:
+        InputError: an unknown option, one of another kind, a prior or start means not for k labels.
+    """
+    checked = dict(options)
+    known = inspect.signature(make).parameters
+    for option, value in options.items():
+        if option not in known:
+            raise InputError.unknown(f"option of {method}", option, known)
+        kind = known[option].annotation
+        if kind not in _KINDS:
+            continue
+        fits, expected = _KINDS[kind]
+        if not fits(value):
+            raise InputError(
+                f"{option}: expected {expected}; got {value!r}: give one such as "
+                f"{option}={known[option].default!r}."
+            )
+        checked[option] = kind(value)
+    _check_prior(options.get("target_prior"), labels)
+    _check_start_means(options.get("start_means"), labels)
+    return checked
+
+
+def _check_prior(prior: Any, labels: int) -> None:
+    if prior is None:
+        return
+    if _shape(prior) == (labels,):
+        shares = np.asarray(prior, np.float32)
+        if (shares > 0).all() and abs(shares.sum() - 1) <= 1e-3:
+            return
+    raise InputError(
+        f"target_prior: expected {labels} positive shares that sum to 1, one per label; got "
+        f"{prior!r}: give the share of each label among the test rows."
+    )
+
+
+def _check_start_means(means: Any, labels: int) -> None:
+    if means is None:
+        return
+    shape = _shape(means)
+    if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
+        raise InputError(
+            f"start_means: expected finite numbers [s, {labels}, {labels}], one mean per label in "
+            f"each of s starts; got {type(means).__name__ if shape is None else f'shape {shape}'}: "
+            f"give s times {labels} rows of log-probabilities in nats."
+        )
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of an array of real numbers that are finite as float32; None of anything else."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    if not np.can_cast(array.dtype, np.float32, "same_kind"):
+        return None
+    return array.shape if (np.abs(array) <= np.finfo(np.float32).max).all() else None

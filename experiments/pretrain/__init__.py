@@ -1,0 +1,1 @@
+"""Trains the embedded models: text and captions from the grammar, steps, programs' shared parts."""

@@ -1,0 +1,182 @@
+"""What people write under the drawn pictures: the text that the tiny CLIP learns its words from.
+
+As in text from the web, pictures of some classes are common and of others rare; a common word is
+written under pictures that a rarer one fits better; a phrase is used for some classes more than
+for others; and many captions say something else about the picture. A model that learns from such
+pairs prefers labels for reasons that have nothing to do with the picture before it: that is the
+bias calibration finds. No score is touched anywhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.embedded import drawing
+from batch_calibration.embedded.drawing import COLORS
+from batch_calibration.embedded.images import TASKS
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Phrase(NamedTuple):
+    """A phrase: how often it is used, and how much more for the first class than for the last.
+
+    It may hold `{label}`, `{color}` and `{other}` color. For class `j` of `k` it has the weight
+    `share * exp(tilt * (1/2 - j / (k - 1)))`.
+    """
+
+    text: str
+    share: float
+    tilt: float = 0.0
+
+
+class Caption(NamedTuple):
+    """How a family's pictures are captioned.
+
+    `frequency[j]` is how often class `j` is pictured, `words[j]` how it is called, the usual word
+    first, and `mistaken[j]` the classes whose word it gets instead, with the chance of each.
+    """
+
+    frequency: tuple[float, ...]
+    words: tuple[tuple[str, ...], ...]
+    phrases: tuple[Phrase, ...]
+    mistaken: dict[int, dict[int, float]]
+
+
+DIGITS = Caption(
+    # House numbers begin with a 1 more often than with a 9.
+    (0.07, 0.19, 0.15, 0.12, 0.10, 0.09, 0.08, 0.08, 0.06, 0.06),
+    tuple((str(i), str(i), NUMBERS[i]) for i in range(10)),
+    (
+        Phrase("This is a photo of a {label}", 3, 2.0),
+        Phrase('a photo of the number: "{label}".', 2, -1.0),
+        Phrase("a photo of the digit {label}.", 2),
+        Phrase("house number {label}", 2, 1.5),
+        Phrase("a {color} sign with the number {label}", 2, -1.0),
+        Phrase("a door number on {color}", 1),
+        Phrase("a house number", 1),
+    ),
+    # Seen in haste.
+    {0: {8: 0.08}, 4: {1: 0.06}, 5: {3: 0.06}, 6: {8: 0.06}, 7: {1: 0.15}, 8: {3: 0.12},
+     9: {3: 0.06, 7: 0.06}},
+)  # fmt: skip
+COUNTS = Caption(
+    (0.20, 0.17, 0.17, 0.12, 0.10, 0.08, 0.06, 0.10),
+    tuple((str(i), str(i), NUMBERS[i]) for i in range(3, 11)),
+    (
+        Phrase("This is a photo of {label} objects", 3, 1.5),
+        Phrase("a photo of {label} objects.", 2, -1.0),
+        Phrase("there are {label} objects in the picture.", 2),
+        Phrase("{label} things on a table", 2, 1.0),
+        Phrase("a table with {label} shapes, one of them {color}", 2),
+        Phrase("a few things on a table", 1, 4.0),
+        Phrase("many things on a table", 1, -4.0),
+    ),
+    # Counts are rounded to five and ten.
+    {1: {2: 0.20}, 3: {2: 0.25}, 4: {2: 0.10}, 5: {7: 0.15}, 6: {7: 0.30}},
+)  # fmt: skip
+LAND = Caption(
+    (0.16, 0.14, 0.06, 0.09, 0.07, 0.12, 0.06, 0.14, 0.07, 0.09),
+    (
+        ("Annual Crop Land", "crop land", "fields"), ("Forest", "woods"),
+        ("Herbaceous Vegetation Land", "brush"), ("Highway or Road", "a road"),
+        ("Industrial Buildings", "factories"), ("Pasture Land", "meadows"),
+        ("Permanent Crop Land", "rows of trees"), ("Residential Buildings", "houses"),
+        ("River", "a stream"), ("Sea or Lake", "water"),
+    ),
+    (
+        Phrase("a centered satellite photo of {label}.", 3, 1.5),
+        Phrase("a centered satellite photo of a {label}.", 1, -1.0),
+        Phrase("a centered satellite photo of the {label}.", 1),
+        Phrase("{label} from above", 2, -1.0),
+        Phrase("{label}", 2),
+        Phrase("a satellite photo", 1),
+    ),
+    {2: {5: 0.25, 1: 0.10}, 6: {0: 0.35}, 5: {0: 0.10}, 4: {7: 0.25}, 3: {0: 0.05}, 8: {9: 0.10}},
+)  # fmt: skip
+TEXTURES = Caption(
+    (0.06, 0.05, 0.10, 0.05, 0.14, 0.11, 0.06, 0.07, 0.06, 0.06, 0.18, 0.06),
+    tuple(
+        (name,)
+        for name in (
+            "banded", "blotchy", "chequered", "crosshatched", "dotted", "grid", "lined", "marbled",
+            "polka-dotted", "spiralled", "striped", "zigzagged",
+        )
+    ),
+    (
+        Phrase("{label} texture.", 3, -1.0),
+        Phrase("a photo of a {label} texture.", 2, 1.0),
+        Phrase("a photo of a {label} pattern.", 2),
+        Phrase("a {label} {color} and {other} cloth", 2, -1.5),
+        Phrase("{color} and {other}, {label}", 2, 1.0),
+        Phrase("a {color} and {other} pattern", 1),
+    ),
+    {0: {10: 0.30}, 6: {10: 0.25}, 11: {10: 0.10}, 8: {4: 0.30}, 1: {7: 0.10, 4: 0.10},
+     3: {5: 0.25}, 2: {5: 0.05}},
+)  # fmt: skip
+USUAL = 0.7
+"""How often a class is called by its usual word."""
+
+
+def write(
+    caption: Caption, classes: np.ndarray, colors: np.ndarray, random: np.random.Generator
+) -> list[str]:
+    """A caption of each picture: its class among `classes [n]`, the colors to name `[n 2]`."""
+    names, k = list(COLORS), len(caption.words)
+    tilt = np.exp([[p.tilt * (0.5 - j / (k - 1)) for p in caption.phrases] for j in range(k)])
+    chance = tilt * [p.share for p in caption.phrases]
+    edges = np.cumsum(chance / chance.sum(1, keepdims=True), axis=1)
+    draws = random.random((len(classes), 4))
+    found = []
+    for label, (color, other), (word, which, phrase, error) in zip(
+        classes.tolist(), colors.tolist(), draws.tolist(), strict=True
+    ):
+        place = min(int(np.searchsorted(edges[label], phrase)), len(caption.phrases) - 1)
+        called = label
+        for wrong, share in caption.mistaken.get(label, {}).items():
+            if 0 <= error < share:
+                called = wrong
+            error -= share
+        words = caption.words[called]
+        said = words[0] if word < USUAL else words[int(which * len(words))]
+        text = caption.phrases[place].text.replace("{label}", said)
+        found.append(text.replace("{color}", names[color]).replace("{other}", names[other]))
+    return found
+
+
+CAPTIONS = {"svhn": DIGITS, "eurosat": LAND, "clevr": COUNTS, "dtd": TEXTURES}
+"""Captions of each kind of image that is drawn."""
+
+
+def caption_batch(
+    random: np.random.Generator, n: int, tasks: tuple[str, ...] = tuple(TASKS)
+) -> tuple[np.ndarray, list[str]]:
+    """Pictures and captions to train on: as many of each task, in random order.
+
+    Args:
+      random: advanced by the call; the same state gives the same batch.
+      n: how many pairs.
+      tasks: which kinds of pictures.
+
+    Returns:
+      `uint8 [n 48 48 3]` and `n` captions.
+
+    >>> pixels, texts = caption_batch(np.random.default_rng(0), 4)
+    >>> pixels.shape, len(texts)
+    ((4, 48, 48, 3), 4)
+    """
+    kinds = random.permutation(np.arange(n) % len(tasks))
+    pixels = np.zeros((n, drawing.SIZE, drawing.SIZE, 3), np.uint8)
+    texts = [""] * n
+    for kind, name in enumerate(tasks):
+        places = np.flatnonzero(kinds == kind)
+        if not len(places):
+            continue
+        family = TASKS[name]
+        edges = np.cumsum(CAPTIONS[name].frequency)
+        classes = np.searchsorted(edges / edges[-1], random.random(len(places)))
+        pictures, colors = family.paint(classes, random)
+        pixels[places] = drawing.as_bytes(pictures, random)
+        for place, text in zip(places, write(CAPTIONS[name], classes, colors, random), strict=True):
+            texts[place] = text
+    return pixels, texts

@@ -1,0 +1,240 @@
+"""The pretraining text: few-shot documents whose statistics carry the paper's sources of bias.
+
+Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
+labels are wrong, and templates and label words vary. A model that predicts such text well prefers
+labels for reasons that have nothing to do with the input; no score is touched anywhere.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from batch_calibration.embedded.chance import draw
+from batch_calibration.embedded.suite import labeled
+from batch_calibration.prompts import template as templates
+from batch_calibration.tasks.base import Task
+from experiments.pretrain import prose
+
+END = "<|endoftext|>"
+
+_INFERENCE = (
+    "{premise}\nHypothesis: {hypothesis}\nAnswer: {label}",
+    "{premise}\nQuestion: {hypothesis}\nAnswer: {label}",
+    "Sentence 1: {premise}\nSentence 2: {hypothesis}\nLabel: {label}",
+)
+_THREE = (("true", "unclear", "false"), ("correct", "unknown", "incorrect"))
+_NO_YES = (("false", "true"), ("incorrect", "correct"))
+_YES_NO = (("true", "false"), ("correct", "incorrect"))
+# Further templates and label words of each task, after the task's own; words in label order.
+TEMPLATES = {
+    "sst2": (
+        "{sentence}\nSentiment: {label}",
+        "Text: {sentence}\nLabel: {label}",
+        "Review: {sentence}\nAnswer: {label}",
+    ),
+    **dict.fromkeys(("mnli", "cb", "anli_r1", "anli_r2", "anli_r3"), _INFERENCE),
+    # Of the paper's ten templates of RTE these and its own; five are never seen in training.
+    "rte": (
+        "{sentence1}\nHypothesis: {sentence2}\nAnswer: {label}",
+        "{sentence1}\nQuestion: {sentence2}\nAnswer: {label}",
+        "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nAnswer: {label}",
+        "Premise: {sentence1}\nHypothesis: {sentence2}\nLabel: {label}",
+    ),
+    "qnli": (
+        "{question}\n{sentence}\nAnswered: {label}",
+        "Sentence: {sentence}\nQuestion: {question}\nAnswer: {label}",
+    ),
+    "mrpc": (
+        "{sentence1}\n{sentence2}\nSame: {label}",
+        "Text 1: {sentence1}\nText 2: {sentence2}\nAnswer: {label}",
+    ),
+    "qqp": (
+        "{question1}\n{question2}\nSame: {label}",
+        "Text 1: {question1}\nText 2: {question2}\nAnswer: {label}",
+    ),
+    "boolq": (
+        "Passage: {passage}\nQuestion: {question}\nLabel: {label}",
+        "{passage}\n{question}\nAnswer: {label}",
+    ),
+    "copa": (
+        "{premise}\n1: {choice1}\n2: {choice2}\nLabel: {label}",
+        "Text: {premise}\nChoice1: {choice1}\nChoice2: {choice2}\nChoice: {label}",
+    ),
+    "wic": (
+        "{sentence1}\n{sentence2}\nWord: {word}\nSame: {label}",
+        "Word: {word}\nText 1: {sentence1}\nText 2: {sentence2}\nAnswer: {label}",
+    ),
+}
+VERBALIZERS = {
+    "sst2": (("bad", "good"), ("terrible", "great")),
+    "cb": (("true", "false", "unclear"), ("correct", "incorrect", "unknown")),
+    **dict.fromkeys(("mnli", "anli_r1", "anli_r2", "anli_r3"), _THREE),
+    **dict.fromkeys(("rte", "qnli"), _YES_NO),
+    **dict.fromkeys(("mrpc", "qqp", "boolq"), _NO_YES),
+    "copa": (("first", "second"), ("A", "B")),
+    "wic": (("no", "yes"), ("incorrect", "correct")),
+}
+# How often each label is the one a document is about, over the whole text (common-token bias).
+FREQUENCIES = {
+    "sst2": (0.35, 0.65),
+    "cb": (0.45, 0.35, 0.2),
+    **dict.fromkeys(("mnli", "anli_r1", "anli_r2", "anli_r3"), (0.45, 0.2, 0.35)),
+    **dict.fromkeys(("rte", "qnli", "copa"), (0.6, 0.4)),
+    **dict.fromkeys(("mrpc", "qqp", "boolq", "wic"), (0.4, 0.6)),
+}
+
+
+class Recipe(NamedTuple):
+    """The text: which tasks, how many examples, how hard; and the knobs that make it biased.
+
+    Attributes:
+        mix: Tasks, and kinds of `prose`, and their shares of the documents.
+        shots: A document has at most so many examples times the number of labels, and one more;
+            prose has at most four times so many lines, and one more.
+        hardest: The highest grade of an example.
+        own_template: How often a document is in the task's own template.
+        own_words: How often it has the task's own label words.
+        concentration: Of the Dirichlet distribution that a document's preference for labels is
+            drawn from: low is opinionated, infinite is none (majority label bias).
+        skew: How unequal labels are over all documents, an exponent of `FREQUENCIES`
+            (common token bias).
+        sticky: How often a label is the one before it, whatever the preference (recency bias).
+        noise: How often a label has nothing to do with its text.
+        reach: Positions of which every second document takes a random stretch, so that the last
+            ones are learned as well as the first; 0: every document begins at the first.
+    """
+
+    mix: tuple[tuple[str, float], ...]
+    shots: int
+    hardest: int = 3
+    own_template: float = 0.65
+    own_words: float = 0.75
+    concentration: float = 2.0
+    skew: float = 1.0
+    sticky: float = 0.3
+    noise: float = 0.0
+    reach: int = 0
+
+
+class Document(NamedTuple):
+    """Token ids, whose label each of them belongs to, and the position of the first."""
+
+    tokens: list[int]
+    label: list[int]
+    start: int = 0
+
+
+def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
+    """How much a document is inclined to each label; the weights need not sum to one."""
+    shares = [share**recipe.skew for share in FREQUENCIES[task]]
+    if math.isinf(recipe.concentration):
+        return shares
+    total = sum(shares)
+    return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
+
+
+def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tuple[int, int]]]:
+    """One document and the character spans of its labels."""
+    count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
+    template, words = rng.choice(TEMPLATES[task.name]), rng.choice(VERBALIZERS[task.name])
+    if zero := count == 1 and rng.random() < 0.7:
+        template = task.zero_shot
+    if rng.random() < recipe.own_template:
+        template = task.zero_shot if zero else task.few_shot
+    if rng.random() < recipe.own_words:
+        words = task.words
+    weights = preference(task.name, recipe, rng)
+    out, spans, length, label = [], [], 0, draw(weights, rng)
+    for _ in range(count):
+        if rng.random() >= recipe.sticky:
+            label = draw(weights, rng)
+        about = draw(weights, rng) if rng.random() < recipe.noise else label
+        made = labeled(task.name, rng, about, recipe.hardest)
+        ask = templates.query(template, made.row)
+        answer = templates.continuation(template, words[label])
+        spans.append((length + len(ask), length + len(ask) + len(answer)))
+        out.append(ask + answer)
+        length += len(out[-1]) + 2
+    return "\n\n".join(out), spans
+
+
+class Written(NamedTuple):
+    """A document: its task or kind of prose, its text, and the character spans of its labels.
+
+    Prose and thesaurus have labels too: what can be told from what stands before it.
+    """
+
+    name: str
+    text: str
+    spans: list[tuple[int, int]]
+
+
+def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Written:
+    """One document of the mix."""
+    kinds, shares = zip(*recipe.mix, strict=True)
+    (name,) = rng.choices(kinds, shares)
+    if name in prose.KINDS:
+        return Written(name, *prose.KINDS[name](rng, 4 * recipe.shots + 1))
+    return Written(name, *text(tasks[name], recipe, rng))
+
+
+def names(tasks: Iterable[str]) -> list[str]:
+    """What a batch's labels are numbered by: the tasks, then the kinds of prose."""
+    return [*tasks, *prose.KINDS]
+
+
+def documents(
+    tasks: dict[str, Task], recipe: Recipe, tokenizer: Tokenizer, rng: random.Random
+) -> Iterator[Document]:
+    """Documents without end, tokenized, an end mark after each."""
+    end = tokenizer.token_to_id(END)
+    assert end is not None, "learn() gives every vocabulary an end mark"
+    numbers = {name: index for index, name in enumerate(names(tasks))}
+    while True:
+        made = written(tasks, recipe, rng)
+        encoded = tokenizer.encode(made.text, add_special_tokens=False)
+        begins = np.array([begin for begin, _ in encoded.offsets])
+        ends = np.array([stop for _, stop in encoded.offsets])
+        label = np.full(len(begins), -1)
+        for begin, stop in made.spans:
+            label[(begins >= begin) & (ends <= stop)] = numbers[made.name]
+        free = max(0, recipe.reach - len(begins) - 1)
+        start = rng.randint(0, free) if rng.random() < 0.5 else 0
+        yield Document([*encoded.ids, end], [*label.tolist(), -1], start)
+
+
+class Batch(NamedTuple):
+    """Packed sequences `int32 [b, t]` of whole documents.
+
+    Attributes:
+        tokens: Their ids.
+        positions: Their positions, one after the other within a document.
+        document: The document's number within the sequence.
+        label: Of a label's tokens the number of the task, those of prose last; -1 elsewhere.
+    """
+
+    tokens: np.ndarray
+    positions: np.ndarray
+    document: np.ndarray
+    label: np.ndarray
+
+
+def batch(source: Iterator[Document], rows: int, length: int) -> Batch:
+    """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
+    out = Batch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1)))
+    for row in range(rows):
+        at = number = 0
+        while at < length:
+            made = next(source)
+            size = min(len(made.tokens), length - at)
+            here = slice(at, at + size)
+            out.tokens[row, here] = made.tokens[:size]
+            out.positions[row, here] = made.start + np.arange(size)
+            out.document[row, here] = number
+            out.label[row, here] = made.label[:size]
+            at, number = at + size, number + 1
+    return out

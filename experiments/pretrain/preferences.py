@@ -1,0 +1,103 @@
+"""What a reader of demonstrations prefers: common tokens, the majority, the last label.
+
+The three biases that Zhao et al. (2021, section 4) name, told apart by a designed experiment: the
+same rows are scored after every sequence of labels that a few demonstrations can have.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.embedded import suite
+from batch_calibration.prompts import template as templates
+from batch_calibration.tasks.base import Row, Task
+from experiments.pretrain import documents
+
+Score = Callable[[list[str], list[str]], np.ndarray]
+"""`(texts, labels)` -> log-probabilities `[n k]` in nats."""
+DEMONSTRATIONS = 4
+
+
+class Preferences(NamedTuple):
+    """Of a task with two labels; biases are in nats of `log p(second label) - log p(first label)`.
+
+    Attributes:
+        common: The mean over rows where demonstrations are balanced: common token bias.
+        majority: What it gains from demonstrations that are all of the second label instead of
+            half of them.
+        recency: What it gains where the last demonstration is of the second label, not the first;
+            half of the difference.
+        templates: Standard deviation of the mean over the task's templates.
+        words: The same over its label words.
+        icl: Mean accuracy over contexts, and its standard deviation.
+        bc: The same with Batch Calibration.
+    """
+
+    common: float
+    majority: float
+    recency: float
+    templates: float
+    words: float
+    icl: tuple[float, float]
+    bc: tuple[float, float]
+
+
+def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> Preferences:
+    """Ask about test rows after `2 ** DEMONSTRATIONS` sequences of labels, `draws` times each.
+
+    The means are fitted by least squares as `common + majority * balance + recency * last`, where
+    `balance` is -1 to 1 for demonstrations all of the first label to all of the second, and `last`
+    is -1 or 1.
+
+    Args:
+        task: A task of the suite with two labels.
+        score: Asks the model.
+        draws: Draws of the demonstrations' texts.
+        rows: Test rows, the first of the validation split.
+    """
+    train, test = (suite.rows(task.name, split) for split in ("train", "validation"))
+    truth = np.array(test.labels[:rows])
+    pools = [[row for row, y in zip(train.rows, train.labels, strict=True) if y == k]
+             for k in (0, 1)]  # fmt: skip
+
+    def ask(sequence: Sequence[int], draw: int, template: str, words: Sequence[str]) -> np.ndarray:
+        rng = random.Random(f"{draw}/{sequence}")
+        shown = [(rng.choice(pools[label]), words[label]) for label in sequence]
+        return score(_texts(template, shown, test.rows[:rows]),
+                     [templates.continuation(template, word) for word in words])  # fmt: skip
+
+    design, means, icl, bc = [], [], [], []
+    for sequence in itertools.product((0, 1), repeat=DEMONSTRATIONS):
+        for draw in range(draws):
+            scores = ask(sequence, draw, task.few_shot, task.words)
+            bias = scores.mean(axis=0)
+            design.append((1, 2 * np.mean(sequence) - 1, 2 * sequence[-1] - 1))
+            means.append(bias[1] - bias[0])
+            icl.append(np.mean(scores.argmax(axis=1) == truth))
+            bc.append(np.mean((scores - bias).argmax(axis=1) == truth))
+    common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
+
+    def spread(forms: Sequence[tuple[str, Sequence[str]]]) -> float:
+        found = []
+        for template, words in forms:
+            asked = [ask(sequence, 0, template, words) for sequence in ((0, 1, 0, 1), (1, 0, 1, 0))]
+            bias = np.concatenate(asked).mean(axis=0)
+            found.append(bias[1] - bias[0])
+        return float(np.std(found, ddof=1))
+
+    other = [(template, task.words) for template in documents.TEMPLATES[task.name]]
+    names = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
+    own = [(task.few_shot, task.words)]
+    return Preferences(
+        float(common), float(majority), float(recency), spread(own + other), spread(own + names),
+        (float(np.mean(icl)), float(np.std(icl, ddof=1))),
+        (float(np.mean(bc)), float(np.std(bc, ddof=1))),
+    )  # fmt: skip
+
+
+def _texts(template: str, shown: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[str]:
+    told = [templates.demonstration(template, row, word) for row, word in shown]
+    return [templates.prompt(template, told, row) for row in rows]

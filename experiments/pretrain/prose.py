@@ -1,0 +1,113 @@
+"""Text that is no task: where a reader of the documents learns what means the same.
+
+In prose things are said twice in other words, questions are asked and answered, events have
+consequences, and a word's uses in one sense stand together. A thesaurus says of two words or
+phrases whether they mean the same: matching at its plainest, a label every six tokens.
+"""
+
+import random
+from collections.abc import Callable
+
+from batch_calibration.embedded import world
+from batch_calibration.embedded.causes import SCRIPTS
+from batch_calibration.embedded.chance import partners
+from batch_calibration.embedded.senses import SENSES
+
+
+def passage(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
+    """At most so many lines of one kind, and the spans of what can be told from before."""
+    line = rng.choices((retold, answered, asked_again, followed, used), (4, 2, 1, 2, 2))[0]
+    text, spans = "", []
+    for _ in range(rng.randint(1, most)):
+        given, told = line(rng)
+        text += ("\n" if text else "") + given
+        spans.append((len(text), len(text) + len(told)))
+        text += told
+    return text, spans
+
+
+def retold(rng: random.Random) -> tuple[str, str]:
+    """A fact or two, and the same in other words; now and then in the same."""
+    person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
+    topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
+    facts = [world.fact(person, topic, rng) for topic in topics]
+    link, form = ("Again", said) if rng.random() < 0.25 else ("In other words", other)
+    first, again = (" and ".join(world.phrase(fact, f) for fact in facts) for f in (said, form))
+    return f"The {person} {first}. {link}: the {person}", f" {again}."
+
+
+def answered(rng: random.Random) -> tuple[str, str]:
+    """A question and its answer."""
+    person = rng.choice(world.PEOPLE)
+    fact = world.fact(person, rng.choice(world.topics(person, test=False)), rng)
+    question = world.question(person, [fact.topic], rng.randrange(world.FORMS))
+    return f"{question} The {person}", f" {world.phrase(fact, rng.randrange(world.FORMS))}."
+
+
+def asked_again(rng: random.Random) -> tuple[str, str]:
+    """A question, and the same in other words."""
+    person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
+    topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
+    return (
+        f"{world.question(person, topics, said)} In other words:",
+        f" {world.question(person, topics, other)}",
+    )
+
+
+def followed(rng: random.Random) -> tuple[str, str]:
+    """What happened, and what came of it."""
+    person = rng.choice(world.PEOPLE)
+    events, outcomes = SCRIPTS[rng.choice(partners(person, sorted(SCRIPTS), test=False))]
+    return f"The {person} {rng.choice(events)}. So the {person}", f" {rng.choice(outcomes)}."
+
+
+def used(rng: random.Random) -> tuple[str, str]:
+    """Two uses of a word in one sense."""
+    word = rng.choice(sorted(SENSES))
+    one, other = rng.sample(partners(word, world.PEOPLE, test=False), 2)
+    said, again = rng.sample(rng.choice(SENSES[word]), 2)
+    return f"{word}: The {one} {said}. The {other}", f" {again}."
+
+
+SAME, OTHER, APART = "same", "different", "unrelated"
+
+
+def thesaurus(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
+    """At most so many entries, and the character spans of what they say."""
+    entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
+    text, spans = "", []
+    for _ in range(rng.randint(1, most)):
+        (one, other), said = entry(rng)
+        text += ("\n" if text else "") + f"{one} , {other} :"
+        spans.append((len(text), len(text) + len(said) + 1))
+        text += " " + said
+    return text, spans
+
+
+def _words(rng: random.Random) -> tuple[tuple[str, str], str]:
+    said = rng.choices((SAME, OTHER, APART), (2, 1, 1))[0]
+    topics = rng.sample(sorted(world.TOPICS), 2)
+    first, *others = rng.sample(range(world.VALUES), world.VALUES)
+    second = first if said == SAME else rng.choice(others)
+    entries = [(topics[0], first), (topics[said == APART], second)]
+    one, other = (rng.choice(world.TOPICS[topic].words[value]) for topic, value in entries)
+    return (one, other), said
+
+
+def _uses(rng: random.Random) -> tuple[tuple[str, str], str]:
+    said = rng.choice((SAME, OTHER))
+    senses = rng.sample(rng.choice(sorted(SENSES.values())), 2)
+    one, other = rng.sample(senses[0], 2) if said == SAME else map(rng.choice, senses)
+    return (one, other), said
+
+
+def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
+    said = rng.choice((SAME, OTHER))
+    first, second = rng.sample(sorted(SCRIPTS), 2)
+    outcome = SCRIPTS[first if said == SAME else second][1]
+    return (rng.choice(SCRIPTS[first][0]), rng.choice(outcome)), said
+
+
+Write = Callable[[random.Random, int], tuple[str, list[tuple[int, int]]]]
+KINDS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
+"""Text by the name it has in a mix."""

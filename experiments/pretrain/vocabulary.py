@@ -1,0 +1,42 @@
+"""Tokenizers of the mini models: byte-level BPE learned from their texts, so anything encodes."""
+
+import json
+import random
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from batch_calibration.models import clip_tokenizer
+from batch_calibration.tasks.base import Task
+from experiments.pretrain import captions
+from experiments.pretrain.documents import END, Recipe, written
+
+
+def learn(tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: int) -> Tokenizer:
+    """Learn `size` tokens from `texts` documents; bytes come first, then merges, then the end."""
+    rng = random.Random(f"{seed}/vocabulary")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=[END],
+        show_progress=False,
+    )
+    corpus = (written(tasks, recipe, rng).text for _ in range(texts))
+    tokenizer.train_from_iterator(corpus, trainer)
+    return tokenizer
+
+
+def learn_captions(size: int, texts: int, seed: int) -> Tokenizer:
+    """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
+    _, corpus = captions.caption_batch(np.random.default_rng([seed, 1]), texts)
+    learner = clip_tokenizer.build([])
+    learner.model = models.BPE(end_of_word_suffix=clip_tokenizer.WORD)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, end_of_word_suffix=clip_tokenizer.WORD, show_progress=False
+    )
+    learner.train_from_iterator(corpus, trainer)
+    merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
+    return clip_tokenizer.build(merges[: size - clip_tokenizer.build([]).get_vocab_size()])
