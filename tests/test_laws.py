@@ -164,7 +164,7 @@ def test_on_an_uneven_split_of_a_sure_model_a_target_prior_or_mean_prob_beats_pl
 
 
 def test_a_probe_size_is_a_weight(planted):
-    rows, gold, _ = planted(30, 3)
+    rows, _, _ = planted(30, 3)
     weights = jnp.asarray([[1.0] * 30, [1.0] * 10 + [0.0] * 20])
     made = METHODS["bc"].make(strength=0.5)
     states = jax.vmap(lambda weight: made.fit(rows, None, weight))(weights)
@@ -175,7 +175,7 @@ def test_a_probe_size_is_a_weight(planted):
 
 
 def test_padding_with_nan_and_weight_zero_is_absent(planted):
-    rows, gold, _ = planted(20, 3)
+    rows, _, _ = planted(20, 3)
     padded = jnp.pad(rows, ((0, 4), (0, 0)), constant_values=jnp.nan)
     weight = jnp.pad(jnp.ones(20), (0, 4))
     state = METHODS["bc"].make().fit(padded, None, weight)
