@@ -1,7 +1,10 @@
-"""A file is written whole or not at all."""
+"""Files that are written whole or not at all, and what JSON holds."""
 
 import os
 from pathlib import Path
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+"""A value that JSON can hold."""
 
 
 def write_whole(path: Path, data: bytes) -> None:

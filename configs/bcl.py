@@ -1,55 +1,20 @@
-"""The paper's table of BCL: 13 tasks, 1 shot per class, one context, a labeled set.
-
-The labeled set is min(k * 128, available) random training rows without the demonstrations. These
-are the first seed's contexts of configs/main_table.py: in the same workdir they are scored once.
+r"""The paper's table of BCL: 13 tasks, 1 shot per class, one context, a labeled set.
 
 python -m experiments.score --config=configs/bcl.py \
     --config.model=DIR --config.data=DATA --workdir=W
-"""
 
-from collections.abc import Iterator
+The labeled set is min(k * 128, available) random training rows without the demonstrations. These
+are the first seed's contexts of configs/main_table.py: in one workdir they are scored once. The
+paper gains 1 point over BC on average.
+"""
 
 from ml_collections import ConfigDict
 
+from configs import base
+
+sweep = base.sweep
+
 
 def get_config(preset: str = "") -> ConfigDict:
-    """Every row, or with `:smoke` a few rows of each task."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/bcl.py has no preset {preset!r}; there is: smoke")
-    smoke = preset == "smoke"
-    config = ConfigDict()
-    config.scorer = "causal_lm"
-    config.model = ""
-    config.data = ""
-    config.tasks = (
-        "sst2", "mnli", "qnli", "mrpc", "qqp", "boolq", "cb", "copa", "rte", "wic", "anli_r1",
-        "anli_r2", "anli_r3",
-    )  # fmt: skip
-    config.split = "validation"
-    config.train_split = "train"
-    config.limit = 16 if smoke else 0
-    config.shots = 1
-    config.seeds = 1
-    config.selection = "per_class"
-    config.demonstrations = ()
-    config.order = -1
-    config.template = ""
-    config.verbalizer = ""
-    config.over_long = "drop_shots"
-    config.labeled_per_class = 4 if smoke else 128
-    config.cc_fill = "per_field"
-    config.dc_texts = 4 if smoke else 20
-    config.dc_preset = "paper"
-    config.batch_size = 256
-    config.dtype = "auto"
-    config.mesh = ""
-    config.logits_only = False
-    config.lock()
-    return config
-
-
-def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """One flat dict per context: one seed a task."""
-    for task in config.tasks:
-        for seed in range(config.seeds):
-            yield {"task": task, "seed": seed}
+    """The whole study, or with `:smoke` a small run."""
+    return base.config(preset, base.FEW_ROWS, tasks=base.LANGUAGE, over_long="drop_shots")

@@ -1,52 +1,20 @@
-"""The paper's main table: 13 tasks, 1 shot per class, 5 seeds, every method.
+r"""The paper's main table: 13 tasks, 1 shot per class, 5 seeds, every method.
 
 python -m experiments.score --config=configs/main_table.py \
     --config.model=DIR --config.data=DATA --workdir=W
-"""
 
-from collections.abc import Iterator
+The paper's averages with PaLM 2-S, 1 shot: ICL 66.20, CC 62.39, DC 64.98, PC 67.65, BC 74.41. Four
+shots overflow GPT-2's 1,024 positions on some tasks, so long prompts lose demonstrations; tables
+mark and count them.
+"""
 
 from ml_collections import ConfigDict
 
+from configs import base
+
+sweep = base.sweep
+
 
 def get_config(preset: str = "") -> ConfigDict:
-    """Every row, or with `:smoke` a few rows of each task."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/main_table.py has no preset {preset!r}; there is: smoke")
-    smoke = preset == "smoke"
-    config = ConfigDict()
-    config.scorer = "causal_lm"
-    config.model = ""
-    config.data = ""
-    config.tasks = (
-        "sst2", "mnli", "qnli", "mrpc", "qqp", "boolq", "cb", "copa", "rte", "wic", "anli_r1",
-        "anli_r2", "anli_r3",
-    )  # fmt: skip
-    config.split = "validation"
-    config.train_split = "train"
-    config.limit = 16 if smoke else 0
-    config.shots = 1
-    config.seeds = 1 if smoke else 5
-    config.selection = "per_class"
-    config.demonstrations = ()
-    config.order = -1
-    config.template = ""
-    config.verbalizer = ""
-    config.over_long = "drop_shots"
-    config.labeled_per_class = 4 if smoke else 128
-    config.cc_fill = "per_field"
-    config.dc_texts = 4 if smoke else 20
-    config.dc_preset = "paper"
-    config.batch_size = 256
-    config.dtype = "auto"
-    config.mesh = ""
-    config.logits_only = False
-    config.lock()
-    return config
-
-
-def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """One flat dict per context: the task and the seed of its demonstrations."""
-    for task in config.tasks:
-        for seed in range(config.seeds if config.shots else 1):
-            yield {"task": task, "seed": seed}
+    """The whole study, or with `:smoke` a small run."""
+    return base.config(preset, base.FEW_ROWS, tasks=base.LANGUAGE, seeds=5, over_long="drop_shots")

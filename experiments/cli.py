@@ -1,45 +1,88 @@
-"""The one door of the programs: flag, config and input errors become sentences with exit code 2."""
+"""Runs a program's `main`: flag, config and input errors become sentences with exit code 2.
+
+A program's module imports little at its top, and the rest inside `main`, so that flags are read
+before JAX is loaded.
+"""
 
 import difflib
+import importlib
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
+from ml_collections import config_flags
 
 from batch_calibration.errors import InputError
-from experiments import stop, study
+from batch_calibration.settings import keys
+from experiments import config_files
+from experiments.config_files import ConfiguredStudy
 
 REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
+WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
 GIVE = {"config": "configs/mini.py"}
 """What to give for a flag that is missing, where it is not a folder."""
 
 
-def enter(main: Callable[[], None]) -> NoReturn:
-    """Parse the flags, run `main`, and turn what a user can mend into one sentence."""
-    app.run(lambda _: _guard(main), flags_parser=_parse)
+def config_flag(help_text: str) -> flags.FlagHolder[Any]:
+    """The required flag `--config` of a program."""
+    holder = config_flags.DEFINE_config_file("config", None, help_text, lock_config=True)
+    flags.mark_flag_as_required("config")
+    return holder
+
+
+def workdir_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
+    """A required flag that names a folder."""
+    return flags.DEFINE_string(name, None, help_text, required=True)
+
+
+def configured_study() -> ConfiguredStudy:
+    """The settings and cells of `--config`, overrides included."""
+    path = config_flags.get_config_filename(flags.FLAGS["config"])
+    return config_files.read_study(path, flags.FLAGS["config"].value)
+
+
+def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
+    """Parse the flags, run `main`, and turn what a user can mend into one sentence.
+
+    Args:
+        main: the program.
+        loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
+            or go on where an interruption raises an exception: one that comes then ends at once.
+    """
+    signal.signal(signal.SIGINT, stop)
+    app.run(lambda _: _guard(main, loads), flags_parser=_parse)
     raise AssertionError("app.run returned")
 
 
-def _stop(sentence: str) -> NoReturn:
+def stop(*_: object) -> NoReturn:
+    """Answer an interruption with a sentence and exit code 130."""
+    sys.stdout.flush()
+    sentence = "stopped; what was finished is kept: the same command goes on from there."
+    print(f"error: {sentence}", file=sys.stderr, flush=True)
+    os._exit(130)
+
+
+def _fail(sentence: str) -> NoReturn:
     print(f"error: {sentence}", file=sys.stderr)
     sys.stdout.flush()
     sys.exit(2)
 
 
-def _guard(main: Callable[[], None]) -> None:
+def _guard(main: Callable[[], None], loads: Sequence[str]) -> None:
     # absl shows every library's chatter; a program speaks through print and error sentences.
     logging.set_verbosity(logging.WARNING)
     try:
+        for name in loads:
+            importlib.import_module(name)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.unraisablehook = _unraisable
         main()
     except InputError as error:
-        _stop(str(error))
+        _fail(str(error))
     except KeyboardInterrupt:
         stop()
     except BrokenPipeError:
@@ -48,46 +91,45 @@ def _guard(main: Callable[[], None]) -> None:
         if error.errno is None:
             raise
         if error.filename is not None:
-            _stop(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
+            _fail(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
         # A full disk: the write fails long after the file was opened, and names none.
         workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
         where = f"workdir {workdir}" if workdir else "a file"
-        _stop(f"{where}: cannot be written ({error.strerror}); make room or use another folder.")
+        _fail(f"{where}: cannot be written ({error.strerror}); make room or use another folder.")
 
 
 def _unraisable(what: Any) -> None:
-    """A Ctrl-C that falls into one of JAX's garbage collection hooks would be swallowed there."""
+    """An interruption that falls into one of JAX's garbage collection hooks would be lost there."""
     if issubclass(what.exc_type, KeyboardInterrupt):
         stop()
     sys.__unraisablehook__(what)
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-    keys: list[str] = []
+    known: list[str] = []
     # Words without a flag are refused below: they must not end the flags.
     flags.FLAGS.set_gnu_getopt(True)
     try:
         if "config" in flags.FLAGS:
-            keys = _config_keys(argv)
+            known = _config_keys(argv)
         words = flags.FLAGS(list(argv))
         _check(words[1:])
         return words
     except InputError as error:
-        _stop(str(error))
+        _fail(str(error))
     except flags.UnrecognizedFlagError as error:
         name = error.flagname
         if name.startswith("config.") and "config" in flags.FLAGS:
-            _stop(_missing(["config"]))
-        _stop(f"no flag is called --{name}; {_near(name, list(flags.FLAGS))}")
+            _fail(_missing(["config"]))
+        _fail(f"no flag is called --{name}; {_near(name, list(flags.FLAGS))}")
     except flags.Error as error:
         if names := REQUIRED.findall(str(error)):
-            _stop(_missing(names))
-        reason = str(error).strip().splitlines()[-1]
-        _stop(f"{reason}; --help lists the flags.")
+            _fail(_missing(names))
+        _fail(_wrong_value(str(error).strip()))
     except (AttributeError, KeyError) as error:
-        _stop(_unknown_key(argv, keys, error))
+        _fail(_unknown_key(argv, known, error))
     except (ValueError, TypeError) as error:
-        _stop(f'a flag cannot be read: {str(error).splitlines()[0]}; tuples are \'("a","b")\'.')
+        _fail(f'a flag cannot be read: {str(error).splitlines()[0]}; tuples are \'("a","b")\'.')
 
 
 def _config_keys(argv: Sequence[str]) -> list[str]:
@@ -96,18 +138,15 @@ def _config_keys(argv: Sequence[str]) -> list[str]:
     first.set_gnu_getopt(True)
     flags.DEFINE_string("config", None, "", flag_values=first)
     first(list(argv), known_only=True)
-    flag: Any = flags.FLAGS["config"]
     path = first["config"].value
-    if path is None and flag.default is None:
-        keys = list(study.settings(str(study.SAMPLE)).keys())
-    else:
-        keys = list(study.settings(path).keys()) if path is not None else list(flag.value.keys())
-    flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(keys)}"
-    return keys
+    known = list(keys() if path is None else config_files.read_config(path).keys())
+    flag: Any = flags.FLAGS["config"]
+    flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(known)}"
+    return known
 
 
 def _check(words: Sequence[str]) -> None:
-    """Refuse words without a flag, flags without a value, and tuples written as one text."""
+    """Refuse words without a flag, and flags without a value."""
     if words:
         raise InputError(
             f"{' '.join(words)}: expected flags alone; write --NAME=VALUE, --help lists the names."
@@ -116,15 +155,6 @@ def _check(words: Sequence[str]) -> None:
         flag = flags.FLAGS[name]
         if flag.present and flag.value == "" and not name.startswith("config."):
             raise InputError(f"--{name}: expected a value, got nothing; write --{name}=VALUE.")
-        # A task card's path may hold a comma.
-        if name.startswith("config.") and isinstance(flag.default, tuple | list):
-            for one in flag.value or ():
-                if isinstance(one, str) and "," in one and not Path(one).exists():
-                    parts = ",".join(f'"{part.strip()}"' for part in one.strip("()[]").split(","))
-                    raise InputError(
-                        f"{name}: expected a tuple, got one text {one!r}; write "
-                        f"--{name}='({parts})'."
-                    )
 
 
 def _missing(names: Sequence[str]) -> str:
@@ -132,12 +162,23 @@ def _missing(names: Sequence[str]) -> str:
     return f"{', '.join(f'--{name}' for name in names)}: expected a value, none came; give {given}."
 
 
-def _unknown_key(argv: Sequence[str], keys: list[str], error: Exception) -> str:
+def _wrong_value(reason: str) -> str:
+    """The sentence for a value that its flag cannot take; a key of a study knows its own."""
+    found = WRONG_VALUE.match(reason)
+    if found and found[1] in keys():
+        try:
+            keys()[found[1]].check(found[2])
+        except InputError as error:
+            return str(error)
+    return f"{reason.splitlines()[-1]}; --help lists the flags."
+
+
+def _unknown_key(argv: Sequence[str], known: list[str], error: Exception) -> str:
     for argument in argv[1:]:
         name = argument.lstrip("-").split("=")[0]
-        if name.startswith("config.") and name.removeprefix("config.") not in keys:
+        if name.startswith("config.") and name.removeprefix("config.") not in known:
             key = name.removeprefix("config.")
-            return f"the config has no key {key!r}; {_near(key, keys)}"
+            return f"the config has no key {key!r}; {_near(key, known)}"
     return f"the config cannot be read: {error}; a colon is followed by a preset's name only."
 
 

@@ -6,9 +6,7 @@ import platform
 import sys
 from pathlib import Path
 
-import jax
 from absl import flags
-from platformdirs import user_cache_path
 
 from batch_calibration.errors import InputError
 
@@ -27,6 +25,9 @@ def keep_programs() -> None:
 
     `JAX_COMPILATION_CACHE_DIR` names another directory; empty, it keeps nothing.
     """
+    import jax
+    from platformdirs import user_cache_path
+
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         directory = user_cache_path("batch-calibration") / "programs" / _machine()
         jax.config.update("jax_compilation_cache_dir", str(directory))
@@ -35,6 +36,8 @@ def keep_programs() -> None:
 
 def set_up() -> None:
     """Keep compiled programs, and join the other processes, if there are any."""
+    import jax
+
     keep_programs()
     if COORDINATOR.value is None:
         if PROCESSES.value is not None or PROCESS.value is not None:

@@ -5,20 +5,17 @@ By default a sample of each validation split; BOUNDARY_ROWS=0 takes every row.
 
 import os
 import random
-from pathlib import Path
 
 import pytest
+from rendering import label_texts, rendered, settings_of
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.prompts.render import plan
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.tasks import TASKS
-from experiments import study
 
 ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))
-CONFIG = str(Path(__file__).resolve().parents[1] / "configs" / "main_table.py")
-PAPER = study.load(CONFIG).get_config().tasks
+PAPER = settings_of("main_table.py").tasks
 
 
 def gpt2(shared):
@@ -36,11 +33,14 @@ def t5(shared):
 
 
 @pytest.fixture(scope="module")
-def settings(shared):
-    return {
-        **study.load(CONFIG).get_config().to_dict(), "data": str(shared / "data"), "seed": 0,
-        "over_long": "error", "labeled_per_class": 0,
-    }  # fmt: skip
+def context(shared):
+    """Renders one context of the main table."""
+
+    def make(**values):
+        usual = {"data": str(shared / "data"), "over_long": "error", "labeled_per_class": 0}
+        return rendered("main_table.py", **usual | values)
+
+    return make
 
 
 def sample(texts):
@@ -54,13 +54,13 @@ def together(tokenizer, texts):
 @pytest.mark.parametrize("make", [gpt2, neox])
 @pytest.mark.parametrize("task", PAPER)
 @pytest.mark.parametrize("shots", [0, 1])
-def test_context_and_label_make_the_tokens_of_both_together(shared, settings, task, make, shots):
+def test_context_and_label_make_the_tokens_of_both_together(shared, context, task, make, shots):
     tokenizer = make(shared)
-    planned = plan({**settings, "task": task, "shots": shots})
-    texts = sample(planned.blocks["test"].texts)
-    prompts, labels = encode(tokenizer, texts, planned.label_texts)
+    planned = context(task=task, shots=shots)
+    texts = sample(planned.blocks["test"].inputs)
+    prompts, labels = encode(tokenizer, texts, label_texts(planned))
     counted = 0
-    for j, label in enumerate(planned.label_texts):
+    for j, label in enumerate(label_texts(planned)):
         # No prompt ends in white space, so nothing moves from it to the label.
         whole = together(tokenizer, [text + label for text in texts])
         for prompt, row, ids in zip(prompts, labels, whole, strict=True):
@@ -71,22 +71,22 @@ def test_context_and_label_make_the_tokens_of_both_together(shared, settings, ta
 
 @pytest.mark.parametrize("make", [gpt2, neox])
 @pytest.mark.parametrize("choice", ["8", "9", "10"])
-def test_emoji_pairs_are_distinct(shared, settings, choice, make):
-    planned = plan({**settings, "task": "rte", "verbalizer": choice, "limit": 5})
-    _, labels = encode(make(shared), planned.blocks["test"].texts, planned.label_texts)
+def test_emoji_pairs_are_distinct(shared, context, choice, make):
+    planned = context(task="rte", verbalizer=choice, limit=5)
+    _, labels = encode(make(shared), planned.blocks["test"].inputs, label_texts(planned))
     for one, other in labels:
         assert one != other and one and other
 
 
 @pytest.mark.parametrize("choice", ["8", "9", "10"])
-def test_emoji_pairs_collide_under_t5(shared, settings, choice):
-    planned = plan({**settings, "task": "rte", "verbalizer": choice, "limit": 5})
+def test_emoji_pairs_collide_under_t5(shared, context, choice):
+    planned = context(task="rte", verbalizer=choice, limit=5)
     with pytest.raises(InputError, match=r"labels .* and .* are the same tokens"):
-        encode(t5(shared), planned.blocks["test"].texts, planned.label_texts)
+        encode(t5(shared), planned.blocks["test"].inputs, label_texts(planned))
 
 
 @pytest.mark.parametrize("choice", [*TASKS["rte"].templates, ""])
-def test_no_template_of_rte_changes_what_a_label_is(shared, settings, choice):
-    planned = plan({**settings, "task": "rte", "template": choice, "limit": 5})
-    _, labels = encode(gpt2(shared), planned.blocks["test"].texts, planned.label_texts)
+def test_no_template_of_rte_changes_what_a_label_is(shared, context, choice):
+    planned = context(task="rte", template=choice, limit=5)
+    _, labels = encode(gpt2(shared), planned.blocks["test"].inputs, label_texts(planned))
     assert len(set(labels)) == 1

@@ -2,54 +2,50 @@
 
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from batch_calibration.settings import Settings, keys
 from batch_calibration.tasks import TASKS
-from experiments import study
+from experiments import config_files
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
-TRAIN = {"train_mini", "train_mini_clip", "mini_ablations"}
-"""Training runs, which are no studies to score."""
-PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if p.stem not in TRAIN)
-DUAL = {"scale", "max_tokens"}
-EXTRA = {
-    "zero_shot_text": DUAL,
-    "vision": DUAL | {"classes"},
-    "mini_vision": DUAL | {"classes"},
-}
+OTHERS = {"base", "train_mini", "train_mini_clip", "mini_ablations"}
+"""What configs share, and training runs, which are no studies to score."""
+PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if p.stem not in OTHERS)
 
 
-def cells(name, **settings):
-    module = study.load(str(FOLDER / f"{name}.py"))
-    config = module.get_config()
-    config.update(settings)
-    return list(module.sweep(config))
+def cells(name, **values):
+    path = str(FOLDER / f"{name}.py")
+    config = config_files.read_config(path)
+    config.update(values)
+    return list(config_files.load(path).sweep(config))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: Path(p).stem)
-@pytest.mark.parametrize("preset", ["", "smoke"])
-def test_every_cell_of_every_sweep_speaks_of_keys_that_exist(path, preset):
-    module = study.load(path)
-    config = module.get_config(preset)
-    usual = study.load(str(FOLDER / "mini.py")).get_config()
-    assert set(config.keys()) == set(usual.keys()) | EXTRA.get(Path(path).stem, set())
-    assert config.is_locked and set(config.tasks) <= set(TASKS)
-    found = list(module.sweep(config))
-    assert found
-    for cell in found:
+@pytest.mark.parametrize("preset", ["", ":smoke"])
+def test_every_cell_of_every_sweep_is_one_of_its_settings(path, preset):
+    config = config_files.read_config(path + preset)
+    assert set(config.keys()) == set(keys()) and config.is_locked
+    assert set(config.tasks) <= set(TASKS)
+    settings, found = config_files.read_study(path + preset, config)
+    assert found and len(set(found)) == len(found)
+    for cell in config_files.load(path).sweep(config):
         assert {"task", "seed"} <= set(cell) <= {"task", "seed", *config.keys()}
         for key in set(cell) - {"task", "seed"}:
             assert type(cell[key]) is type(config[key])
-    assert len({tuple(sorted(cell.items())) for cell in found}) == len(found)
+    assert Settings.of(**config.to_dict()) == settings
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: Path(p).stem)
-def test_a_preset_that_does_not_exist(path):
+def test_a_config_says_its_command_and_what_to_expect_in_few_lines(path):
     with pytest.raises(ValueError, match=r"no preset 'smok'; there is: smoke"):
-        study.load(path).get_config("smok")
-    command = f"python -m experiments.score --config=configs/{Path(path).name}"
-    assert command in study.load(path).__doc__
+        config_files.load(path).get_config("smok")
+    said = config_files.load(path).__doc__
+    assert f"python -m experiments.score --config=configs/{Path(path).name}" in said
+    assert len(Path(path).read_text().splitlines()) <= 35
+    assert median(len(Path(p).read_text().splitlines()) for p in PATHS) <= 25
 
 
 def test_sizes_of_the_studies_of_the_paper():
@@ -66,7 +62,7 @@ def test_sizes_of_the_studies_of_the_suite():
     assert len(cells("mini_orders")) == 3 * (10 + 24)
     assert len(cells("mini_templates")) == len(cells("mini_verbalizers")) == 10
     assert len(cells("mini_probe_size")) == 3 * 5
-    assert study.settings(str(FOLDER / "mini.py")).tasks == tuple(TASKS)[:13]
+    assert config_files.read_config(str(FOLDER / "mini.py")).tasks == tuple(TASKS)[:13]
 
 
 def test_robustness_varies_one_choice_at_a_time():
@@ -92,6 +88,6 @@ def test_sweeps_of_studies_that_share_contexts_agree():
         # Another block of rows is scored beside the others; it makes no other context.
         ("mini_shots", "mini", {"shots", "labeled_per_class"}),
     ):
-        one, other = (study.settings(str(FOLDER / f"{file}.py")) for file in (main, name))
+        one, other = (config_files.read_config(str(FOLDER / f"{file}.py")) for file in (main, name))
         different = {key for key in one.keys() if one[key] != other[key]}  # noqa: SIM118
         assert different <= own | more

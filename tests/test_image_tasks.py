@@ -1,4 +1,4 @@
-"""Image tasks: classes bound by name, rows that refer to pictures, wrong folders by sentence."""
+"""Image tasks: classes bound by name, rows that refer to images, wrong folders by sentence."""
 
 import csv
 import io
@@ -6,29 +6,25 @@ import json
 import struct
 import zlib
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from rendering import images, label_texts, rendered
 
-from batch_calibration.data import images as pictures
 from batch_calibration.data import label_names as names
-from batch_calibration.data.images import open_picture
-from batch_calibration.data.sources import read, splits
+from batch_calibration.data.image_refs import EmbeddedImage, ImageFile, ImageRecord
+from batch_calibration.data.images import image_splits as splits
+from batch_calibration.data.images import read_images as read
 from batch_calibration.data.task_file import load_task
 from batch_calibration.embedded import drawing
 from batch_calibration.embedded import images as drawn
 from batch_calibration.errors import InputError
-from batch_calibration.prompts.render import plan
 from batch_calibration.scores import context_id
 from batch_calibration.tasks import TASKS
-from experiments import study
 from experiments.pretrain import captions
 
 IMAGES = [task for task in TASKS.values() if task.is_image]
-VISION = Path(__file__).resolve().parents[1] / "configs" / "vision.py"
-USUAL = {**study.load(str(VISION)).get_config().to_dict(), "task": "svhn", "seed": 0}
 
 
 def png(color=(200, 10, 10), size=(6, 5)):
@@ -46,7 +42,7 @@ def png(color=(200, 10, 10), size=(6, 5)):
 
 
 def fill(root, classes, each=5):
-    """A folder of each class with pictures in it."""
+    """A folder of each class with images in it."""
     for number, name in enumerate(classes):
         (root / name).mkdir(parents=True)
         for i in range(each):
@@ -96,27 +92,26 @@ def test_class_folders_bind_by_name(tmp_path, where):
     fill(tmp_path / where, spellings[:4])
     rows = read(TASKS["eurosat"], str(tmp_path), "all")
     found = {
-        Path(row["image"]).parent.name: label
-        for row, label in zip(rows.rows, rows.labels, strict=True)
+        ref.path.parent.name: label for ref, label in zip(rows.images, rows.labels, strict=True)
     }
     assert found == {"Annual Crop Land": 0, "forest": 1, "herbaceous_vegetation": 2, "SeaLake": 9}
     assert rows.present == (0, 1, 2, 9)
-    assert open_picture(rows.rows[0]["image"])[:4] == b"\x89PNG"
+    assert rows.images[0].read()[:4] == b"\x89PNG"
 
 
 def test_a_folder_without_splits_keeps_a_fifth_of_each_class_for_train(tmp_path):
     fill(tmp_path, ["banded", "dotted", "lined"], each=11)
-    (tmp_path / "banded" / "notes.txt").write_text("no picture")
+    (tmp_path / "banded" / "notes.txt").write_text("no image")
     found = {split: read(TASKS["dtd"], str(tmp_path), split) for split in ("all", "train", "test")}
     assert {s: sorted(Counter(r.labels).values()) for s, r in found.items()} == {
         "all": [11] * 3, "train": [2] * 3, "test": [9] * 3
     }  # fmt: skip
-    train, test = ({row["image"] for row in found[s].rows} for s in ("train", "test"))
+    train, test = (set(found[s].images) for s in ("train", "test"))
     assert not train & test and len(train | test) == 33
     again = read(TASKS["dtd"], str(tmp_path), "test")
     assert again == found["test"]
     assert (
-        "one picture in 5 of each class is kept for train (6), the others are test (27)"
+        "one image in 5 of each class is kept for train (6), the others are test (27)"
         in again.notes[1]
     )
     assert "1 files in" in again.notes[0] and "notes.txt" in again.notes[0]
@@ -139,8 +134,8 @@ def test_folders_of_splits(tmp_path):
     ("folders", "sentence"),
     [
         (["banded", "doted"], "doted: task dtd has no class 'doted'; did you mean 'dotted'"),
-        (["banded"], "all 5 pictures of task dtd are of class 'banded', expected two classes"),
-        (["cats", "dogs"], "no pictures of task dtd there; looked for dtd/banded/.*dtd/<version>/"),
+        (["banded"], "all 5 images of task dtd are of class 'banded', expected two classes"),
+        (["cats", "dogs"], "no images of task dtd there; looked for dtd/banded/.*dtd/<version>/"),
     ],
 )
 def test_bad_folders(tmp_path, folders, sentence):
@@ -149,18 +144,18 @@ def test_bad_folders(tmp_path, folders, sentence):
         read(TASKS["dtd"], str(tmp_path), "test")
 
 
-def test_pictures_that_are_not_there(tmp_path):
-    with pytest.raises(InputError, match="no such folder; give one of pictures, or 'mini'"):
+def test_images_that_are_not_there(tmp_path):
+    with pytest.raises(InputError, match="no such folder; give one of images, or 'mini'"):
         read(TASKS["dtd"], str(tmp_path / "none"), "test")
-    with pytest.raises(InputError, match="expected a folder of pictures or 'mini', got nothing"):
+    with pytest.raises(InputError, match="expected a folder of images or 'mini', got nothing"):
         read(TASKS["dtd"], "", "test")
     with pytest.raises(InputError, match=r"gone\.png: cannot be read \(No such file"):
-        open_picture(str(tmp_path / "gone.png"))
+        ImageFile(tmp_path / "gone.png").read()
     huge = tmp_path / "huge.png"
     with huge.open("wb") as file:
         file.truncate(2**28 + 1)
-    with pytest.raises(InputError, match=r"huge\.png: a picture of 256 MiB; 256 MiB is the most"):
-        open_picture(str(huge))
+    with pytest.raises(InputError, match=r"huge\.png: a image of 256 MiB; 256 MiB is the most"):
+        ImageFile(huge).read()
     fill(tmp_path / "few", ["banded", "dotted"], each=3)
     with pytest.raises(InputError, match="split train is empty"):
         read(TASKS["dtd"], str(tmp_path / "few"), "train")
@@ -168,8 +163,8 @@ def test_pictures_that_are_not_there(tmp_path):
 
 def test_a_name_with_the_signs_of_a_record_is_still_a_file(tmp_path):
     path = tmp_path / "a#test[3]"
-    path.write_bytes(b"a picture")
-    assert open_picture(str(path)) == b"a picture"
+    path.write_bytes(b"a image")
+    assert ImageFile(path).read() == b"a image"
 
 
 # --- tables
@@ -210,10 +205,10 @@ def test_tables_of_paths_and_labels(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([("path", "label"), ("a.png", "0"), ("gone.png", "1")], r"line 3: no picture .*gone\.png"),
+        ([("path", "label"), ("a.png", "0"), ("gone.png", "1")], r"line 3: no image .*gone\.png"),
         ([("path", "label"), ("a.png", "zero")], "line 2: task svhn has no class 'zero'"),
-        ([("picture", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
-        ([("path", "label"), ("a.png", "0")], "all 1 pictures of task svhn are of class '0'"),
+        ([("image", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
+        ([("path", "label"), ("a.png", "0")], "all 1 images of task svhn are of class '0'"),
     ],
 )
 def test_bad_tables(tmp_path, rows, sentence):
@@ -224,9 +219,9 @@ def test_bad_tables(tmp_path, rows, sentence):
         read(TASKS["svhn"], str(tmp_path), "test")
 
 
-# --- cards
+# --- task files
 
-CARD = """
+TASK_FILE = """
 kind = "image"
 name = "leaves"
 label_names = ["oak", "red elm"]
@@ -235,24 +230,24 @@ folder = "leaves"
 """
 
 
-def test_a_card_of_ones_own_pictures(tmp_path):
+def test_a_task_file_of_ones_own_images(tmp_path):
     fill(tmp_path / "leaves", ["oak", "red_elm"])
-    card = tmp_path / "leaves.toml"
-    card.write_text(CARD)
-    task = load_task(str(card))
+    path = tmp_path / "leaves.toml"
+    path.write_text(TASK_FILE)
+    task = load_task(str(path))
     assert Counter(read(task, "", "test").labels) == {0: 4, 1: 4}
-    planned = plan({**USUAL, "task": str(card), "labeled_per_class": 1})
-    assert planned.label_texts == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
-    assert planned.context["data"] == "card" and len(planned.blocks["labeled"].texts) == 2
+    made = planned(task=str(path), labeled_per_class=1)
+    assert label_texts(made) == ["a photo of a oak leaf.", "a photo of a red elm leaf."]
+    assert made.context["data"] == "task file" and made.blocks["labeled"].size == 2
     write_table(
         tmp_path / "t.csv", [("path", "kind"), ("leaves/oak/0.png", 0), ("leaves/red_elm/1.png", 1)]
     )
-    card.write_text(
-        CARD.replace('folder = "leaves"', 'labels_are = "numbers"\nlabel_column = "kind"\n'
+    path.write_text(
+        TASK_FILE.replace('folder = "leaves"', 'labels_are = "numbers"\nlabel_column = "kind"\n'
                      'statement_words = {oak = "oak tree\'s", "red elm" = "elm\'s"}\n'
                      'files = {test = "t.csv"}')
     )  # fmt: skip
-    task = load_task(str(card))
+    task = load_task(str(path))
     assert sorted(read(task, "", "test").labels) == [0, 1]
     assert task.statement_words["oak"] == "oak tree's"
 
@@ -260,13 +255,13 @@ def test_a_card_of_ones_own_pictures(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"image"', '"picture"', "kind must be 'image', got 'picture'"),
+        ('"image"', '"image"', "kind must be 'image', got 'image'"),
         ('folder = "leaves"', "", r"expected folder or \[files\] and not both"),
-        ('folder = "leaves"', 'fields = ["x"]', "no key of a task card named 'fields'"),
+        ('folder = "leaves"', 'fields = ["x"]', "no key of a task file named 'fields'"),
         (
             'statements = ["a photo of a {label} leaf.", "{label}"]',
             "",
-            "a task card needs statement",
+            "a task file needs statement",
         ),
         ("of a {label} leaf", "of a leaf", r"must hold \{label\} once"),
         ('["oak", "red elm"]', '["oak"]', "must be at least two"),
@@ -274,10 +269,10 @@ def test_a_card_of_ones_own_pictures(tmp_path):
         ('folder = "leaves"', 'folder = "none"', "none: no such folder"),
     ],
 )
-def test_bad_cards(tmp_path, old, new, sentence):
-    assert old in CARD
+def test_bad_task_files(tmp_path, old, new, sentence):
+    assert old in TASK_FILE
     fill(tmp_path / "leaves", ["oak", "red elm"])
-    (tmp_path / "leaves.toml").write_text(CARD.replace(old, new))
+    (tmp_path / "leaves.toml").write_text(TASK_FILE.replace(old, new))
     with pytest.raises(InputError, match=sentence):
         read(load_task(str(tmp_path / "leaves.toml")), "", "test")
 
@@ -297,7 +292,7 @@ def prepare(tfds, out, name, features, found, form="array_record"):
     data_set, _, config = name.partition("/")
 
     class Folder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        """Invented pictures."""
+        """Invented images."""
 
         VERSION = tfds.core.Version("3.0.1")
         BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config, version="3.0.1")] if config else []
@@ -334,12 +329,12 @@ def test_a_tfds_folder_is_read_record_by_record(tfds, tmp_path):
     rows = read(task, str(tmp_path), "test")
     # Bound by name: this copy counts its classes backwards.
     assert rows.labels == (0, 1, 2, 3, 4)
-    assert rows.rows[3] == {"image": f"{folder}#test[3]"} and rows.ids[3] == "dtd/test/3"
-    assert open_picture(rows.rows[3]["image"]) == png((3, 0, 0))
+    assert str(rows.images[3]) == f"{folder}#test[3]" and rows.ids[3] == "dtd/test/3"
+    assert rows.images[3].read() == png((3, 0, 0))
     assert read(task, str(tmp_path), "test", 2).labels == (0, 1)
     assert splits(task, str(tmp_path)) == ("train", "test")
     with pytest.raises(InputError, match=r"#test\[5\]: the split has 5 records"):
-        open_picture(f"{folder}#test[5]")
+        ImageRecord(folder, "test", 5).read()
 
 
 def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
@@ -348,8 +343,8 @@ def test_one_split_of_tfds_is_dealt(tfds, tmp_path):
                 "label": tfds.features.ClassLabel(names=list(task.label_names))}  # fmt: skip
     prepare(tfds, tmp_path, "eurosat/rgb", features, {"train": examples(20, lambda i: i % 10)})
     train, test = (read(task, str(tmp_path), split) for split in ("train", "test"))
-    assert [row["image"][-4:] for row in train.rows] == ["n[0]", "n[1]", "n[2]", "n[3]"]
-    assert len(test.rows) == 16 and "has the one split 'train'" in test.notes[0]
+    assert [str(ref)[-4:] for ref in train.images] == ["n[0]", "n[1]", "n[2]", "n[3]"]
+    assert len(test.images) == 16 and "has the one split 'train'" in test.notes[0]
 
 
 def test_clevrs_label_is_the_number_of_objects(tfds, tmp_path):
@@ -379,21 +374,21 @@ def test_tfds_folders_that_cannot_be_read(tfds, tmp_path):
         read(task, str(tmp_path / "c"), "test")
 
 
-# --- plans
+# --- contexts
 
 
-def planned(**settings):
-    return plan({**USUAL, **settings})
+def planned(**values):
+    return rendered("vision.py", **{"task": "svhn", **values})
 
 
-def test_real_pictures(shared):
+def test_real_images(shared):
     data = str(shared / "data" / "extra_dtd10")
     whole = planned(task="dtd", data=data)
-    assert {name: len(block.texts) for name, block in whole.blocks.items()} == {
+    assert {name: block.size for name, block in whole.blocks.items()} == {
         "test": 960, "labeled": 240
     }  # fmt: skip
-    assert whole.inputs == "image" and not whole.ensemble and len(whole.label_names) == 47
-    assert "37 of 47 classes have no picture" in whole.notes[1]
+    assert len(whole.label_names) == 47 == len(label_texts(whole))
+    assert "37 of 47 classes have no image" in whole.notes[1]
     assert "--config.classes=present leaves them out" in whole.notes[1]
     assert len(whole.context["absent"]) == 37
     few = planned(task="dtd", data=data, classes="present")
@@ -401,32 +396,32 @@ def test_real_pictures(shared):
     assert few.context["options"] == {"classes": "present"}
     assert context_id(few.context) != context_id(whole.context)
     every = planned(task="dtd", data=data, split="all", labeled_per_class=0)
-    assert len(every.blocks["test"].texts) == 1200 and set(every.blocks) == {"test"}
-    with Image.open(io.BytesIO(open_picture(every.blocks["test"].texts[0]))) as picture:
-        assert min(picture.size) == 256
-    with pytest.raises(InputError, match="share 240 pictures, so bcl would learn from test labels"):
+    assert every.blocks["test"].size == 1200 and set(every.blocks) == {"test"}
+    with Image.open(io.BytesIO(images(every.blocks["test"])[0].read())) as image:
+        assert min(image.size) == 256
+    with pytest.raises(InputError, match="share 240 images, so bcl would learn from test labels"):
         planned(task="dtd", data=data, split="all")
 
 
 def test_statements_are_chosen_by_config_template():
     def texts(template):
         made = planned(data="mini", template=template)
-        return made.label_texts[:2], made.forms[0], made.ensemble
+        return label_texts(made)[:2], len(made.label_texts[0])
 
-    assert texts("") == (["This is a photo of a 0", "This is a photo of a 1"], 1, False)
+    assert texts("") == (["This is a photo of a 0", "This is a photo of a 1"], 1)
     assert texts("3")[0] == ["a photo of the digit 0.", "a photo of the digit 1."]
     assert texts("the {label}")[0] == ["the 0", "the 1"]
-    first, forms, ensemble = texts("ensemble")
-    assert first == ["This is a photo of a 0", 'a photo of the number: "0".'] and ensemble
+    first, forms = texts("ensemble")
+    assert first == ["This is a photo of a 0", 'a photo of the number: "0".']
     assert forms == len(TASKS["svhn"].statements)
     with pytest.raises(InputError, match="no statement of svhn named '9'"):
         texts("9")
 
 
-def test_a_replaced_picture_makes_the_block_stale(tmp_path):
+def test_a_replaced_image_makes_the_block_stale(tmp_path):
     fill(tmp_path, "0123456789")
     before = planned(data=str(tmp_path))
-    path = Path(before.blocks["test"].texts[0])
+    path = images(before.blocks["test"])[0].path
     path.write_bytes(png(size=(7, 7)))
     after = planned(data=str(tmp_path))
     assert context_id(before.context) == context_id(after.context)
@@ -442,30 +437,30 @@ def test_without_a_train_split_there_is_no_labeled_set(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"scorer": "causal_lm"}, "svhn is a task of pictures, which 'causal_lm' cannot read"),
-        ({"shots": 1}, "pictures are classified without demonstrations; give 0"),
-        ({"over_long": "drop_shots"}, "config.over_long: expected 'error' for the pictures"),
+        ({"scorer": "causal_lm"}, "svhn is a task of images, which 'causal_lm' cannot read"),
+        ({"shots": 1}, "images are classified without demonstrations; give 0"),
+        ({"over_long": "drop_shots"}, "config.over_long: expected 'error' for the images"),
         ({"classes": "few"}, "no config.classes named 'few'"),
         ({"split": "dev"}, "has no split 'dev' there"),
     ],
 )
-def test_settings_that_do_not_fit_pictures(settings, sentence):
+def test_settings_that_do_not_fit_images(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         planned(data="mini", **settings)
 
 
-# --- drawn pictures
+# --- drawn images
 
 
 @pytest.mark.parametrize("name", drawn.TASKS)
-def test_drawn_pictures_are_the_same_every_time_and_no_two_alike(name):
+def test_drawn_images_are_the_same_every_time_and_no_two_alike(name):
     seen = set()
     for split in drawn.SIZES:
         for reference, _ in drawn.rows(name, split, 60):
-            picture = drawn.draw(reference)
-            assert picture.shape == (48, 48, 3) and picture.dtype == np.uint8
-            assert np.array_equal(picture, drawn.draw(reference))
-            seen.add(picture.tobytes())
+            image = drawn.draw(reference)
+            assert image.shape == (48, 48, 3) and image.dtype == np.uint8
+            assert np.array_equal(image, drawn.draw(reference))
+            seen.add(image.tobytes())
     assert len(seen) == 120
 
 
@@ -473,15 +468,15 @@ def test_drawn_pictures_are_the_same_every_time_and_no_two_alike(name):
 def test_drawn_rows_are_the_real_tasks_rows(name):
     task, family = TASKS[name], drawn.TASKS[name]
     rows = read(task, "mini", "test")
-    assert len(rows.rows) == 1000 and rows.split == "test"
+    assert len(rows.images) == 1000 and rows.split == "test"
     assert {task.label_names[i] for i in rows.present} == set(family.classes)
     counts = Counter(rows.labels)
     assert set(counts) == set(rows.present) and min(counts.values()) > 0.6 * 1000 / len(counts)
-    with Image.open(io.BytesIO(open_picture(rows.rows[0]["image"]))) as picture:
-        assert np.array_equal(np.asarray(picture), drawn.draw(rows.rows[0]["image"]))
+    with Image.open(io.BytesIO(rows.images[0].read())) as image:
+        assert np.array_equal(np.asarray(image), drawn.draw(rows.images[0].name))
     k = len(family.classes)
-    assert len(family.caption.frequency) == len(family.caption.words) == k
-    assert sum(family.caption.frequency) == pytest.approx(1)
+    assert len(captions.CAPTIONS[name].frequency) == len(captions.CAPTIONS[name].words) == k
+    assert sum(captions.CAPTIONS[name].frequency) == pytest.approx(1)
 
 
 def test_counted_shapes_are_as_many_as_said():
@@ -489,8 +484,8 @@ def test_counted_shapes_are_as_many_as_said():
     random = np.random.default_rng(0)
     for count in range(3, 11):
         pixels, _ = drawing.shapes(np.array([count - 3] * 5), random)
-        for picture in pixels:
-            gray = np.ptp(picture, axis=-1) > 0.1
+        for image in pixels:
+            gray = np.ptp(image, axis=-1) > 0.1
             cells = gray.reshape(4, 12, 4, 12).any(axis=(1, 3))
             # A gray object hides from this measure.
             assert cells.sum() <= count
@@ -504,8 +499,8 @@ def test_counted_shapes_are_as_many_as_said():
     ["mini:svhn/test/1000", "mini:svhn/dev/0", "mini:trec/test/0", "mini:svhn/test/x", "mini:"],
 )
 def test_references_to_nothing(reference):
-    with pytest.raises(InputError, match="the mini suite has no such picture; it has mini:"):
-        open_picture(reference)
+    with pytest.raises(InputError, match="the mini suite has no such image; it has mini:"):
+        EmbeddedImage(reference).read()
 
 
 def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
@@ -524,9 +519,9 @@ def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
 
 def test_captions_hold_the_tasks_own_statements():
     for name, family in drawn.TASKS.items():
-        phrases = {phrase.text for phrase in family.caption.phrases}
+        phrases = {phrase.text for phrase in captions.CAPTIONS[name].phrases}
         assert TASKS[name].statement in phrases
-        words = {words[0] for words in family.caption.words}
+        words = {words[0] for words in captions.CAPTIONS[name].words}
         assert words == {TASKS[name].statement_words[label] for label in family.classes}
     assert isinstance(captions.DIGITS, captions.Caption)
 
@@ -534,6 +529,6 @@ def test_captions_hold_the_tasks_own_statements():
 def test_rows_hold_references_only(tmp_path):
     fill(tmp_path, "01", each=30)
     rows = read(TASKS["svhn"], str(tmp_path), "all")
-    assert all(isinstance(row["image"], str) and len(row) == 1 for row in rows.rows)
-    first = rows.rows[0]["image"]
-    assert pictures.signature(first) == str(len(open_picture(first)))
+    assert all(isinstance(ref, ImageFile) for ref in rows.images)
+    first = rows.images[0]
+    assert first.signature() == str(len(first.read()))

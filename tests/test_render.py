@@ -1,32 +1,21 @@
 """One context rendered: each setting changes what it says, and the context names it."""
 
-from pathlib import Path
-
-import jax.numpy as jnp
-import numpy as np
 import pytest
+from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
-from batch_calibration import pipeline
 from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.probes import CONTENT_FREE, RANDOM_WORDS
-from batch_calibration.prompts.render import plan
 from batch_calibration.scores import context_id
-from batch_calibration.scoring import Scores
-from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.token_budget import Room
+from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.store import Store
+from batch_calibration.study import render_contexts, run_calibration, run_scoring
 from batch_calibration.tasks import TASKS
-from experiments import study
-
-MINI = str(Path(__file__).resolve().parents[1] / "configs" / "mini.py")
-USUAL = {**study.load(MINI).get_config("smoke").to_dict(), "task": "sst2", "seed": 0}
 
 
-def made(room=None, **settings):
-    assert set(settings) <= set(USUAL)
-    return plan({**USUAL, **settings}, room)
+def made(**values):
+    return rendered("mini.py:smoke", **{"model": "", **values})
 
 
 def test_usual_settings_leave_no_trace_in_the_context():
@@ -57,15 +46,15 @@ def test_explicit_selection_shows_those_rows_in_that_order():
 
 def test_round_robin_selection():
     planned = made(selection="round_robin", shots=2)
-    shown = planned.blocks["test"].texts[0].split("\n\n")[:-1]
+    shown = planned.blocks["test"].inputs[0].split("\n\n")[:-1]
     words = [text.rsplit(" ", 1)[1] for text in shown]
     assert words == ["negative", "positive"] * 2
 
 
 def test_a_literal_template_is_used_as_it_is():
     planned = made(template="{sentence}\nGood or bad?\n{label}")
-    assert planned.blocks["test"].texts[0].endswith("\nGood or bad?")
-    assert planned.label_texts == ["\nnegative", "\npositive"]
+    assert planned.blocks["test"].inputs[0].endswith("\nGood or bad?")
+    assert label_texts(planned) == ["\nnegative", "\npositive"]
     assert planned.context["template"] == "{sentence}\nGood or bad?\n{label}"
 
 
@@ -77,25 +66,25 @@ def test_numbered_templates_and_verbalizers(shared):
         assert planned.context["options"] == {"template": name}
     for name, words in TASKS["rte"].verbalizers.items():
         planned = made(**rte, verbalizer=name)
-        assert planned.label_texts == [" " + words[label] for label in planned.label_names]
-        shown = planned.blocks["test"].texts[0].split("\n\n")[0]
-        assert any(shown.endswith(text) for text in planned.label_texts)
+        assert label_texts(planned) == [" " + words[label] for label in planned.label_names]
+        shown = planned.blocks["test"].inputs[0].split("\n\n")[0]
+        assert any(shown.endswith(text) for text in label_texts(planned))
 
 
 def test_zero_shot_words_of_wic(shared):
     wic = {"task": "wic", "data": str(shared / "data"), "limit": 2}
-    assert made(**wic, shots=0).label_texts == [" no", " yes"]
-    assert made(**wic, shots=1).label_texts == [" false", " true"]
+    assert label_texts(made(**wic, shots=0)) == [" no", " yes"]
+    assert label_texts(made(**wic, shots=1)) == [" false", " true"]
 
 
 def test_probe_options_change_their_block_alone():
     usual, other = made(task="mnli"), made(task="mnli", cc_fill="whole_input", dc_preset="original")
     assert usual.context == other.context
-    assert other.blocks["cc"].texts[0].endswith("\n\nPremise: N/A\nAnswer:")
-    assert usual.blocks["cc"].texts[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
+    assert other.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
+    assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
     assert other.blocks["cc"].spec["fill"] == "whole_input"
     assert other.blocks["dc"].spec["preset"] == "original"
-    assert other.blocks["dc"].texts[0].endswith(" .\nAnswer:")
+    assert other.blocks["dc"].inputs[0].endswith(" .\nAnswer:")
     changed = {name for name in usual.blocks if usual.blocks[name].spec != other.blocks[name].spec}
     assert changed == {"cc", "dc"}
 
@@ -111,7 +100,7 @@ def test_probe_options_change_their_block_alone():
         ({"template": "{sentence}"}, "expected it to end in {label}"),
         ({"cc_fill": "whole"}, "no config.cc_fill named 'whole'; did you mean 'whole_input'"),
         ({"dc_preset": "fei"}, "no config.dc_preset named 'fei'"),
-        ({"over_long": "cut"}, "no config.over_long policy named 'cut'"),
+        ({"over_long": "cut"}, "no config.over_long named 'cut'"),
         ({"over_long": "drop_shots"}, "takes a model's tokenizer"),
         ({"scorer": "dual_encoder", "shots": 0, "template": "{label}"}, "a dual encoder compares"),
         ({"scorer": "dual_encoder"}, "reads no demonstrations"),
@@ -124,8 +113,8 @@ def test_wrong_settings(settings, sentence):
 
 def test_a_dual_encoder_fills_the_whole_input_too():
     planned = made(scorer="dual_encoder", shots=0, cc_fill="whole_input", task="mnli")
-    assert list(planned.blocks["cc"].texts) == ["N/A", "", "[MASK]"]
-    assert made(scorer="dual_encoder", shots=0, task="mnli").blocks["cc"].texts[0] == "N/A\nN/A"
+    assert list(planned.blocks["cc"].inputs) == ["N/A", "", "[MASK]"]
+    assert made(scorer="dual_encoder", shots=0, task="mnli").blocks["cc"].inputs[0] == "N/A\nN/A"
 
 
 @pytest.fixture(scope="module")
@@ -144,83 +133,72 @@ def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path):
 
 @pytest.mark.parametrize("policy", ["drop_shots", "truncate_left"])
 def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, policy):
-    room = Room(load_tokenizer(checkpoint))
-    settings = {"shots": 8, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
-    planned = made(room, **settings)
+    budget = TokenBudget(load_tokenizer(checkpoint))
+    values = {"shots": 8, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
+    planned = made(model=str(checkpoint), **values)
     assert planned.context["options"] == {"over_long": policy}
     counts = {"dropped": 6, "truncated": 0} if policy == "drop_shots" else {
         "dropped": 0, "truncated": 6}  # fmt: skip
     assert counts.items() <= planned.blocks["test"].spec.items()
-    texts = planned.blocks["test"].texts
-    assert max(room.needs(texts, planned.label_texts)) <= room.positions
-    whole = made(shots=8, limit=6).blocks["test"].texts
+    texts, labels = planned.blocks["test"].inputs, label_texts(planned)
+    assert max(budget.positions_needed(texts, labels)) <= budget.positions
+    whole = made(shots=8, limit=6).blocks["test"].inputs
     assert all(long.endswith(short) for long, short in zip(whole, texts, strict=True))
     if policy == "drop_shots":
         assert all(text.startswith("Review: ") for text in texts)
     else:
-        assert min(room.needs(texts, planned.label_texts)) > room.positions - 8
-    scorer = CausalLM(load_checkpoint(checkpoint))
-    table, _ = pipeline.score(planned, scorer, Store(tmp_path, create=True), "tiny")
-    needs = room.needs(texts, planned.label_texts)
-    labels = [len(label) for label in room.boundary(texts[0], planned.label_texts)[1]]
-    assert (table.blocks["test"].tokens + max(labels) - 1 == needs).all()
-    (record,) = pipeline.calibrate([table], ("icl", "bc"))
+        assert min(budget.positions_needed(texts, labels)) > budget.positions - 8
+    settings = settings_of("mini.py:smoke", model=str(checkpoint), **values)
+    store = Store(tmp_path, create=True)
+    report = run_scoring(settings, [settings.cell("sst2")], store)
+    ((table,), _) = store.tables()
+    assert report.ids == (table.id,) and report.scored == planned.size
+    needs = budget.positions_needed(texts, labels)
+    longest = max(len(label) for label in budget.boundary(texts[0], labels)[1])
+    assert (table.blocks["test"].tokens + longest - 1 == needs).all()
+    (record,) = run_calibration([table], ("icl", "bc"))
     what = "dropped" if policy == "drop_shots" else "truncated"
-    assert record["over_long"]["test"] == {what: 6}
+    assert record.over_long["test"] == {what: 6}
 
 
 def test_cost_counts_shared_tokens_once(checkpoint):
-    room = Room(load_tokenizer(checkpoint))
+    budget = TokenBudget(load_tokenizer(checkpoint))
     planned = made(limit=8)
-    texts = planned.blocks["test"].texts
-    cost = room.cost(texts, planned.label_texts)
-    prompts = [len(room.boundary(text, planned.label_texts)[0]) for text in texts]
+    texts, labels = list(planned.blocks["test"].inputs), label_texts(planned)
+    cost = budget.cost(texts, labels)
+    prompts = [len(budget.boundary(text, labels)[0]) for text in texts]
     assert cost.prompts == sum(prompts)
     assert cost.asked < cost.prompts / 2
 
 
-class Forms:
-    """A scorer that gives the j-th label text the probability (j + 1) / 10."""
-
-    identity = {"kind": "causal_lm"}  # noqa: RUF012
-
-    def score(self, texts, labels, *, progress=None):
-        row = np.log(np.arange(1, len(labels) + 1, dtype=np.float32) / 10)
-        return Scores(np.tile(row, (len(texts), 1)), np.ones(len(texts), np.int32))
-
-
-def test_surface_forms_of_a_label_are_added_up(monkeypatch, tmp_path):
+def test_surface_forms_of_a_label_are_texts_of_it(monkeypatch, checkpoint):
     words = {"negative": ("bad", "poor"), "positive": "good"}
     monkeypatch.setitem(TASKS, "sst2", TASKS["sst2"]._replace(verbalizer=words))
     planned = made(limit=3)
-    assert planned.label_texts == [" bad", " poor", " good"] and planned.forms == (2, 1)
+    assert planned.label_texts == ((" bad", " poor"), (" good",))
     assert planned.context["forms"] == [2, 1]
-    assert " poor\n\n" not in planned.blocks["test"].texts[0]
-    table, _ = pipeline.score(planned, Forms(), Store(tmp_path, create=True), "none")
-    np.testing.assert_allclose(np.exp(table.blocks["test"].log_probs), [[0.3, 0.3]] * 3, rtol=1e-6)
+    assert planned.context["labels"] == [" bad", " poor", " good"]
+    assert " poor\n\n" not in planned.blocks["test"].inputs[0]
 
 
-def test_accuracy_by_probe_size(planted):
-    scores, labels, _ = planted(40, 2)
-    table = pipeline.ScoreTable(
-        {"task": "sst2"}, ("a", "b"), {"test": pipeline.make_block(scores, labels)}
-    )
-    found = pipeline.probe_sizes(table, [2, 10, 20, 40, 500], draws=3)
-    assert found["sizes"] == [2, 10, 20, 40]
-    for draws in found["accuracy"].values():
-        assert list(map(len, draws)) == [3, 3, 3, 1]
-        assert all(0 <= value <= 1 for values in draws for value in values)
-    (record,) = pipeline.calibrate([table], ("bc",))
-    assert found["accuracy"]["bc"][-1] == [pytest.approx(record["methods"]["bc"]["accuracy"])]
-    half = jnp.mean(scores, axis=0)
-    expected = jnp.mean(jnp.argmax(scores - half, axis=-1) == labels)
-    assert found["accuracy"]["bc"][-1] == [pytest.approx(float(expected))]
-    with pytest.raises(InputError, match="expected 1 or more rows, got 0"):
-        pipeline.probe_sizes(table, [0])
+def test_a_file_of_rows_is_read_once_and_a_context_rendered_once(shared, monkeypatch):
+    from batch_calibration.data import texts
+    from batch_calibration.study import scoring
+
+    read, rendered_cells = [], []
+    whole, once = texts.read, scoring.render
+    monkeypatch.setattr(texts, "read", lambda *a: read.append(a) or whole(*a))
+    monkeypatch.setattr(scoring, "render", lambda *a: rendered_cells.append(a) or once(*a))
+    settings = settings_of("main_table.py:smoke", data=str(shared / "data"), seeds=5,
+                           tasks="rte,cb", over_long="error")  # fmt: skip
+    assert len(render_contexts(settings)) == len(rendered_cells) == 10
+    assert sorted((task.name, split) for task, _, split, _ in read) == [
+        ("cb", "train"), ("cb", "validation"), ("rte", "train"), ("rte", "validation"),
+    ]  # fmt: skip
 
 
 def test_probes_cost_what_they_say():
     blocks = made().blocks
     for probe in (CONTENT_FREE, RANDOM_WORDS):
         (name,) = probe.blocks
-        assert len(blocks[name].texts) == probe.forwards
+        assert len(blocks[name].inputs) == probe.forwards

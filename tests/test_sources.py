@@ -1,4 +1,4 @@
-"""Sources of rows: CSV and Parquet, task cards, TFDS folders without TensorFlow; bad ones too."""
+"""Sources of rows: CSV and Parquet, task files, TFDS folders without TensorFlow; bad ones too."""
 
 import csv
 import gzip
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from batch_calibration.data import prepare, tfrecord
-from batch_calibration.data.sources import read, splits
 from batch_calibration.data.task_file import load_task
+from batch_calibration.data.texts import read, splits
 from batch_calibration.errors import InputError
 from batch_calibration.tasks import TASKS
 
@@ -126,9 +126,9 @@ def test_bad_json_lines(tmp_path, line, sentence):
         read(TASKS["sst2"], str(tmp_path), "validation")
 
 
-# --- task cards
+# --- task files
 
-CARD = """
+TASK_FILE = """
 name = "tickets"
 fields = ["subject", "body"]
 label_names = ["billing", "bug"]
@@ -139,7 +139,7 @@ files = {train = "rows/train.csv", validation = "rows/validation.csv"}
 """
 
 
-def write_card(folder, text=CARD):
+def write_task_file(folder, text=TASK_FILE):
     rows = [{"subject": "Bill", "body": "Too high.", "label": "billing"},
             {"subject": "Crash", "body": "It stops.", "label": "bug"},
             {"subject": "Hm", "body": "?", "label": "-1"}]  # fmt: skip
@@ -150,7 +150,7 @@ def write_card(folder, text=CARD):
 
 
 def test_a_card_is_a_task_with_files(tmp_path):
-    task = load_task(write_card(tmp_path))
+    task = load_task(write_task_file(tmp_path))
     assert (task.name, task.title) == ("tickets", "tickets")
     assert task.words == ("billing", "bug")
     assert task.words_for(0) == ("billing", ("bug", "error"))
@@ -165,7 +165,7 @@ def test_a_card_is_a_task_with_files(tmp_path):
 
 def test_a_card_with_every_key(tmp_path):
     text = (
-        CARD.replace('"names"', '"numbers"')
+        TASK_FILE.replace('"names"', '"numbers"')
         + """
 title = "Support tickets"
 label_column = "kind"
@@ -176,7 +176,7 @@ statement_words = {billing = "a bill", bug = "a bug"}
 statement_fields = ["body"]
 """
     )
-    task = load_task(write_card(tmp_path, text))
+    task = load_task(write_task_file(tmp_path, text))
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "kind": 1}])
     assert read(task, "", "train").labels == (1,)
     assert task.title == "Support tickets" and task.words_for(0) == ("yes", "no")
@@ -186,9 +186,9 @@ statement_fields = ["body"]
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('name = "tickets"\n', "", "a task card needs name"),
-        ('labels_are = "names"\n', "", "a task card needs labels_are"),
-        ("labels_are", "label_are", "no key of a task card named 'label_are'; did you mean 'lab"),
+        ('name = "tickets"\n', "", "a task file needs name"),
+        ('labels_are = "names"\n', "", "a task file needs labels_are"),
+        ("labels_are", "label_are", "no key of a task file named 'label_are'; did you mean 'lab"),
         ('"names"', '"words"', "labels_are must be 'numbers' or 'names', got 'words'"),
         ("{body}", "{text}", r"key template: .* names text, but the rows have only subject, body"),
         ("{label}", "{label}.", r"key template: .* expected it to end in \{label\}"),
@@ -202,20 +202,20 @@ statement_fields = ["body"]
         ('"tickets"', '"a/b"', "becomes part of file names"),
         ("files =", 'statement = "x"\nfiles =', r"must hold \{label\} once"),
         ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
-        ("name =", "name", "expected a task card in TOML"),
+        ("name =", "name", "expected a task file in TOML"),
     ],
 )
 def test_bad_cards(tmp_path, old, new, sentence):
-    assert old in CARD
+    assert old in TASK_FILE
     with pytest.raises(InputError, match=sentence) as error:
-        load_task(write_card(tmp_path, CARD.replace(old, new)))
+        load_task(write_task_file(tmp_path, TASK_FILE.replace(old, new)))
     assert "tickets.toml" in str(error.value)
 
 
 def test_bad_files_of_a_card(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: no such task card"):
+    with pytest.raises(InputError, match=r"none\.toml: no such task file"):
         load_task(str(tmp_path / "none.toml"))
-    task = load_task(write_card(tmp_path))
+    task = load_task(write_task_file(tmp_path))
     with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
         read(task, "", "test")
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
@@ -224,7 +224,7 @@ def test_bad_files_of_a_card(tmp_path):
     (tmp_path / "rows" / "train.csv").unlink()
     with pytest.raises(InputError, match=r"train\.csv: no such file"):
         read(task, "", "train")
-    task = load_task(write_card(tmp_path, CARD.replace("train.csv", "train.xlsx")))
+    task = load_task(write_task_file(tmp_path, TASK_FILE.replace("train.csv", "train.xlsx")))
     (tmp_path / "rows" / "train.xlsx").write_text("")
     with pytest.raises(InputError, match=r"train\.xlsx: expected a file that ends in \.jsonl"):
         read(task, "", "train")
@@ -475,7 +475,7 @@ import batch_calibration
 assert 'tensorflow_datasets' not in sys.modules
 from pathlib import Path
 from batch_calibration.tasks import TASKS
-from batch_calibration.data.sources import read
+from batch_calibration.data.texts import read
 from batch_calibration.data import prepare
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert len(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == 4

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from batch_calibration.data.sources import read
+from batch_calibration.data.texts import read
 from batch_calibration.errors import InputError
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, get_task

@@ -1,19 +1,18 @@
-"""Pictures from a folder to the tables, as a person types it; broken ones on the way."""
+"""Images from a folder to the tables, as a person types it; broken ones on the way."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
+from rendering import rendered, settings_of
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
-from batch_calibration import pipeline
 from batch_calibration.artifacts import paper
 from batch_calibration.artifacts.study import Setting, Study
-from batch_calibration.prompts.render import plan
 from batch_calibration.store import Store
-from experiments import study
+from batch_calibration.study import run_calibration, run_scoring
+from batch_calibration.study.scoring import load_scorer
 
 VISION = "--config=configs/vision.py"
 CLASSES = ("banded", "dotted", "polka-dotted", "zigzagged")
@@ -28,8 +27,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def pictures(tmp_path):
-    """Ten drawn pictures of each class, two of which are broken: one of train, one of test."""
+def images(tmp_path):
+    """Ten drawn images of each class, two of which are broken: one of train, one of test."""
     root = tmp_path / "data" / "dtd"
     for seed, name in enumerate(CLASSES):
         for split, count in (("train", 3), ("test", 7)):
@@ -43,14 +42,17 @@ def pictures(tmp_path):
 
 
 @pytest.mark.parametrize("template", ["", "ensemble"])
-def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, pictures, tmp_path):
-    settings = study.load("configs/vision.py").get_config().to_dict() | {
-        "task": "dtd", "seed": 0, "data": str(pictures), "model": str(model),
-        "labeled_per_class": 3, "template": template,
-    }  # fmt: skip
-    planned, scorer = plan(settings), pipeline.make_scorer(settings)
-    store = Store(tmp_path / "w", create=True)
-    ask = partial(pipeline.score, planned, scorer, store, str(model))
+def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, images, tmp_path):
+    values = {"data": str(images), "model": str(model), "labeled_per_class": 3,
+              "template": template}  # fmt: skip
+    planned, settings = rendered("vision.py", "dtd", **values), settings_of("vision.py", **values)
+    store, scorer = Store(tmp_path / "w", create=True), load_scorer(settings.model)
+
+    def ask():
+        report = run_scoring(settings, [settings.cell("dtd")], store, scorer=scorer)
+        ((table,), _) = store.tables()
+        return table, report.scored
+
     table, asked = ask()
     assert asked == 28 + 12 and len(scorer.notes) == 1
     for name, rows in (("test", 27), ("labeled", 11)):
@@ -65,9 +67,9 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, pi
     for name, block in table.blocks.items():
         np.testing.assert_array_equal(again.blocks[name].labels, block.labels)
         assert again.blocks[name].row_ids == block.row_ids
-    (record,) = pipeline.calibrate([again])
-    assert record["unreadable"] == {"test": 1, "labeled": 1}
-    assert {"cc", "dc", "pc"} <= set(record["skipped"]) and {"icl", "bc"} <= set(record["methods"])
+    (record,) = run_calibration([again])
+    assert record.unreadable == {"test": 1, "labeled": 1}
+    assert {"cc", "dc", "pc"} <= set(record.skipped) and {"icl", "bc"} <= set(record.methods)
 
 
 def through(program, model, data, workdir, *flags):
@@ -81,12 +83,12 @@ def through(program, model, data, workdir, *flags):
     return [done.stdout for done in said]
 
 
-def test_from_folder_to_page(program, model, pictures, tmp_path):
+def test_from_folder_to_page(program, model, images, tmp_path):
     workdir = tmp_path / "w"
     scored, calibrated, tables, figures, page = through(
-        program, model, pictures, workdir, "--config.labeled_per_class=3"
+        program, model, images, workdir, "--config.labeled_per_class=3"
     )
-    assert "40 rows scored" in scored and "2 of 40 pictures could not be read" in scored
+    assert "40 rows scored" in scored and "2 of 40 images could not be read" in scored
     assert "3.png" in scored
     assert "cc is left out of some contexts: no block 'cc'" in calibrated
     assert "dc is left out of some contexts: no block 'dc'" in calibrated
@@ -99,12 +101,12 @@ def test_from_folder_to_page(program, model, pictures, tmp_path):
     (record,) = [json.loads(path.read_text()) for path in (workdir / "records").iterdir()]
     assert record["unreadable"] == {"labeled": 1, "test": 1}
     second = program("score", VISION, f"--config.model={model}", "--config.tasks=('dtd',)",
-                     f"--config.data={pictures}", f"--workdir={workdir}",
+                     f"--config.data={images}", f"--workdir={workdir}",
                      "--config.labeled_per_class=3").stdout  # fmt: skip
     assert "0 rows scored" in second and "could not be read" not in second
 
 
-def test_real_pictures(program, model, shared, tmp_path):
+def test_real_images(program, model, shared, tmp_path):
     data = shared / "data" / "extra_dtd10"
     scored, calibrated, tables, *_ = through(
         program, model, data, tmp_path, "--config.limit=40", "--config.labeled_per_class=2",
@@ -117,17 +119,17 @@ def test_real_pictures(program, model, shared, tmp_path):
     assert "| 40 |" in table.read_text()
 
 
-def test_the_paper_stands_beside_pictures_alone():
+def test_the_paper_stands_beside_images_alone():
     def record(task, icl, bc):
         methods = {"icl": {"accuracy": icl}, "bc": {"accuracy": bc}}
         return {"context": {"task": task, "seed": 0}, "methods": methods}
 
     setting = Setting("a", "dual_encoder", 0, "test", 0)
     study = Study(setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]})
-    header, svhn, dtd, average = paper.pictures_cells(study)
+    header, svhn, dtd, average = paper.images_cells(study)
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
     assert dtd[-1] == "-2.7" and average == [
         "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
     ]  # fmt: skip
     assert len(header) == len(average)
-    assert paper.pictures_cells(Study(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None
+    assert paper.images_cells(Study(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None

@@ -1,16 +1,13 @@
 """Accuracy against the number of shots, and against the number of rows a bias is learned from."""
 
-from collections.abc import Mapping, Sequence
-from textwrap import fill
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.study import MAIN, Study, title
-from batch_calibration.artifacts.style import COLORS, COLUMNS, STYLE
-from batch_calibration.artifacts.tables import Cells, bold, spread
+from batch_calibration.artifacts.cells import Cells, best_of
+from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.methods import METHODS
 
 Points = dict[int, np.ndarray]
 """Accuracies in %, one for each seed or draw, by the number on the axis below them."""
@@ -32,37 +29,38 @@ class Curves(NamedTuple):
     tasks: dict[str, dict[str, Points]]
 
 
-def apart(studies: Sequence[Study]) -> list[Study]:
-    """Studies to be shown by themselves: all but those whose tasks a wider study has too.
+def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
+    """Settings to be shown by themselves: all but those whose tasks a wider setting has too.
 
     Where shots alone differ they are points of a curve beside it, and the curve shows them.
     """
 
-    def wider(study: Study, other: Study) -> bool:
-        alike = study.setting._replace(shots=0) == other.setting._replace(shots=0)
-        return alike and study.records.keys() < other.records.keys()
+    def wider(one: SettingRecords, other: SettingRecords) -> bool:
+        alike = one.setting._replace(shots=0) == other.setting._replace(shots=0)
+        return alike and one.records.keys() < other.records.keys()
 
-    return [study for study in studies if not any(wider(study, other) for other in studies)]
+    return [one for one in groups if not any(wider(one, other) for other in groups)]
 
 
-def by_shots(studies: Sequence[Study]) -> list[Curves]:
-    """Studies that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5).
+def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
+    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5).
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
-    groups: dict[object, list[Study]] = {}
-    for study in studies:
-        groups.setdefault(study.setting._replace(shots=0), []).append(study)
+    drawn = [name for name, method in METHODS.items() if method.over_shots]
+    alike: dict[object, list[SettingRecords]] = {}
+    for group in groups:
+        alike.setdefault(group.setting._replace(shots=0), []).append(group)
     found = []
-    for group in groups.values():
-        if len(group) < 2:
+    for same in alike.values():
+        if len(same) < 2:
             continue
         tasks: dict[str, dict[str, Points]] = {}
-        for study in group:
-            for task in study.records:
-                for method in study.among([name for name in MAIN if name != "bc_running"]):
+        for group in same:
+            for task in group.records:
+                for method in group.among(drawn):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
-                    points[study.setting.shots] = 100 * study.values(task, method)
+                    points[group.setting.shots] = 100 * group.values(task, method)
         lines = {
             task: {method: points for method, points in of_task.items() if len(points) > 1}
             for task, of_task in tasks.items()
@@ -70,8 +68,8 @@ def by_shots(studies: Sequence[Study]) -> list[Curves]:
         tasks = {task: of_task for task, of_task in lines.items() if of_task}
         if not tasks:
             continue
-        held = group[0].setting
-        most = max(study.setting.shots for study in group)
+        held = same[0].setting
+        most = max(group.setting.shots for group in same)
         slug = held.slug.replace(f"-{held.shots}shot-", f"-0to{most}shots-")
         rows = f", first {held.limit} rows" if held.limit else ""
         heading = f"Shots: {held.model}, {held.split} split{rows}"
@@ -79,21 +77,23 @@ def by_shots(studies: Sequence[Study]) -> list[Curves]:
     return found
 
 
-def by_probe_size(studies: Sequence[Study]) -> list[Curves]:
-    """Accuracy against how many unlabeled rows BC and PC learn from, draws of all seeds pooled."""
+def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
+    """Accuracy against how many unlabeled rows a method learns from, draws of all seeds pooled."""
     found = []
-    for study in studies:
+    for group in groups:
         tasks: dict[str, dict[str, Points]] = {}
-        for task, records in study.records.items():
+        for task, records in group.records.items():
             for record in records:
-                sizes = record.get("probe_size", {})
-                for method, draws in sizes.get("accuracy", {}).items():
+                if record.probe_size is None:
+                    continue
+                sizes, accuracy = record.probe_size.sizes, record.probe_size.accuracy
+                for method in sorted(accuracy):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
-                    for size, values in zip(sizes["sizes"], draws, strict=True):
+                    for size, values in zip(sizes, accuracy[method], strict=True):
                         before = points.get(size, np.zeros(0))
                         points[size] = np.concatenate([before, 100 * np.array(values)])
         if tasks:
-            slug, heading = f"{study.setting.slug}-probe-size", f"Probe size: {study.setting}"
+            slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             found.append(Curves(slug, heading, "rows the bias is learned from", tasks))
     return found
 
@@ -101,52 +101,10 @@ def by_probe_size(studies: Sequence[Study]) -> list[Curves]:
 def accuracy_cells(curves: Curves) -> Cells:
     """Header, then one row for each task and number: mean ± sd in %."""
     methods = list(dict.fromkeys(m for of_task in curves.tasks.values() for m in of_task))
-    rows = [["task", curves.axis, *methods]]
+    rows: Cells = [["task", curves.axis, *methods]]
     for task, of_task in curves.tasks.items():
         for number in sorted({n for points in of_task.values() for n in points}):
-            values = {m: of_task[m][number] for m in methods if number in of_task.get(m, {})}
-            best = max(round(v.mean(), 1) for v in values.values())
-            rows.append([title(task), str(number)] + [
-                bold(spread(values[m]), round(values[m].mean(), 1) == best) if m in values else "-"
-                for m in methods
-            ])  # fmt: skip
+            have = [m for m in methods if number in of_task.get(m, {})]
+            cells = dict(zip(have, best_of([of_task[m][number] for m in have]), strict=True))
+            rows.append([title(task), str(number), *(cells.get(m, "-") for m in methods)])
     return rows
-
-
-def figure(curves: Curves) -> Figure:
-    """A panel a task, a line a method, its band one standard deviation."""
-    count = len(curves.tasks)
-    columns = min(count, COLUMNS)
-    lines = -(-count // columns)
-    with plt.rc_context(STYLE):
-        drawn, grid = plt.subplots(
-            lines, columns, figsize=(1 + 3 * columns, 0.6 + 2.6 * lines), squeeze=False,
-            layout="constrained",
-        )  # fmt: skip
-        for axes, (task, of_task) in zip(grid.flat, curves.tasks.items(), strict=False):
-            _panel(axes, of_task)
-            axes.set_title(title(task), loc="left")
-            axes.set_xlabel(curves.axis)
-        for axes in grid.flat[count:]:
-            axes.set_axis_off()
-        for axes in grid[:, 0]:
-            axes.set_ylabel("accuracy (%)")
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        drawn.suptitle(fill(curves.heading, 48 * columns), x=0.01, ha="left", fontsize=10)
-    return drawn
-
-
-def _panel(axes: plt.Axes, of_task: Mapping[str, Points]) -> None:
-    numbers = sorted({number for points in of_task.values() for number in points})
-    far = numbers[-1] > 20
-    if far:
-        axes.set_xscale("log")
-    for method, points in of_task.items():
-        places = sorted(points)
-        mean = np.array([points[place].mean() for place in places])
-        sd = np.array([points[place].std() for place in places])
-        axes.plot(places, mean, "o-", ms=3, color=COLORS[method], label=method)
-        axes.fill_between(places, mean - sd, mean + sd, color=COLORS[method], alpha=0.15, lw=0)
-    axes.set_xticks(numbers, [str(number) for number in numbers], rotation=45 if far else 0)
-    axes.minorticks_off()

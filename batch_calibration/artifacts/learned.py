@@ -1,39 +1,38 @@
-"""Which tasks a model has learned: the one rule, its mark in tables and what the mark means."""
+"""Says which tasks a model has learned: the one rule, and what its mark means."""
 
-from batch_calibration.artifacts.study import Study
+from batch_calibration.artifacts.cells import MARK
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords
 
-MARK = "✓"
 MARGIN = 10.0
 """Points above chance."""
 
 
-def judged(study: Study) -> bool:
-    """Whether the study has the two methods that the rule looks at, icl and bc."""
-    return {"icl", "bc"} <= set(study.methods)
+def judged(group: SettingRecords) -> bool:
+    """Whether the records have the two methods that the rule looks at, icl and bc."""
+    return set(REFERENCES) <= set(group.methods)
 
 
-def learned(study: Study) -> list[str]:
+def learned(group: SettingRecords) -> list[str]:
     """Tasks where the better of icl and bc, mean over the seeds, is `MARGIN` points above chance.
 
     Chance is 100 % / number of labels. Nothing is learned where icl or bc was not run.
     """
-    return [task for task in study.records if judged(study) and _above(study, task) >= MARGIN]
+    return [task for task in group.records if judged(group) and _above(group, task) >= MARGIN]
 
 
-def note(study: Study) -> str:
+def note(group: SettingRecords) -> str:
     """The sentence under a table of marked tasks; nothing where none can be marked."""
-    if not judged(study):
+    if not judged(group):
         return ""
     return (
-        f"{MARK} learned ({len(learned(study))} of {len(study.records)}): the better of icl and "
+        f"{MARK} learned ({len(learned(group))} of {len(group.records)}): the better of icl and "
         f"bc, mean over seeds, is {MARGIN:.0f} points or more above chance (100 % / number of "
         "labels)."
     )
 
 
-def _above(study: Study, task: str) -> float:
+def _above(group: SettingRecords, task: str) -> float:
     """Points by which the better of icl and bc is above chance."""
-    better = max(study.values(task, name).mean() for name in ("icl", "bc"))
+    better = max(group.values(task, name).mean() for name in REFERENCES)
     # Rounded: 60 % of two labels is learned, whatever the last bit says.
-    above = 100 * (better - 1 / len(study.records[task][0]["label_names"]))
-    return round(float(above), 6)
+    return round(float(100 * (better - 1 / len(group.records[task][0].label_names))), 6)

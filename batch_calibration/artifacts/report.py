@@ -1,12 +1,13 @@
 """One self-contained HTML page: the paragraph, the tables, the figures."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.artifacts.tables import Cells
+from batch_calibration.artifacts.catalogue import Table
+from batch_calibration.artifacts.cells import Best, Cells
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
@@ -18,20 +19,16 @@ img { max-width: 100% }
 
 
 class Section(NamedTuple):
-    """One setting: its heading, what was learned, its tables by caption, its pictures (PNG).
-
-    `note` stands below each table.
-    """
+    """A heading, a paragraph, tables, and images (PNG) by what they show."""
 
     heading: str
     paragraph: str
-    tables: dict[str, Cells]
-    pictures: Sequence[Path]
-    note: str = ""
+    tables: Sequence[Table]
+    images: Mapping[str, Path]
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The page as text; pictures are inside it, nothing is fetched from anywhere."""
+    """The page as text; images are inside it, nothing is fetched from anywhere."""
     body = "\n".join(_section(section) for section in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -42,21 +39,21 @@ def page(sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> str:
     parts = [f"<h2>{escape(section.heading)}</h2>", f"<p>{escape(section.paragraph)}</p>"]
-    for caption, cells in section.tables.items():
-        parts += [f"<h3>{escape(caption)}, accuracy in %</h3>", _table(cells)]
-        parts += [f"<p>{escape(section.note)}</p>"] if section.note else []
-    for picture in section.pictures:
-        data = base64.b64encode(picture.read_bytes()).decode()
-        name = escape(picture.stem)
-        parts.append(f'<p><img alt="{name}" src="data:image/png;base64,{data}"></p>')
+    for table in section.tables:
+        parts += [f"<h3>{escape(table.heading)}, accuracy in %</h3>", _table(table.cells)]
+        parts += [f"<p>{escape(table.note)}</p>"] if table.note else []
+    for heading, image in section.images.items():
+        data = base64.b64encode(image.read_bytes()).decode()
+        parts.append(f'<p><img alt="{escape(heading)}" src="data:image/png;base64,{data}"></p>')
     return "\n".join(parts)
 
 
 def _table(cells: Cells) -> str:
     def row(values: Sequence[str], tag: str) -> str:
         marked = (
-            f"<b>{escape(v.strip('*'))}</b>" if v.startswith("**") else escape(v) for v in values
+            f"<b>{escape(value)}</b>" if isinstance(value, Best) else escape(value)
+            for value in values
         )
-        return "<tr>" + "".join(f"<{tag}>{v}</{tag}>" for v in marked) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{value}</{tag}>" for value in marked) + "</tr>"
 
     return "<table>" + row(cells[0], "th") + "".join(row(r, "td") for r in cells[1:]) + "</table>"

@@ -1,30 +1,23 @@
 """The robustness study: accuracy as one choice of the prompt varies and the rest stays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.study import (
+from batch_calibration.artifacts.cells import Cells, best_of, tested
+from batch_calibration.artifacts.grouping import (
     AXES,
-    MAIN,
-    METHODS,
-    Record,
     Setting,
     axis,
-    named_apart,
-    ordered,
-    setting,
-    title,
+    of_group,
+    with_settings,
 )
-from batch_calibration.artifacts.style import COLORS, STYLE
-from batch_calibration.artifacts.tables import Cells, bold, spread, tested
+from batch_calibration.methods import METHODS
+from batch_calibration.records import Record
 
 SUMMARY = 2
 """Rows at the end of a table that sum up the others."""
-COMPARED = ("icl", "bc")
 
 
 class Axis(NamedTuple):
@@ -38,7 +31,11 @@ class Axis(NamedTuple):
     @property
     def methods(self) -> list[str]:
         """Methods of the paper's comparison that every record has."""
-        return [m for m in METHODS if m in MAIN and all(m in r["methods"] for r in self.records)]
+        return [
+            name
+            for name in METHODS
+            if name in of_group("paper") and all(name in r.methods for r in self.records)
+        ]
 
     @property
     def slug(self) -> str:
@@ -48,26 +45,33 @@ class Axis(NamedTuple):
     def values(self, method: str, records: Sequence[Record] | None = None) -> np.ndarray:
         """Accuracy in %, one for each record."""
         some = self.records if records is None else records
-        return 100 * np.array([r["methods"][method]["accuracy"] for r in some])
+        return 100 * np.array([record.methods[method]["accuracy"] for record in some])
 
 
-def axes(records: Sequence[Record]) -> list[Axis]:
+def axes(records: Iterable[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
     groups: dict[tuple[str, Setting, str], list[Record]] = {}
-    for record in named_apart(ordered(records)):
+    for setting, record in with_settings(records):
         if name := axis(record):
-            key = record["context"]["task"], setting(record), name
-            groups.setdefault(key, []).append(record)
+            groups.setdefault((record.context.task, setting, name), []).append(record)
     order = list(dict.fromkeys(AXES.values()))
-    found = [Axis(held, task, name, group) for (task, held, name), group in groups.items()]
+    found = [Axis(setting, task, name, group) for (task, setting, name), group in groups.items()]
     return sorted(found, key=lambda a: order.index(a.name) if a.name in order else len(order))
+
+
+def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
+    """The axes of one figure, by its slug: one task and model, whatever the number of shots."""
+    groups: dict[str, list[Axis]] = {}
+    for one in axes:
+        groups.setdefault(f"{one.setting._replace(shots=1).slug}-{one.task}", []).append(one)
+    return groups
 
 
 def value(record: Record) -> str:
     """Where on its axis a record stands: the draw, the order, the template, the verbalizer."""
-    options = record["context"]["options"]
+    options = record.context.options
     named = [str(options[key]) for key in ("order", "template", "verbalizer") if key in options]
-    return ", ".join(named) or f"{record['context']['seed']}"
+    return ", ".join(named) or f"{record.context.seed}"
 
 
 def accuracy_cells(found: Axis) -> Cells:
@@ -77,44 +81,11 @@ def accuracy_cells(found: Axis) -> Cells:
     for record in found.records:
         groups.setdefault(value(record), []).append(record)
     numbered = sorted(groups, key=lambda name: (not name.isdigit(), name.zfill(8)))
-    rows = [[found.name, "rows", *methods]]
+    rows: Cells = [[found.name, "rows", *methods]]
     rows += [[name, *_row(found, methods, groups[name])] for name in numbered]
     reach = [f"{np.ptp(found.values(method)):.1f}" for method in methods]
     return [*rows, ["all", *_row(found, methods, found.records)], ["max - min", "", *reach]]
 
 
 def _row(found: Axis, methods: Sequence[str], records: Sequence[Record]) -> list[str]:
-    values = {method: found.values(method, records) for method in methods}
-    best = max(round(v.mean(), 1) for v in values.values())
-    shown = [bold(spread(v), round(v.mean(), 1) == best) for v in values.values()]
-    return [tested(records), *shown]
-
-
-def figure(found: Sequence[Axis]) -> Figure:
-    """ICL beside BC on each axis of one task: a box, and a dot for every prompt."""
-    with plt.rc_context(STYLE):
-        drawn, axes_ = plt.subplots(figsize=(1.5 + 1.6 * len(found), 3.2))
-        for x, one in enumerate(found):
-            for side, method in zip((-0.2, 0.2), COMPARED, strict=True):
-                values, color = one.values(method), COLORS[method]
-                axes_.boxplot(
-                    values, positions=[x + side], widths=0.3, showfliers=False,
-                    medianprops={"color": color}, boxprops={"color": color},
-                    whiskerprops={"color": color}, capprops={"color": color},
-                )  # fmt: skip
-                # Fixed offsets, so that equal values stay apart and a figure stays the same.
-                places = x + side + 0.1 * np.sin(2.4 * np.arange(len(values)))
-                axes_.plot(places, values, "o", color=color, ms=3, alpha=0.6,
-                           label=method if x == 0 else None)  # fmt: skip
-        names = [f"{one.name} ({len(one.records)})" for one in found]
-        axes_.set_xticks(range(len(found)), names)
-        axes_.set_xlim(-0.6, len(found) - 0.4)
-        axes_.set_ylabel("accuracy (%)")
-        first = found[0]
-        rows = f"first {first.setting.limit} rows" if first.setting.limit else "all rows"
-        axes_.set_title(
-            f"One choice of the prompt at a time: {title(first.task)}, {first.setting.model}, "
-            f"{rows}", loc="left",
-        )  # fmt: skip
-        axes_.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return drawn
+    return [tested(records), *best_of([found.values(method, records) for method in methods])]

@@ -1,4 +1,4 @@
-"""What was learned, in one plain paragraph computed from the numbers."""
+"""Writes what was found in one paragraph, computed from the numbers."""
 
 import re
 from collections.abc import Sequence
@@ -6,43 +6,43 @@ from collections.abc import Sequence
 import numpy as np
 
 from batch_calibration.artifacts.learned import MARGIN, learned
-from batch_calibration.artifacts.study import Study, title
+from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.tasks import TASKS
 
 FEW = 3
 """Tasks that are named one by one; of more the number is said."""
 
 
-def paragraph(study: Study) -> str:
+def paragraph(group: SettingRecords) -> str:
     """ICL and BC, where BC gains and loses, what is not learned, the best method, the spread."""
-    if not {"icl", "bc"} <= set(study.methods):
+    if not {"icl", "bc"} <= set(group.methods):
         return (
-            f"In this setting ({study.setting}), icl and bc were not both run, so there is nothing "
+            f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
             "to compare; run experiments.calibrate with all methods."
         )
-    tasks = list(study.records)
+    tasks = list(group.records)
     where = _join([title(t) for t in tasks]) if len(tasks) <= FEW else f"{len(tasks)} tasks"
     parts = [
-        f"In this setting ({study.setting}), the uncalibrated scores are right on "
-        f"{_average(study, 'icl', tasks)} % of the rows and Batch Calibration on "
-        f"{_average(study, 'bc', tasks)} %, on average over {where}.",
-        _gains(study, tasks),
-        _not_learned(study, tasks),
-        _two_fields(study, tasks),
-        _best(study),
-        _spread(study, tasks),
-        _preference(study, tasks),
+        f"In this setting ({group.setting}), the uncalibrated scores are right on "
+        f"{_average(group, 'icl', tasks)} % of the rows and Batch Calibration on "
+        f"{_average(group, 'bc', tasks)} %, on average over {where}.",
+        _gains(group, tasks),
+        _not_learned(group, tasks),
+        _two_fields(group, tasks),
+        _best(group),
+        _spread(group, tasks),
+        _preference(group, tasks),
     ]
     return " ".join(part for part in parts if part)
 
 
-def _average(study: Study, method: str, tasks: Sequence[str]) -> str:
-    return f"{100 * np.mean([study.values(task, method).mean() for task in tasks]):.1f}"
+def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
+    return f"{100 * np.mean([group.values(task, method).mean() for task in tasks]):.1f}"
 
 
-def _gains(study: Study, tasks: Sequence[str]) -> str:
+def _gains(group: SettingRecords, tasks: Sequence[str]) -> str:
     """On how many tasks BC gains, most on which; every task it loses on, the worst first."""
-    points = {t: 100 * (study.values(t, "bc") - study.values(t, "icl")).mean() for t in tasks}
+    points = {t: 100 * (group.values(t, "bc") - group.values(t, "icl")).mean() for t in tasks}
     order = sorted(tasks, key=lambda task: points[task])
     more = [task for task in order if points[task] >= 0.05]
     less = [f"{title(t)} ({points[t]:+.1f})" for t in order if points[t] < -0.05]
@@ -56,9 +56,9 @@ def _gains(study: Study, tasks: Sequence[str]) -> str:
     return said + (": calibration does not help everywhere." if less else ".")
 
 
-def _not_learned(study: Study, tasks: Sequence[str]) -> str:
+def _not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
     """Tasks the model has not learned, and the averages without them."""
-    known = learned(study)
+    known = learned(group)
     rest = [title(task) for task in tasks if task not in known]
     if not rest:
         return ""
@@ -67,51 +67,51 @@ def _not_learned(study: Study, tasks: Sequence[str]) -> str:
         return f"No task is learned ({rule})."
     return (
         f"Not learned ({rule}): {_join(rest)}; over the other {len(known)} ICL has "
-        f"{_average(study, 'icl', known)} % and BC {_average(study, 'bc', known)} %."
+        f"{_average(group, 'icl', known)} % and BC {_average(group, 'bc', known)} %."
     )
 
 
-def _two_fields(study: Study, tasks: Sequence[str]) -> str:
+def _two_fields(group: SettingRecords, tasks: Sequence[str]) -> str:
     """CC and DC where a row has more than one field."""
-    several = [task for task in tasks if _fields(study, task) > 1]
-    methods = study.among(["cc", "dc"])
+    several = [task for task in tasks if _fields(group, task) > 1]
+    methods = group.among(["cc", "dc"])
     if not several or not methods:
         return ""
-    have = _join([f"{name.upper()} has {_average(study, name, several)} %" for name in methods])
+    have = _join([f"{name.upper()} has {_average(group, name, several)} %" for name in methods])
     many = f"the {len(several)} tasks" if len(several) > 1 else "the task"
     return (
         f"On {many} whose rows are more than one text {have} beside ICL's "
-        f"{_average(study, 'icl', several)} %."
+        f"{_average(group, 'icl', several)} %."
     )
 
 
-def _fields(study: Study, task: str) -> int:
-    """Fields of a row: the task's, or those in the template of a task card's."""
+def _fields(group: SettingRecords, task: str) -> int:
+    """Fields of a row: the task's, or those in the template of a task file's."""
     if task in TASKS:
         return len(TASKS[task].fields)
-    template = study.records[task][0]["context"].get("template", "")
+    template = group.records[task][0].context.template
     return len(set(re.findall(r"\{(\w+)\}", template)) - {"label"})
 
 
-def _best(study: Study) -> str:
+def _best(group: SettingRecords) -> str:
     """The method with the best average, and where it reads labels the best that does not."""
-    best = max(study.methods, key=study.average)
-    said = f"The best average is {best}'s, {100 * study.average(best):.1f} %"
+    best = max(group.methods, key=group.average)
+    said = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
     if best != "bcl":
         return said + "."
-    other = max((name for name in study.methods if name != "bcl"), key=study.average)
+    other = max((name for name in group.methods if name != "bcl"), key=group.average)
     return (
         f"{said} (it reads labeled rows; of the others {other}'s, "
-        f"{100 * study.average(other):.1f} %)."
+        f"{100 * group.average(other):.1f} %)."
     )
 
 
-def _spread(study: Study, tasks: Sequence[str]) -> str:
+def _spread(group: SettingRecords, tasks: Sequence[str]) -> str:
     """How far the seeds are apart, mean over the tasks."""
-    if any(len(records) < 2 for records in study.records.values()):
+    if any(len(records) < 2 for records in group.records.values()):
         return ""
     icl, bc = (
-        np.mean([100 * study.values(t, method).std(ddof=1) for t in tasks])
+        np.mean([100 * group.values(t, method).std(ddof=1) for t in tasks])
         for method in ("icl", "bc")
     )
     return (
@@ -120,18 +120,18 @@ def _spread(study: Study, tasks: Sequence[str]) -> str:
     )
 
 
-def _preference(study: Study, tasks: Sequence[str]) -> str:
+def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
     """The largest bias BC found: which label, over which, by how many nats."""
     found = []
     for task in tasks:
-        for record in study.records[task]:
-            bias = np.asarray(record["bias"]["bc"])
+        for record in group.records[task]:
+            bias = np.asarray(record.bias["bc"])
             low, high = int(bias.argmin()), int(bias.argmax())
             found.append((bias[high] - bias[low], task, record, high, low))
     size, task, record, high, low = max(found, key=lambda item: item[0])
-    labels = record["label_names"]
+    labels = record.label_names
     return (
-        f"The strongest preference was on {title(task)} (seed {record['context']['seed']}): "
+        f"The strongest preference was on {title(task)} (seed {record.context.seed}): "
         f"averaged over the batch, the scores favor {labels[high]!r} over {labels[low]!r} by "
         f"{size:.1f} nats, which BC takes for bias."
     )

@@ -52,7 +52,7 @@ def _label(task: Task, value: object, where: str) -> int:
         if value not in task.label_names:
             raise InputError(
                 f"{where}: label must be one of {named}, or -1 (unknown), got {value!r}; where "
-                "labels are numbers from 0, the card says labels_are = 'numbers'."
+                "labels are numbers from 0, the task file says labels_are = 'numbers'."
             )
         return task.label_names.index(str(value))
     if type(value) is not int or not UNKNOWN <= value < len(task.label_names):

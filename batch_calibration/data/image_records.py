@@ -1,4 +1,4 @@
-"""Pictures of folders that TensorFlow Datasets has prepared, one record at a time.
+"""Images of folders that TensorFlow Datasets has prepared, one record at a time.
 
 Only array_record can be read in any order; TensorFlow is not needed, and pixels are not decoded.
 """
@@ -19,13 +19,13 @@ OBJECTS = "objects"
 
 
 def splits(task: Task, folder: Path) -> tuple[str, ...]:
-    """Names of the folder's splits whose pictures have labels."""
+    """Names of the folder's splits whose images have labels."""
     builder = _builder(folder)
     features = builder.info.features
     if IMAGE not in features:
         raise InputError(
             f"{folder}: it has no feature {IMAGE!r} but {', '.join(features)}; task {task.name} "
-            "needs pictures: give a folder a class."
+            "needs images: give a folder a class."
         )
     names = tfds_folder.splits(builder, folder)
     # CLEVR's test scenes were never published: TFDS gives them no objects.
@@ -61,7 +61,7 @@ def labels(
 
 
 def encoded(folder: Path, split: str, number: int) -> bytes:
-    """The picture of one record, still encoded.
+    """The image of one record, still encoded.
 
     Raises:
       InputError: there is no such folder, split or record, or it is damaged.
@@ -72,8 +72,8 @@ def encoded(folder: Path, split: str, number: int) -> bytes:
             "prepared again?"
         )
     (example,) = _examples(folder, split, range(number, number + 1))
-    picture: bytes = example[IMAGE]
-    return picture
+    image: bytes = example[IMAGE]
+    return image
 
 
 @lru_cache(maxsize=16)

@@ -52,5 +52,5 @@ def _unknown(task: Task, name: str) -> str:
     few = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")
     return (
         f"task {task.name} has no class {name!r}{hint} it has {len(task.label_names)}: {few}. "
-        "Rename it, take it out, or describe a task of your own in a card."
+        "Rename it, take it out, or describe a task of your own in a task file."
     )

@@ -18,7 +18,7 @@ These keys are needed. Others have defaults: `title` (the name), `label_column` 
 `zero_shot` (the template), `[zero_shot_verbalizer]` (the verbalizer), and for dual encoders
 `statement` ("{label}"), `[statement_words]` (the verbalizer) and `statement_fields` (the fields).
 
-A task of pictures says so, and where they are: a folder for each class, or tables of paths:
+A task of images says so, and where they are: a folder for each class, or tables of paths:
 
     kind = "image"
     name = "leaves"
@@ -78,76 +78,74 @@ def load_task(name: str) -> Task:
 
 
 def read_task_file(path: str) -> Task:
-    """The task that a card describes; its files are looked for beside the card.
+    """The task that a file describes; its rows are looked for beside it.
 
     Raises:
-      InputError: the card is no TOML, lacks a key or has an unknown one, or does not fit together.
+      InputError: the file is no TOML, lacks a key or has an unknown one, or does not fit together.
     """
     try:
-        card = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such task file; give the path of a TOML file.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: expected a task file in TOML ({error}).") from error
-    if "kind" in card:
-        return _images(card, path)
-    _check_keys(card, path, NEEDED, OPTIONAL)
-    _check_names(card, path)
+    if "kind" in table:
+        return _images(table, path)
+    _check_keys(table, path, NEEDED, OPTIONAL)
+    _check_names(table, path)
     for key in ("verbalizer", "zero_shot_verbalizer", "statement_words"):
-        _check_words(card, path, key)
-    fields = tuple(card["fields"])
+        _check_words(table, path, key)
+    fields = tuple(table["fields"])
     for key in ("template", "zero_shot"):
-        if key in card:
+        if key in table:
             try:
-                check(card[key], fields)
+                check(table[key], fields)
             except InputError as error:
                 raise InputError(f"{path}, key {key}: {error}") from error
-    shown = {n: w if isinstance(w, str) else w[0] for n, w in card["verbalizer"].items()}
+    shown = {n: w if isinstance(w, str) else w[0] for n, w in table["verbalizer"].items()}
     return Task(
-        name=card["name"],
-        title=card.get("title", card["name"]),
+        name=table["name"],
+        title=table.get("title", table["name"]),
         fields=fields,
-        label_names=tuple(card["label_names"]),
-        verbalizer=_words(card["verbalizer"]),
-        few_shot=card["template"],
-        zero_shot=card.get("zero_shot", card["template"]),
-        statement=card.get("statement", "{label}"),
-        statement_words=card.get("statement_words", shown),
-        statement_fields=tuple(card.get("statement_fields", fields)),
-        zero_shot_verbalizer=_words(card.get("zero_shot_verbalizer", {})),
-        columns=({"label": card.get("label_column", "label")},),
-        files={split: str(Path(path).parent / file) for split, file in card["files"].items()},
-        labels_are=card["labels_are"],
+        label_names=tuple(table["label_names"]),
+        verbalizer=_words(table["verbalizer"]),
+        few_shot=table["template"],
+        zero_shot=table.get("zero_shot", table["template"]),
+        statement=table.get("statement", "{label}"),
+        statement_words=table.get("statement_words", shown),
+        statement_fields=tuple(table.get("statement_fields", fields)),
+        zero_shot_verbalizer=_words(table.get("zero_shot_verbalizer", {})),
+        columns=({"label": table.get("label_column", "label")},),
+        files={split: str(Path(path).parent / file) for split, file in table["files"].items()},
+        labels_are=table["labels_are"],
         source=path,
     )
 
 
-def _images(card: dict[str, Any], path: str) -> Task:
-    if card["kind"] != IMAGE:
+def _images(table: dict[str, Any], path: str) -> Task:
+    if table["kind"] != IMAGE:
         raise InputError(
-            f"{path}: kind must be {IMAGE!r}, got {card['kind']!r}; a card of texts has none."
+            f"{path}: kind must be {IMAGE!r}, got {table['kind']!r}; a task file of texts has none."
         )
-    card = {"labels_are": NAMES} | card
-    _check_keys(card, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
-    _check_names(card, path)
-    _check_words(card, path, "statement_words")
-    if ("folder" in card) == ("files" in card):
-        raise InputError(
-            f"{path}: expected folder or [files] and not both; say where pictures are."
-        )
-    for statement in card["statements"]:
+    table = {"labels_are": NAMES} | table
+    _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
+    _check_names(table, path)
+    _check_words(table, path, "statement_words")
+    if ("folder" in table) == ("files" in table):
+        raise InputError(f"{path}: expected folder or [files] and not both; say where images are.")
+    for statement in table["statements"]:
         _check_statement(statement, path)
-    words = card.get("statement_words", {})
+    words = table.get("statement_words", {})
     home = Path(path).parent
     return image_task(
-        card["name"],
-        str(card.get("title", card["name"])),
-        {name: words.get(name, name) for name in card["label_names"]},
-        tuple(card["statements"]),
-        columns=tuple({**c, "label": card.get("label_column", "label")} for c in COLUMNS),
-        files={split: str(home / file) for split, file in card.get("files", {}).items()},
-        folder=str(home / card["folder"]) if "folder" in card else "",
-        labels_are=card["labels_are"],
+        table["name"],
+        str(table.get("title", table["name"])),
+        {name: words.get(name, name) for name in table["label_names"]},
+        tuple(table["statements"]),
+        columns=tuple({**c, "label": table.get("label_column", "label")} for c in COLUMNS),
+        files={split: str(home / file) for split, file in table.get("files", {}).items()},
+        folder=str(home / table["folder"]) if "folder" in table else "",
+        labels_are=table["labels_are"],
         source=path,
     )
 
@@ -157,28 +155,28 @@ def _check_statement(statement: str, path: str) -> None:
         raise InputError(f"{path}: statement {statement!r} must hold {{label}} once.")
 
 
-def _check_words(card: dict[str, Any], path: str, key: str) -> None:
-    if key in card and set(card[key]) != set(card["label_names"]):
+def _check_words(table: dict[str, Any], path: str, key: str) -> None:
+    if key in table and set(table[key]) != set(table["label_names"]):
         raise InputError(
-            f"{path}: [{key}] must have words for exactly {', '.join(card['label_names'])}, "
-            f"it has them for {', '.join(card[key]) or 'none'}."
+            f"{path}: [{key}] must have words for exactly {', '.join(table['label_names'])}, "
+            f"it has them for {', '.join(table[key]) or 'none'}."
         )
 
 
 def _check_keys(
-    card: dict[str, Any], path: str, needed: dict[str, type], optional: dict[str, type]
+    table: dict[str, Any], path: str, needed: dict[str, type], optional: dict[str, type]
 ) -> None:
     known = needed | optional
-    for key, value in card.items():
+    for key, value in table.items():
         if key not in known:
             raise InputError(f"{path}: {InputError.unknown('key of a task file', key, known)}")
         if not isinstance(value, known[key]) or not _all_texts(value, several=key in SEVERAL):
             raise InputError(f"{path}: {key} must be {KINDS[known[key]]}, got {value!r}.")
-    missing = [key for key in needed if not card.get(key)]
+    missing = [key for key in needed if not table.get(key)]
     if missing:
         raise InputError(
             f"{path}: a task file needs {', '.join(missing)}; "
-            "`python -m experiments.data --help` shows a whole card."
+            "`python -m experiments.data --help` shows a whole task file."
         )
 
 
@@ -195,30 +193,30 @@ def _words(table: dict[str, Any]) -> dict[str, Words]:
     return {name: w if isinstance(w, str) else tuple(w) for name, w in table.items()}
 
 
-def _check_names(card: dict[str, Any], path: str) -> None:
-    if not re.fullmatch(r"[\w.-]+", card["name"]):
+def _check_names(table: dict[str, Any], path: str) -> None:
+    if not re.fullmatch(r"[\w.-]+", table["name"]):
         raise InputError(
-            f"{path}: name {card['name']!r} becomes part of file names; use letters, digits, "
+            f"{path}: name {table['name']!r} becomes part of file names; use letters, digits, "
             "'.', '_' and '-'."
         )
-    if card["labels_are"] not in (NUMBERS, NAMES):
+    if table["labels_are"] not in (NUMBERS, NAMES):
         raise InputError(
-            f"{path}: labels_are must be {NUMBERS!r} or {NAMES!r}, got {card['labels_are']!r}."
+            f"{path}: labels_are must be {NUMBERS!r} or {NAMES!r}, got {table['labels_are']!r}."
         )
     for key in ("fields", "label_names", "statements"):
-        if len(set(card.get(key, ()))) != len(card.get(key, ())):
-            raise InputError(f"{path}: {key} {card[key]} names one twice; name each once.")
-    if len(card["label_names"]) < 2:
-        raise InputError(f"{path}: label_names {card['label_names']} must be at least two.")
-    if "label" in card.get("fields", ()):
+        if len(set(table.get(key, ()))) != len(table.get(key, ())):
+            raise InputError(f"{path}: {key} {table[key]} names one twice; name each once.")
+    if len(table["label_names"]) < 2:
+        raise InputError(f"{path}: label_names {table['label_names']} must be at least two.")
+    if "label" in table.get("fields", ()):
         raise InputError(
             f"{path}: a field may not be called 'label', which a template keeps for the label; "
             "rename the column."
         )
-    _check_statement(card.get("statement", "{label}"), path)
-    unknown = [name for name in card.get("statement_fields", []) if name not in card["fields"]]
+    _check_statement(table.get("statement", "{label}"), path)
+    unknown = [name for name in table.get("statement_fields", []) if name not in table["fields"]]
     if unknown:
         raise InputError(
             f"{path}: statement_fields names {', '.join(unknown)}, but the fields are "
-            f"{', '.join(card['fields'])}."
+            f"{', '.join(table['fields'])}."
         )

@@ -1,1 +1,1 @@
-"""From rows to the texts that a model reads."""
+"""Renders rows as the texts that a model reads."""

@@ -1,4 +1,4 @@
-"""Which training rows stand in the context, and in which order."""
+"""Selects the training rows that stand in the context, and orders them."""
 
 from collections.abc import Sequence
 from math import factorial
@@ -6,9 +6,6 @@ from math import factorial
 import numpy as np
 
 from batch_calibration.errors import InputError
-
-SELECTIONS = ("per_class", "total", "round_robin", "explicit")
-"""`shots` of each class shuffled; `shots` in all; classes in turn; rows named one by one."""
 
 
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
@@ -106,14 +103,11 @@ def labeled_set(
 
     The demonstrations (`exclude`) are left out: the model has read their labels.
     """
-    if per_label < 0:
-        raise InputError(
-            f"config.labeled_per_class: expected 0 (no labeled set) or more rows, got {per_label}."
-        )
     known = np.flatnonzero(np.asarray(labels) >= 0)
     pool = np.setdiff1d(known, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
-    return rng.permutation(pool)[: label_count * per_label].tolist()
+    rows: list[int] = rng.permutation(pool)[: label_count * per_label].tolist()
+    return rows
 
 
 def _of_each_class(

@@ -1,17 +1,13 @@
-"""Inputs without content: what CC and DC ask the model instead of a question."""
+"""Makes content-free and random-word inputs: what CC and DC learn their bias from."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.settings import RandomWordPreset
 from batch_calibration.tasks.base import Row
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
-FILLS = ("per_field", "whole_input")
-"""CC fills every field of the template, or what `template.whole_input` leaves of it."""
-PRESETS = ("paper", "original")
-"""DC's texts as Zhou et al. 2024 describe them, or as the code of Fei et al. 2023 makes them."""
 
 
 def content_free(fields: Sequence[str]) -> list[Row]:
@@ -28,7 +24,7 @@ def random_words(
     fields: Sequence[str],
     texts: int = 20,
     seed: int = 0,
-    preset: str = "paper",
+    preset: RandomWordPreset = "paper",
 ) -> list[Row]:
     """DC's rows: random in-domain words, per field, at the field's mean length in words.
 
@@ -36,10 +32,6 @@ def random_words(
     (Fei et al. 2023, section 3; Zhou et al. 2024, appendix: 20 texts from the test inputs). The
     preset `original` is lower-cased, of floor(mean) + 1 words, and ends in " .".
     """
-    if preset not in PRESETS:
-        raise InputError.unknown("config.dc_preset", preset, PRESETS)
-    if texts < 1:
-        raise InputError(f"config.dc_texts: expected 1 or more texts, got {texts}; 20 is usual.")
     original = preset == "original"
     rng = np.random.default_rng([seed, 3])
     columns: dict[str, list[str]] = {}

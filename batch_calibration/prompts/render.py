@@ -1,23 +1,23 @@
-"""One context, rendered: every text a model will be asked, before any model is there."""
+"""Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from batch_calibration.data.sources import read
-from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import demonstrations, template
-from batch_calibration.prompts import length_limit as overlong
-from batch_calibration.prompts import probe_inputs as probing
-from batch_calibration.prompts.length_limit import Room
-from batch_calibration.prompts.render_images import image_plan
-from batch_calibration.prompts.rendered import DEFAULTS, Plan, Request, digest
+from batch_calibration.files import Json
+from batch_calibration.prompts import demonstrations, length_limit, probe_inputs, template
+from batch_calibration.prompts.length_limit import TokenBudget
+from batch_calibration.prompts.rendered import (
+    CHOICES,
+    USUAL,
+    RenderedBlock,
+    RenderedContext,
+    description,
+    text_digest,
+)
+from batch_calibration.settings import Cell, ScorerKind
 from batch_calibration.tasks import Row, Rows, Task
-
-SCORERS = ("causal_lm", "dual_encoder")
-
 
 Render = Callable[[Row, int], str]
 """`(row, skip)` -> its prompt without the first `skip` demonstrations."""
@@ -27,10 +27,10 @@ class _Form(NamedTuple):
     """How rows become texts: `fill` renders a row of one field, `input`, the whole input part."""
 
     fields: tuple[str, ...]
-    context: dict[str, Any]
+    context: dict[str, Json]
     render: Render
     fill: Render
-    labels: list[tuple[str, ...]]
+    labels: tuple[tuple[str, ...], ...]
 
 
 class _Part(NamedTuple):
@@ -40,53 +40,54 @@ class _Part(NamedTuple):
     labels: Sequence[int]
     ids: Sequence[str]
     render: Render
-    made: Mapping[str, Any] = {}
+    made: Mapping[str, Json] = {}
 
 
-def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
-    """Render every text of one context: test rows, CC's and DC's probes, the labeled set.
+def render(
+    task: Task,
+    cell: Cell,
+    test: Rows,
+    train: Rows,
+    scorer: ScorerKind = "causal_lm",
+    budget: TokenBudget | None = None,
+) -> RenderedContext:
+    """Render a context of texts: test rows, CC's and DC's inputs, the labeled set.
 
     Args:
-        settings: A config with one sweep cell in it: `task` and `seed` beside the config's keys.
-        room: The model's positions and tokenizer; only an `over_long` other than `error` asks it.
+        task: a task of texts.
+        cell: what is asked for.
+        test: the rows that are tested.
+        train: where demonstrations and the labeled set are drawn from.
+        scorer: prompts for a causal LM, texts and statements for a dual encoder.
+        budget: the model's positions and tokenizer; only an `over_long` other than `error` asks it.
 
     Raises:
-        InputError: a setting that does not exist or does not fit the task's rows.
+        InputError: a choice that the task does not have, too few rows, prompts that do not fit.
     """
-    task, seed = load_task(settings["task"]), settings["seed"]
-    if settings["scorer"] not in SCORERS:
-        raise InputError.unknown("scorer", settings["scorer"], SCORERS)
-    if task.is_image:
-        return image_plan(settings, task)
-    test = read(task, settings["data"], settings["split"], settings["limit"])
-    train = read(task, settings["data"], settings["train_split"])
-    chosen = _choose(settings, task, train)
+    chosen = _choose(task, cell, train)
     labeled = demonstrations.labeled_set(
-        train.labels, len(task.label_names), settings["labeled_per_class"], chosen, seed
+        train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
     )
-    if settings["scorer"] == "causal_lm":
-        form = _prompts(settings, task, train, chosen)
-    else:
-        form = _statements(settings, task)
+    form = _prompts(task, cell, train, chosen) if scorer == "causal_lm" else _statements(task, cell)
     label_texts = [text for texts in form.labels for text in texts]
 
-    def request(part: _Part) -> Request:
-        fitted = overlong.fit(
-            settings["over_long"],
-            room,
+    def block(part: _Part) -> RenderedBlock:
+        fitted = length_limit.fit(
+            cell.prompt.over_long,
+            budget,
             lambda row, skip: part.render(part.rows[row], skip),
             len(part.rows),
             len(chosen),
             label_texts,
         )
         # Any change in what is asked makes the block stale.
-        spec = {"texts": digest(fitted.texts), **part.made}
-        if settings["over_long"] != DEFAULTS["over_long"]:
+        spec: dict[str, Json] = {"texts": text_digest(fitted.texts), **part.made}
+        if cell.prompt.over_long != USUAL.over_long:
             spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
-        return Request(fitted.texts, list(part.labels), list(part.ids), spec)
+        return RenderedBlock(fitted.texts, list(part.labels), list(part.ids), spec)
 
     parts = {"test": _Part(test.rows, test.labels, test.ids, form.render)}
-    parts |= _probes(settings, form, test.rows)
+    parts |= _probes(cell, form, test.rows)
     if labeled:
         parts["labeled"] = _Part(
             [train.rows[i] for i in labeled],
@@ -94,79 +95,73 @@ def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
             [train.ids[i] for i in labeled],
             form.render,
         )
-    forms = tuple(map(len, form.labels))
-    options = {k: settings[k] for k, usual in DEFAULTS.items() if settings[k] != usual}
-    about = {
-        "task": task.name,
-        "data": "card" if task.files else Path(settings["data"]).name,
-        "rows": digest(f"{row}" for row in test.rows),
-        "split": settings["split"],
-        "limit": settings["limit"],
-        "shots": settings["shots"],
-        "seed": seed,
-        "demonstrations": [train.ids[i] for i in chosen],
-        "labels": label_texts,
-        **form.context,
-        **({"served": test.split} if test.split != settings["split"] else {}),
-        **({"forms": list(forms)} if max(forms) > 1 else {}),
-        **({"options": options} if options else {}),
+    options: dict[str, Json] = {
+        name: getattr(cell.prompt, name)
+        for name in CHOICES
+        if getattr(cell.prompt, name) != getattr(USUAL, name)
     }
-    blocks = {name: request(part) for name, part in parts.items()}
-    return Plan(about, task.label_names, label_texts, forms, blocks)
+    about = description(
+        task,
+        cell,
+        rows=text_digest(f"{row}" for row in test.rows),
+        served=test.split,
+        shots=cell.prompt.shots,
+        demonstrations=[train.ids[i] for i in chosen],
+        label_texts=form.labels,
+        form=form.context,
+        options=options,
+    )
+    blocks = {name: block(part) for name, part in parts.items()}
+    return RenderedContext(about, task.label_names, form.labels, blocks)
 
 
-def _probes(settings: Mapping[str, Any], form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
+def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
     """CC's and DC's rows; what differs from the usual way of making them is said in their spec."""
-    fill, preset, seed = settings["cc_fill"], settings["dc_preset"], settings["seed"]
-    if fill not in probing.FILLS:
-        raise InputError.unknown("config.cc_fill", fill, probing.FILLS)
-    whole = fill == "whole_input"
-    cc = probing.content_free(("input",) if whole else form.fields)
-    dc = probing.random_words(rows, form.fields, settings["dc_texts"], seed, preset)
+    prompt = cell.prompt
+    whole = prompt.cc_fill == "whole_input"
+    cc = probe_inputs.content_free(("input",) if whole else form.fields)
+    dc = probe_inputs.random_words(rows, form.fields, prompt.dc_texts, cell.seed, prompt.dc_preset)
     return {
         "cc": _Part(
             cc,
             [-1] * len(cc),
             [f"cc/{i}" for i in range(len(cc))],
             form.fill if whole else form.render,
-            {"fill": fill} if whole else {},
+            {"fill": prompt.cc_fill} if whole else {},
         ),
         "dc": _Part(
             dc,
             [-1] * len(dc),
-            [f"dc/{seed}/{i}" for i in range(len(dc))],
+            [f"dc/{cell.seed}/{i}" for i in range(len(dc))],
             form.render,
-            {"preset": preset} if preset != "paper" else {},
+            {"preset": prompt.dc_preset} if prompt.dc_preset != USUAL.dc_preset else {},
         ),
     }
 
 
-def _choose(settings: Mapping[str, Any], task: Task, train: Rows) -> list[int]:
+def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
     """Row numbers of the demonstrations, in the order in which they stand in the context."""
-    selection, shots, seed = settings["selection"], settings["shots"], settings["seed"]
-    if shots < 0:
-        raise InputError(f"config.shots: expected 0 or more shots, got {shots}.")
-    if selection == "per_class":
-        chosen = demonstrations.per_class(train.labels, task.label_names, shots, seed)
-    elif selection == "round_robin":
-        chosen = demonstrations.round_robin(train.labels, task.label_names, shots, seed)
-    elif selection == "total":
-        chosen = demonstrations.total(train.labels, shots, seed)
-    elif selection == "explicit":
-        wanted = settings["demonstrations"]
-        chosen = demonstrations.explicit(train.labels, train.ids, wanted, train.where)
-    else:
-        raise InputError.unknown("config.selection", selection, demonstrations.SELECTIONS)
-    return chosen if settings["order"] == -1 else demonstrations.reorder(chosen, settings["order"])
+    shots, order = cell.prompt.shots, cell.prompt.order
+    match cell.prompt.selection:
+        case "per_class":
+            chosen = demonstrations.per_class(train.labels, task.label_names, shots, cell.seed)
+        case "round_robin":
+            chosen = demonstrations.round_robin(train.labels, task.label_names, shots, cell.seed)
+        case "total":
+            chosen = demonstrations.total(train.labels, shots, cell.seed)
+        case "explicit":
+            wanted = cell.prompt.demonstrations
+            chosen = demonstrations.explicit(train.labels, train.ids, wanted, train.where)
+    return chosen if order == -1 else demonstrations.reorder(chosen, order)
 
 
-def _prompts(settings: Mapping[str, Any], task: Task, train: Rows, chosen: list[int]) -> _Form:
-    wanted = settings["template"]
+def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> _Form:
+    wanted = cell.prompt.template
     form = wanted if "{" in wanted else task.template(len(chosen), wanted)
     template.check(form, task.fields)
     words = [
         (one,) if isinstance(one, str) else tuple(one)
-        for one in task.words_for(len(chosen), settings["verbalizer"])
+        for one in task.words_for(len(chosen), cell.prompt.verbalizer)
     ]
     # A demonstration shows the first surface form of its label.
     shown = [template.demonstration(form, train.rows[i], words[train.labels[i]][0]) for i in chosen]
@@ -176,27 +171,27 @@ def _prompts(settings: Mapping[str, Any], task: Task, train: Rows, chosen: list[
         {"template": form, "shown": hashlib.sha256("\n\n".join(shown).encode()).hexdigest()},
         lambda row, skip: template.prompt(form, shown[skip:], row),
         lambda row, skip: template.prompt(whole, shown[skip:], row),
-        [tuple(template.continuation(form, one) for one in forms) for forms in words],
+        tuple(tuple(template.continuation(form, one) for one in forms) for forms in words),
     )
 
 
-def _statements(settings: Mapping[str, Any], task: Task) -> _Form:
-    if settings["shots"]:
+def _statements(task: Task, cell: Cell) -> _Form:
+    if cell.prompt.shots:
         raise InputError("config.shots: a dual encoder reads no demonstrations; give 0.")
     for key in ("template", "verbalizer", "over_long"):
-        if settings[key] != DEFAULTS[key]:
+        value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
+        if value != usual:
             raise InputError(
                 f"config.{key}: a dual encoder compares texts, cut at config.max_tokens, with the "
-                f"task's label statements, and knows no {settings[key]!r}; leave it at "
-                f"{DEFAULTS[key]!r}."
+                f"task's label statements, and knows no {value!r}; leave it at {usual!r}."
             )
     return _Form(
         task.statement_fields,
         {"template": task.statement, "shown": ""},
         lambda row, _: "\n".join(row[field] for field in task.statement_fields),
         lambda row, _: row["input"],
-        [
+        tuple(
             (task.statement.replace("{label}", task.statement_words[name]),)
             for name in task.label_names
-        ],
+        ),
     )

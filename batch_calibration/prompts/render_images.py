@@ -1,149 +1,192 @@
-"""One context of pictures: references to them and the statements of the labels."""
+"""Renders one context of an image task: references to images and the statements of the labels."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-from batch_calibration.data import images as pictures
-from batch_calibration.data.sources import read, splits
 from batch_calibration.errors import InputError
+from batch_calibration.files import Json
+from batch_calibration.inputs import ImageInputs, ImageRef
 from batch_calibration.prompts import demonstrations
-from batch_calibration.prompts.rendered import DEFAULTS, Plan, Request, digest
-from batch_calibration.tasks import Rows, Task
-from batch_calibration.tasks.base import IMAGE
+from batch_calibration.prompts.rendered import (
+    USUAL,
+    RenderedBlock,
+    RenderedContext,
+    description,
+    text_digest,
+)
+from batch_calibration.settings import Cell, ScorerKind
+from batch_calibration.tasks import Task
 
 ENSEMBLE = "ensemble"
 """The template of an image task that stands for all its statements."""
-CLASSES = ("task", "present")
-"""Labels of an image task: all it has, or those that the data have pictures of."""
 POOL = 10_000
-"""Pictures of the train split that the labeled set is drawn from, at most."""
+"""Images of the train split that the labeled set is drawn from, at most."""
 
 
-def image_plan(settings: Mapping[str, Any], task: Task) -> Plan:
-    """Pictures and statements: blocks `test` and `labeled`, for no picture is free of content.
+class SignedImageRef(ImageRef, Protocol):
+    """A reference to an image that can tell whether the image was replaced."""
+
+    def signature(self) -> str:
+        """What changes, cheaply, where the image does."""
+
+
+class ImageRows(Protocol):
+    """Rows of one split of an image task, as `data.ImageRows` holds them."""
+
+    @property
+    def images(self) -> Sequence[SignedImageRef]:
+        """Where the images lie."""
+
+    @property
+    def labels(self) -> Sequence[int]:
+        """The gold label of each, -1 where it is unknown."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Names that lead back."""
+
+    @property
+    def where(self) -> str:
+        """Where they were read, in words."""
+
+    @property
+    def split(self) -> str:
+        """The split that served."""
+
+    @property
+    def present(self) -> Sequence[int]:
+        """The labels that the source has any images of."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a reader of the numbers must know."""
+
+
+class _Classes(NamedTuple):
+    """Labels that are scored, names of those without images, and what is to be said of it."""
+
+    kept: Sequence[int]
+    absent: list[str]
+    notes: tuple[str, ...]
+
+
+def render_images(
+    task: Task,
+    cell: Cell,
+    test: ImageRows,
+    train: ImageRows | None,
+    scorer: ScorerKind = "dual_encoder",
+) -> RenderedContext:
+    """Render blocks `test` and `labeled`, for no image is free of content.
 
     Args:
-        settings: As `plan` takes them; `classes`, "task" where it is absent, may be "present".
-        task: An image task.
+        task: an image task.
+        cell: what is asked for.
+        test: the rows that are tested.
+        train: where the labeled set is drawn from; None where none is wanted or there is none.
+        scorer: must be "dual_encoder".
 
     Raises:
-        InputError: a setting that does not exist or does not fit pictures.
+        InputError: a choice that does not exist or does not fit images.
     """
-    _check_settings(settings, task)
-    test = read(task, settings["data"], settings["split"], settings["limit"])
-    train, notes = _train(settings, task, test)
-    kept, absent, note = _classes(settings, task, test)
-    statements = _statements(settings["template"], task)
-    words = [task.statement_words[task.label_names[i]] for i in kept]
-    label_texts = [form.replace("{label}", word) for word in words for form in statements]
-    blocks = {"test": _request(test, range(len(test.rows)), kept)}
-    if train:
-        most = settings["labeled_per_class"]
-        chosen = demonstrations.labeled_set(train.labels, len(kept), most, (), settings["seed"])
-        blocks["labeled"] = _request(train, chosen, kept)
-    options = {"template": settings["template"]} if settings["template"] else {}
-    if len(kept) < len(task.label_names):
-        options["classes"] = settings["classes"]
-    forms = (len(statements),) * len(kept)
-    about = {
-        "task": task.name,
-        "data": "card" if task.files or task.folder else Path(settings["data"]).name,
-        "rows": digest(test.ids),
-        "split": settings["split"],
-        "limit": settings["limit"],
-        "shots": 0,
-        "seed": settings["seed"],
-        "demonstrations": [],
-        "labels": label_texts,
-        "template": " | ".join(statements),
-        "shown": "",
-        **({"served": test.split} if test.split != settings["split"] else {}),
-        **({"forms": list(forms)} if len(statements) > 1 else {}),
-        **({"absent": absent} if absent else {}),
-        **({"options": options} if options else {}),
-    }
-    return Plan(
-        about,
-        tuple(task.label_names[i] for i in kept),
-        label_texts,
-        forms,
-        blocks,
-        inputs="image",
-        ensemble=len(statements) > 1,
-        notes=(*test.notes, *notes, *note),
+    _check(task, cell, scorer)
+    notes = tuple(test.notes)
+    if train is not None:
+        _check_apart(task, test, train)
+    elif cell.data.labeled_per_class:
+        split = cell.data.train_split
+        notes += (f"{task.name}: {test.where} has no {split!r} split, so there is no bcl",)
+    classes = _classes(task, cell, test)
+    statements = _statements(task, cell.prompt.template)
+    words = [task.statement_words[task.label_names[i]] for i in classes.kept]
+    label_texts = tuple(
+        tuple(form.replace("{label}", word) for form in statements) for word in words
     )
+    blocks = {"test": _block(test, range(len(test.images)), classes.kept)}
+    if train is not None:
+        chosen = demonstrations.labeled_set(
+            train.labels, len(classes.kept), cell.data.labeled_per_class, (), cell.seed
+        )
+        blocks["labeled"] = _block(train, chosen, classes.kept)
+    options: dict[str, Json] = {"template": cell.prompt.template} if cell.prompt.template else {}
+    if len(classes.kept) < len(task.label_names):
+        options["classes"] = cell.data.classes
+    about = description(
+        task,
+        cell,
+        rows=text_digest(test.ids),
+        served=test.split,
+        shots=0,
+        demonstrations=(),
+        label_texts=label_texts,
+        form={"template": " | ".join(statements), "shown": ""},
+        absent=list(classes.absent),
+        options=options,
+    )
+    names = tuple(task.label_names[i] for i in classes.kept)
+    return RenderedContext(about, names, label_texts, blocks, (*notes, *classes.notes))
 
 
-def _request(rows: Rows, chosen: Sequence[int], kept: Sequence[int]) -> Request:
+def _block(rows: ImageRows, chosen: Sequence[int], kept: Sequence[int]) -> RenderedBlock:
     """A block of the chosen rows, labels renumbered to their places in `kept`."""
-    references = [rows.rows[i][IMAGE] for i in chosen]
+    images = [rows.images[i] for i in chosen]
     ids = [rows.ids[i] for i in chosen]
     # Not the references: they say where the data lie on this machine.
-    signed = (f"{i} {pictures.signature(r)}" for i, r in zip(ids, references, strict=True))
+    signed = (f"{i} {image.signature()}" for i, image in zip(ids, images, strict=True))
     place = {label: i for i, label in enumerate(kept)} | {-1: -1}
-    return Request(
-        references, [place[rows.labels[i]] for i in chosen], ids, {"texts": digest(signed)}
+    return RenderedBlock(
+        ImageInputs(images),
+        [place[rows.labels[i]] for i in chosen],
+        ids,
+        {"texts": text_digest(signed)},
     )
 
 
-def _train(settings: Mapping[str, Any], task: Task, test: Rows) -> tuple[Rows | None, list[str]]:
-    """Where the labeled set is drawn from; none where none is wanted, or with a note none there."""
-    data, split = settings["data"], settings["train_split"]
-    if not settings["labeled_per_class"]:
-        return None, []
-    if split not in splits(task, data):
-        return None, [f"{task.name}: {test.where} has no {split!r} split, so there is no bcl"]
-    train = read(task, data, split, POOL)
-    shared = {row[IMAGE] for row in train.rows} & {row[IMAGE] for row in test.rows}
+def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
+    shared = set(map(str, train.images)) & set(map(str, test.images))
     if shared:
         raise InputError(
             f"task {task.name}: splits {train.split!r} and {test.split!r} share {len(shared):,} "
-            "pictures, so bcl would learn from test labels; give config.labeled_per_class=0 or "
+            "images, so bcl would learn from test labels; give config.labeled_per_class=0 or "
             "another config.split."
         )
-    return train, []
 
 
-def _classes(
-    settings: Mapping[str, Any], task: Task, test: Rows
-) -> tuple[Sequence[int], list[str], list[str]]:
-    """Labels that are scored, names of those without pictures, and what is to be said of it."""
+def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
     every = range(len(task.label_names))
     absent = [task.label_names[i] for i in every if test.present and i not in test.present]
     if not absent:
-        return every, [], []
+        return _Classes(every, [], ())
     few = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
-    said = f"{task.name}: {len(absent)} of {len(every)} classes have no picture ({few}); "
-    if settings.get("classes", CLASSES[0]) == "present":
+    said = f"{task.name}: {len(absent)} of {len(every)} classes have no image ({few}); "
+    if cell.data.classes == "present":
         said += f"only the other {len(test.present)} are scored: an easier task than the whole one"
-        return test.present, absent, [said]
+        return _Classes(test.present, absent, (said,))
     said += (
         "they are scored all the same, and bc, which evens out all labels, pays for it; "
         "--config.classes=present leaves them out"
     )
-    return every, absent, [said]
+    return _Classes(every, absent, (said,))
 
 
-def _check_settings(settings: Mapping[str, Any], task: Task) -> None:
-    if settings["scorer"] != "dual_encoder":
+def _check(task: Task, cell: Cell, scorer: ScorerKind) -> None:
+    if scorer != "dual_encoder":
         raise InputError(
-            f"config.scorer: {task.name} is a task of pictures, which {settings['scorer']!r} "
-            "cannot read; give 'dual_encoder' and a CLIP checkpoint, as in configs/vision.py."
+            f"config.scorer: {task.name} is a task of images, which {scorer!r} cannot read; give "
+            "'dual_encoder' and a CLIP checkpoint, as in configs/vision.py."
         )
-    if settings["shots"]:
-        raise InputError("config.shots: pictures are classified without demonstrations; give 0.")
+    if cell.prompt.shots:
+        raise InputError("config.shots: images are classified without demonstrations; give 0.")
     for key in ("verbalizer", "over_long"):
-        if settings[key] != DEFAULTS[key]:
+        value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
+        if value != usual:
             raise InputError(
-                f"config.{key}: expected {DEFAULTS[key]!r} for the pictures of {task.name}, got "
-                f"{settings[key]!r}; their label texts are chosen by config.template."
+                f"config.{key}: expected {usual!r} for the images of {task.name}, got {value!r}; "
+                "their label texts are chosen by config.template."
             )
-    if settings.get("classes", CLASSES[0]) not in CLASSES:
-        raise InputError.unknown("config.classes", settings["classes"], CLASSES)
 
 
-def _statements(choice: str, task: Task) -> tuple[str, ...]:
+def _statements(task: Task, choice: str) -> tuple[str, ...]:
     """The statement that `choice` numbers or is, the usual one, or all."""
     numbered = {str(i): form for i, form in enumerate(task.statements, 1)}
     if choice == ENSEMBLE:

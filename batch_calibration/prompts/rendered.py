@@ -1,53 +1,118 @@
-"""What a plan is: everything a model will be asked in one context."""
+"""What a rendered context is: everything that a model will be asked about in one context."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-DEFAULTS = {
-    "selection": "per_class", "order": -1, "template": "", "verbalizer": "", "over_long": "error",
-}  # fmt: skip
-"""Choices that a context names under `options` where they are not these."""
+from batch_calibration.files import Json
+from batch_calibration.inputs import Inputs
+from batch_calibration.settings import Cell, PromptSettings
+from batch_calibration.tasks.base import Task
+
+CHOICES = ("selection", "order", "template", "verbalizer", "over_long")
+"""Settings that a context names under `options` where they are not the default."""
+USUAL = PromptSettings()
 
 
-class Request(NamedTuple):
-    """The texts of one block, or references to its pictures, before any model is asked."""
+class RenderedBlock(NamedTuple):
+    """The inputs of one block, before any model is asked.
 
-    texts: Sequence[str]
+    Attributes:
+        inputs: texts or images.
+        labels: the gold label of each, -1 where it is unknown.
+        row_ids: names that lead back to the rows.
+        spec: what made the inputs; another spec makes a stored block stale.
+    """
+
+    inputs: Inputs
     labels: list[int]
     row_ids: list[str]
-    spec: dict[str, Any]
+    spec: dict[str, Json]
+
+    @property
+    def size(self) -> int:
+        """How many inputs there are."""
+        return len(self.labels)
 
 
-class Plan(NamedTuple):
+class RenderedContext(NamedTuple):
     """One context, rendered.
 
     Attributes:
-        context: What it is: all that decides its numbers but the model.
-        label_names: Names of the `k` labels.
-        label_texts: Texts to score, `forms[j]` of them for label `j`, one label after the other.
-        forms: Surface forms of each label.
-        blocks: The texts of each block.
-        inputs: What the blocks' texts are: `text`, or `image`, references for
-            `tasks.sources.pictures.open_picture`.
-        ensemble: Whether a label's forms are statements whose embeddings are averaged; if not,
-            their probabilities are summed.
-        notes: What a reader of the numbers must know, in sentences.
+        context: what it is: all that decides its numbers but the model.
+        label_names: names of the `k` labels.
+        label_texts: the texts of each label: surface forms of its words, or statements.
+        blocks: the inputs of each block.
+        notes: what a reader of the numbers must know, in sentences.
     """
 
-    context: dict[str, Any]
+    context: dict[str, Json]
     label_names: tuple[str, ...]
-    label_texts: list[str]
-    forms: tuple[int, ...]
-    blocks: dict[str, Request]
-    inputs: str = "text"
-    ensemble: bool = False
+    label_texts: tuple[tuple[str, ...], ...]
+    blocks: dict[str, RenderedBlock]
     notes: tuple[str, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """How many inputs all blocks have."""
+        return sum(block.size for block in self.blocks.values())
 
-def digest(texts: Iterable[str]) -> str:
+    def count(self, what: str) -> int:
+        """How many prompts of all blocks were shortened; `what` is "dropped" or "truncated"."""
+        counts = (block.spec.get(what) for block in self.blocks.values())
+        return sum(count for count in counts if isinstance(count, int))
+
+
+def text_digest(texts: Iterable[str]) -> str:
     """One hash over lengths and texts."""
     content = hashlib.sha256()
     for text in texts:
         content.update(f"{len(text)}:{text}".encode())
     return content.hexdigest()[:16]
+
+
+def description(
+    task: Task,
+    cell: Cell,
+    *,
+    rows: str,
+    served: str,
+    shots: int,
+    demonstrations: Sequence[str],
+    label_texts: Sequence[Sequence[str]],
+    form: dict[str, Json],
+    **others: Json,
+) -> dict[str, Json]:
+    """A context's description; what is as usual is not in it.
+
+    Args:
+        task: the task.
+        cell: what was asked for.
+        rows: digest of the test rows.
+        served: the split that serves as the one asked for.
+        shots: demonstrations per class.
+        demonstrations: ids of the rows shown.
+        label_texts: the texts of each label.
+        form: the template and what it shows.
+        **others: further keys; those that are empty are left out.
+    """
+    own = bool(task.files or task.folder)
+    forms = [len(texts) for texts in label_texts]
+    made: dict[str, Json] = {
+        "task": task.name,
+        "data": "task file" if own else Path(cell.data.data).name,
+        "rows": rows,
+        "split": cell.data.split,
+        "limit": cell.data.limit,
+        "shots": shots,
+        "seed": cell.seed,
+        "demonstrations": list(demonstrations),
+        "labels": [text for texts in label_texts for text in texts],
+        **form,
+    }
+    if served != cell.data.split:
+        made["served"] = served
+    if max(forms) > 1:
+        made["forms"] = list(forms)
+    return made | {key: value for key, value in others.items() if value}

@@ -11,7 +11,7 @@ Words = str | tuple[str, ...]
 NUMBERS, NAMES = "numbers", "names"
 """How rows give a label: its place in `label_names`, or its name."""
 IMAGE = "image"
-"""The one field of an image task: a reference to a picture, never its pixels."""
+"""The one field of an image task: a reference to an image, never its pixels."""
 
 
 class Task(NamedTuple):
@@ -27,7 +27,7 @@ class Task(NamedTuple):
     `tfds` names the data set in TensorFlow Datasets (more than one where it was published twice),
     `columns` says which columns hold the fields and the label: each entry is one schema and lists
     what has another name there. `stand_ins` gives, for a split that some data lack, the split that
-    serves in its place. `files` holds a task card's own files, by split, or `folder` its pictures,
+    serves in its place. `files` holds a task file's own files, by split, or `folder` its images,
     and `labels_are` says whether their labels are numbers or names.
 
     An image task (`tasks.image.image_task`) has the one field `image` and no prompts; `statements`
@@ -59,7 +59,7 @@ class Task(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether its rows are pictures."""
+        """Whether its rows are images."""
         return self.fields == (IMAGE,)
 
     @property
@@ -103,8 +103,7 @@ class Rows(NamedTuple):
     """Rows of one split: texts by field, integer labels (-1 unknown), ids that lead back.
 
     `where` says in words where they were read, `split` which split they are: the one that was
-    asked for or its stand-in. Of pictures, `present` are the labels that the source has any of,
-    and `notes` say in sentences what a reader of the numbers must know.
+    asked for or its stand-in.
     """
 
     rows: tuple[Row, ...]
@@ -112,5 +111,8 @@ class Rows(NamedTuple):
     ids: tuple[str, ...]
     where: str
     split: str = ""
-    present: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
+
+    def first(self, limit: int) -> "Rows":
+        """The first `limit` rows, all where it is 0."""
+        cut = slice(limit or None)
+        return self._replace(rows=self.rows[cut], labels=self.labels[cut], ids=self.ids[cut])

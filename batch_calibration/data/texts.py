@@ -1,4 +1,4 @@
-"""Where rows come from: the mini suite, files, TFDS folders, pictures, a card's own files."""
+"""Reads rows of text: the embedded suite, files, TFDS folders, a task file's own files."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batch_calibration.data import files, tfds_folder
-from batch_calibration.data import images as pictures
 from batch_calibration.data.binding import bind
 from batch_calibration.embedded import suite
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Rows, Task
 
 MINI = "mini"
-Reader = Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
+ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
 """Gives each record of a split with its place in words."""
 
 
@@ -21,7 +20,7 @@ class Place(NamedTuple):
     """A task's rows in one place: what it is in words, and its records by split."""
 
     where: str
-    splits: dict[str, Reader]
+    splits: dict[str, ReadRecords]
 
 
 def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
@@ -31,22 +30,17 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     `extra_<task>/`; `.jsonl.gz`, `.csv`, `.parquet`) holds the task's fields and a `label` in the
     order of `task.label_names`, -1 where it is unknown; or `<TFDS name>/<version>/` is a folder
     that TensorFlow Datasets has prepared, as in `super_glue/cb/1.0.2/`. Where both are there, the
-    files are read. A task that came from a card brings its own files, and `data` is not used.
+    files are read. A task that came from a task file brings its own files, and `data` is not used.
 
     A split that is not there is replaced by the task's stand-in for it, and `Rows.split` says so.
-    The rows of an image task are references to pictures: `sources.pictures.read` finds them.
 
     Raises:
       InputError: there are no such rows, or one of them is wrong; with file and row.
     """
     if limit < 0:
         raise InputError(f"limit: expected 0 (all rows) or a positive number, got {limit}.")
-    if task.is_image:
-        return pictures.read(task, data, split, limit)
     if data == MINI and not task.files:
-        found = suite.rows(task.name, split)
-        cut = slice(limit or None)
-        return Rows(found.rows[cut], found.labels[cut], found.ids[cut], found.where, split)
+        return suite.rows(task.name, split)._replace(split=split).first(limit)
     place = _find(task, data)
     if place is None:
         raise InputError(_nothing(task, data))
@@ -59,20 +53,17 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     bound = [bind(task, record, where) for where, record in place.splits[served]()]
     if not bound:
         raise InputError(f"{place.where}: split {served} is empty, expected at least one row.")
-    bound = bound[: limit or None]
     return Rows(
         tuple(row for row, _ in bound),
         tuple(label for _, label in bound),
         tuple(f"{task.name}/{served}/{i}" for i in range(len(bound))),
         place.where,
         served,
-    )
+    ).first(limit)
 
 
 def splits(task: Task, data: str) -> tuple[str, ...]:
     """Names of the splits that `data` has of a task; none where it has no rows of it."""
-    if task.is_image:
-        return pictures.splits(task, data)
     if data == MINI and not task.files:
         return tuple(suite.SIZES) if task.name in suite.GRAMMARS else ()
     place = _find(task, data)
@@ -96,7 +87,7 @@ def _find(task: Task, data: str) -> Place | None:
         return None
     builder = tfds_folder.open_folder(prepared)
     names = tfds_folder.splits(builder, prepared)
-    readers: dict[str, Reader] = {
+    readers: dict[str, ReadRecords] = {
         n: partial(tfds_folder.records, task, builder, prepared, n) for n in names
     }
     return Place(f"TFDS folder {prepared}", readers)
@@ -115,5 +106,5 @@ def _nothing(task: Task, data: str) -> str:
     )
 
 
-def _file_readers(task: Task, found: Mapping[str, Path]) -> dict[str, Reader]:
+def _file_readers(task: Task, found: Mapping[str, Path]) -> dict[str, ReadRecords]:
     return {split: partial(files.records, task, path) for split, path in found.items()}

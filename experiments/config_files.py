@@ -1,18 +1,23 @@
-"""A config file as a study: its config and its sweep, read from the path a person typed."""
+"""Reads a config file as a study: its settings, and the cells of its sweep."""
 
 import importlib.util
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
 from batch_calibration.errors import InputError
+from batch_calibration.settings import Cell, Settings
 
-NEEDS = {"dual_encoder": ("scale", "max_tokens")}
-"""Keys that a scorer reads beside the usual ones."""
-SAMPLE = Path(__file__).resolve().parents[1] / "configs" / "mini.py"
+
+class ConfiguredStudy(NamedTuple):
+    """What a config file asks for, overrides included."""
+
+    settings: Settings
+    cells: list[Cell]
 
 
 @cache
@@ -42,7 +47,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def settings(path: str) -> ConfigDict:
+def read_config(path: str) -> ConfigDict:
     """The config that `path`, with or without a preset, names, before any override.
 
     Raises:
@@ -62,11 +67,11 @@ def settings(path: str) -> ConfigDict:
     return config
 
 
-def cells(path: str, config: ConfigDict) -> list[dict[str, Any]]:
-    """The cells of the file's own `sweep`, each joined with the config.
+def read_study(path: str, config: ConfigDict) -> ConfiguredStudy:
+    """The settings of a config, whose keys may be overridden, and the cells of its file's `sweep`.
 
     Raises:
-        InputError: what `load` raises, no `sweep` or one that yields nothing, or missing keys.
+        InputError: what `load` raises, no `sweep` or a wrong cell in it, a wrong setting.
     """
     module = load(path)
     if not hasattr(module, "sweep"):
@@ -74,20 +79,12 @@ def cells(path: str, config: ConfigDict) -> list[dict[str, Any]]:
             f"--config={path}: expected a study with a function sweep, found none; "
             "give one such as --config=configs/mini.py."
         )
-    usual = {*settings(str(SAMPLE)).keys(), *NEEDS.get(config.get("scorer"), ())}
-    if lacking := sorted(usual - set(config.keys())):
-        raise InputError(
-            f"--config={path}: the config has no {', '.join(lacking)}; add what is missing, as in "
-            "configs/mini.py, or for a dual_encoder in configs/zero_shot_text.py."
-        )
-    found = [{**config.to_dict(), **cell} for cell in module.sweep(config)]
-    if not found:
-        raise InputError(
-            f"--config={path}: the sweep has no context; give at least one task in config.tasks "
-            "and config.seeds of 1 or more."
-        )
-    if not all({"task", "seed"} <= cell.keys() for cell in found):
-        raise InputError(
-            f"--config={path}: expected task and seed in each dict of the sweep; add them."
-        )
-    return found
+    settings = Settings.of(**config.to_dict())
+    cells = list(module.sweep(ConfigDict(settings.flat())))
+    for cell in cells:
+        if not isinstance(cell, Mapping) or "task" not in cell:
+            raise InputError(
+                f"--config={path}: expected a dict with a task from sweep, got {cell!r}; write "
+                "the sweep as in configs/base.py."
+            )
+    return ConfiguredStudy(settings, [settings.cell(**cell) for cell in cells])

@@ -1,18 +1,17 @@
-"""Records sorted into studies: one setting, its tasks, its methods, a value per seed."""
+"""Groups records by setting: one setting, its tasks, its methods, a value per seed."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
-from batch_calibration.scores import digest
+from batch_calibration.records import Record
 from batch_calibration.tasks import TASKS
 
-MAIN = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
-VARIANTS = ("icl", "bc", *(name for name in METHODS if name not in MAIN))
-
+REFERENCES = ("icl", "bc")
+"""What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
     "truncate_left": ", long prompts (†) cut",
@@ -25,8 +24,6 @@ AXES = {
     ("verbalizer",): "verbalizers",
 }
 """Which choices of the prompt differ from a task's own, and the study in which they vary."""
-
-Record = dict[str, Any]
 
 
 class Setting(NamedTuple):
@@ -61,7 +58,7 @@ class Setting(NamedTuple):
         return name.replace(" ", "-")
 
 
-class Study(NamedTuple):
+class SettingRecords(NamedTuple):
     """The records of one setting, by task, in the order of the seeds."""
 
     setting: Setting
@@ -70,32 +67,33 @@ class Study(NamedTuple):
     @property
     def methods(self) -> tuple[str, ...]:
         """Methods that every record has, in the order of the table of methods."""
-        every = [record["methods"] for group in self.records.values() for record in group]
+        every = [record.methods for group in self.records.values() for record in group]
         return tuple(name for name in METHODS if all(name in methods for methods in every))
 
     def among(self, names: Sequence[str]) -> list[str]:
-        """Of these methods, those that the study has."""
+        """Of these methods, those that every record has."""
         return [name for name in self.methods if name in names]
 
-    def panels(self) -> dict[str, list[str]]:
-        """Title and methods of each table worth showing: one that adds something of its own."""
-        shown = {"Methods": self.among(MAIN), "Published variants": self.among(VARIANTS)}
-        return {
-            what: methods
-            for what, methods in shown.items()
-            if methods and (what == "Methods" or set(methods) - set(MAIN))
-        }
+    @property
+    def compared(self) -> list[str]:
+        """Methods of the paper's comparison that every record has."""
+        return self.among(of_group("paper"))
 
     def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
         """One value per seed, `[s]`."""
-        return np.array([r["methods"][method][metric] for r in self.records[task]])
+        return np.array([record.methods[method][metric] for record in self.records[task]])
 
     def average(self, method: str, metric: str = "accuracy") -> float:
         """Mean over tasks of the mean over seeds."""
         return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
 
 
-def studies(records: Sequence[Record]) -> list[Study]:
+def of_group(group: str) -> list[str]:
+    """Names of the methods of a group, `paper` or `variant`."""
+    return [name for name, method in METHODS.items() if method.group == group]
+
+
+def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
     """Records grouped by setting; tasks in the order of their shelf, seeds ascending.
 
     Those of a robustness study, whose prompts differ from the task's own, are left out.
@@ -104,64 +102,67 @@ def studies(records: Sequence[Record]) -> list[Study]:
         InputError: two records of one setting, task and seed, as after a change of the data.
     """
     groups: dict[Setting, dict[str, list[Record]]] = {}
-    for record in named_apart(ordered(records)):
-        if not axis(record):
-            group = groups.setdefault(setting(record), {}).setdefault(record["context"]["task"], [])
-            if any(r["context"]["seed"] == record["context"]["seed"] for r in group):
-                raise InputError(
-                    f"the workdir holds two records of {record['context']['task']}, seed "
-                    f"{record['context']['seed']}, in the setting {setting(record)}, such as from "
-                    "before and after a change of the data; keep them in workdirs of their own."
-                )
-            group.append(record)
-    return [Study(held, groups[held]) for held in sorted(groups)]
+    for setting, record in with_settings(records):
+        if axis(record):
+            continue
+        task, seed = record.context.task, record.context.seed
+        group = groups.setdefault(setting, {}).setdefault(task, [])
+        if any(other.context.seed == seed for other in group):
+            raise InputError(
+                f"the workdir holds two records of {task}, seed {seed}, in the setting {setting}, "
+                "such as from before and after a change of the data; keep them in workdirs of "
+                "their own."
+            )
+        group.append(record)
+    return [SettingRecords(setting, groups[setting]) for setting in sorted(groups)]
 
 
-def named_apart(records: Sequence[Record]) -> list[Record]:
-    """The same records; where one setting's come from several scorers, each says which.
+def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
+    """Each record and its setting, in the order of tasks and seeds.
 
-    Another checkpoint in a folder of the same name, or another scale, is another scorer.
+    Where one setting's records come from several scorers, each says which: another checkpoint in
+    a folder of the same name, or another scale, is another scorer.
     """
+    found = ordered(records)
     scorers: dict[Setting, set[str]] = {}
-    for record in records:
-        scorers.setdefault(setting(record), set()).add(digest(record["context"]["scorer"]))
+    for record in found:
+        scorers.setdefault(_setting(record), set()).add(record.context.scorer.digest)
     return [
-        record
-        if len(scorers[setting(record)]) == 1
-        else {**record, "variant": digest(record["context"]["scorer"])[:4]}
-        for record in records
+        (
+            setting
+            if len(scorers[setting := _setting(record)]) == 1
+            else setting._replace(variant=record.context.scorer.digest[:4]),
+            record,
+        )
+        for record in found
     ]
 
 
-def setting(record: Record) -> Setting:
+def _setting(record: Record) -> Setting:
     """What the record's table holds fixed."""
-    about = record["context"]
-    over_long = about.get("options", {}).get("over_long", "error")
+    about = record.context
     return Setting(
-        about["model"], about["scorer"]["kind"], about["shots"], about["split"], about["limit"],
-        over_long, about.get("data", ""), record.get("variant", ""),
+        about.model, about.scorer.kind, about.shots, about.split, about.limit,
+        str(about.options.get("over_long", "error")), about.data,
     )  # fmt: skip
 
 
 def axis(record: Record) -> str:
     """The robustness study that a record belongs to; nothing where the prompt is the task's own."""
-    options = record["context"].get("options", {})
+    options = record.context.options
     varied = tuple(k for k in ("selection", "order", "template", "verbalizer") if k in options)
     return AXES.get(varied, "-".join(varied))
 
 
-def ordered(records: Sequence[Record]) -> list[Record]:
+def ordered(records: Iterable[Record]) -> list[Record]:
     """Tasks in the order of their shelf, seeds ascending."""
-    return sorted(records, key=_rank(list(TASKS)))
+    shelf = {name: place for place, name in enumerate(TASKS)}
 
-
-def _rank(order: list[str]) -> Any:
     def rank(record: Record) -> tuple[int, str, int]:
-        task = record["context"]["task"]
-        place = order.index(task) if task in order else len(order)
-        return place, task, record["context"]["seed"]
+        task = record.context.task
+        return shelf.get(task, len(shelf)), task, record.context.seed
 
-    return rank
+    return sorted(records, key=rank)
 
 
 def title(task: str) -> str:

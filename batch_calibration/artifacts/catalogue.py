@@ -1,0 +1,246 @@
+"""The catalogue of results: each table and figure named once, with what it reads and shows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from batch_calibration.artifacts import curves, learned, main_table, paper, robustness
+from batch_calibration.artifacts.cells import Cells, long_csv, plain_csv
+from batch_calibration.artifacts.grouping import SettingRecords, by_setting, title
+from batch_calibration.records import Record
+from batch_calibration.scores import ScoreTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ACROSS = "Across settings"
+"""The section of what varies from one setting to the next."""
+
+
+class Results(NamedTuple):
+    """What tables and figures are made of.
+
+    Attributes:
+        records: all of them.
+        groups: the same by setting, without those of robustness studies.
+        load: the score table of a record, None where it is gone.
+        boundary_tasks: how many tasks the figure of boundaries shows, at most.
+    """
+
+    records: list[Record]
+    groups: list[SettingRecords]
+    load: Callable[[Record], ScoreTable | None]
+    boundary_tasks: int = 2
+
+    @property
+    def apart(self) -> list[SettingRecords]:
+        """Settings with a section of their own: a point of a curve has none."""
+        return curves.apart(self.groups)
+
+
+class Table(NamedTuple):
+    """One table.
+
+    Attributes:
+        section: the setting that it belongs to, or `ACROSS`.
+        slug: the file's name without its ending.
+        heading: what it shows.
+        cells: header and rows.
+        note: a sentence below it.
+        last: rows at the end that sum up the others.
+        csv: what its CSV file holds, None for no such file.
+        shown: whether it is printed and in the report, or only written.
+    """
+
+    section: str
+    slug: str
+    heading: str
+    cells: Cells
+    note: str = ""
+    last: int = 1
+    csv: str | None = None
+    shown: bool = True
+
+
+class Drawing(NamedTuple):
+    """One figure, drawn when it is asked for.
+
+    Attributes:
+        section: the setting that it belongs to, or `ACROSS`.
+        slug: the file's name without its ending.
+        heading: what it shows.
+        draw: draws it.
+    """
+
+    section: str
+    slug: str
+    heading: str
+    draw: "Callable[[], Figure]"
+
+
+class Entry(NamedTuple):
+    """A kind of result.
+
+    Attributes:
+        name: what it is called.
+        tables: results -> its tables.
+        figures: results -> its figures.
+    """
+
+    name: str
+    tables: Callable[[Results], Iterable[Table]] = lambda results: ()
+    figures: Callable[[Results], Iterable[Drawing]] = lambda results: ()
+
+
+def gather(
+    records: Iterable[Record],
+    load: Callable[[Record], ScoreTable | None] = lambda record: None,
+    boundary_tasks: int = 2,
+) -> Results:
+    """Results of some records; `load` finds their score tables for the figures that need them."""
+    every = list(records)
+    return Results(every, by_setting(every), load, boundary_tasks)
+
+
+def tables(results: Results) -> list[Table]:
+    """Every table: section by section, and in each in the order of the catalogue."""
+    return _in_sections(results, [one for entry in CATALOGUE for one in entry.tables(results)])
+
+
+def figures(results: Results) -> list[Drawing]:
+    """Every figure: section by section, and in each in the order of the catalogue."""
+    return _in_sections(results, [one for entry in CATALOGUE for one in entry.figures(results)])
+
+
+Item = TypeVar("Item", Table, Drawing)
+
+
+def _in_sections(results: Results, items: list[Item]) -> list[Item]:
+    order = [*(str(group.setting) for group in results.groups), ACROSS]
+    return sorted(items, key=lambda item: order.index(item.section))
+
+
+def data_files(results: Results) -> dict[str, str]:
+    """By file name without ending, the CSV of everything that was measured in a setting."""
+    return {group.setting.slug: long_csv(group) for group in results.groups}
+
+
+def _by_methods(
+    heading: str, slug: str, methods: Callable[[SettingRecords], list[str]]
+) -> Callable[[Results], Iterator[Table]]:
+    """A table of tasks x methods for each setting."""
+
+    def make(results: Results) -> Iterator[Table]:
+        shown = results.apart
+        for group in results.groups:
+            if chosen := methods(group):
+                yield Table(
+                    str(group.setting), f"{group.setting.slug}-{slug}", heading,
+                    main_table.accuracy_cells(group, chosen), note=learned.note(group),
+                    shown=group in shown,
+                )  # fmt: skip
+
+    return make
+
+
+def _beside_paper(results: Results) -> Iterator[Table]:
+    for group in results.groups:
+        if cells := paper.image_cells(group):
+            heading = "Beside the paper's CLIP ViT-B/16"
+            yield Table(str(group.setting), f"{group.setting.slug}-paper", heading, cells)
+
+
+def _robustness(results: Results) -> Iterator[Table]:
+    for axis in robustness.axes(results.records):
+        cells = robustness.accuracy_cells(axis)
+        yield Table(
+            ACROSS, axis.slug, f"{title(axis.task)} over {axis.name}: {axis.setting}", cells,
+            last=robustness.SUMMARY, csv=plain_csv(cells),
+        )  # fmt: skip
+
+
+def _curve_tables(
+    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+) -> Callable[[Results], Iterator[Table]]:
+    def make(results: Results) -> Iterator[Table]:
+        for one in find(results.groups):
+            cells = curves.accuracy_cells(one)
+            yield Table(ACROSS, one.slug, one.heading, cells, csv=plain_csv(cells))
+
+    return make
+
+
+def _curve_figures(
+    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+) -> Callable[[Results], Iterator[Drawing]]:
+    def make(results: Results) -> Iterator[Drawing]:
+        for one in find(results.groups):
+            yield Drawing(ACROSS, f"{one.slug}-curve", one.heading, partial(_draw_lines, one))
+
+    return make
+
+
+def _draw_lines(one: curves.Curves) -> "Figure":
+    from batch_calibration.artifacts.figures import lines
+
+    return lines.draw(one)
+
+
+def _bars(results: Results) -> Iterator[Drawing]:
+    from batch_calibration.artifacts.figures import bars
+
+    for group in results.apart:
+        if group.compared:
+            heading = f"Average over tasks: {group.setting}"
+            yield _of_setting(group, "bars", heading, partial(bars.draw, group))
+
+
+def _strength(results: Results) -> Iterator[Drawing]:
+    from batch_calibration.artifacts.figures import strength
+
+    for group in results.apart:
+        if strength.can_draw(group):
+            heading = f"Strength of BC: {group.setting}"
+            yield _of_setting(group, "strength", heading, partial(strength.draw, group))
+
+
+def _boundaries(results: Results) -> Iterator[Drawing]:
+    from batch_calibration.artifacts.figures import boundaries
+
+    for group in results.apart:
+        firsts = (records[0] for records in group.records.values())
+        found = (table for record in firsts if (table := results.load(record)))
+        some = [table for table in found if boundaries.can_draw(table)][: results.boundary_tasks]
+        if some:
+            setting = str(group.setting)
+            yield _of_setting(
+                group, "boundaries", f"Decision boundaries: {setting}",
+                partial(boundaries.draw, some, setting),
+            )  # fmt: skip
+
+
+def _boxes(results: Results) -> Iterator[Drawing]:
+    from batch_calibration.artifacts.figures import boxes
+
+    for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
+        heading = f"One choice of the prompt at a time: {title(axes[0].task)}"
+        yield Drawing(ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes))
+
+
+def _of_setting(
+    group: SettingRecords, slug: str, heading: str, draw: "Callable[[], Figure]"
+) -> Drawing:
+    return Drawing(str(group.setting), f"{group.setting.slug}-{slug}", heading, draw)
+
+
+CATALOGUE = (
+    Entry("methods", _by_methods("Methods", "methods", main_table.compared), _bars),
+    Entry("variants", _by_methods("Published variants", "variants", main_table.variants)),
+    Entry("paper", _beside_paper),
+    Entry("boundaries", figures=_boundaries),
+    Entry("strength", figures=_strength),
+    Entry("robustness", _robustness, _boxes),
+    Entry("shots", _curve_tables(curves.by_shots), _curve_figures(curves.by_shots)),
+    Entry("probe sizes", _curve_tables(curves.by_probe_size), _curve_figures(curves.by_probe_size)),
+)
+"""Each table and figure, in the order in which they are shown."""

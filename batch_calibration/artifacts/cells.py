@@ -1,0 +1,100 @@
+"""Cells of a table, and their forms: Markdown, LaTeX, CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.records import Record
+
+MARK = "✓"
+"""What stands behind a task that the model has learned."""
+
+
+class Best(str):
+    """A cell that is the best of its row: printed in bold."""
+
+
+Cells = list[list[str]]
+
+
+def named(task: str, records: Sequence[Record]) -> str:
+    """The task as papers print it, and the split that served where the one asked is missing."""
+    served = records[0].context.served
+    return f"{title(task)} ({served})" if served else title(task)
+
+
+def tested(records: Sequence[Record]) -> str:
+    """Test rows, and behind † the most of them that one context had to shorten."""
+    counts = [record.over_long.get("test", {}) for record in records]
+    # A row that is cut has lost its demonstrations first.
+    shortened = max(max(found.values(), default=0) for found in counts)
+    rows = str(records[0].rows["test"])
+    return f"{rows} †{shortened}" if shortened else rows
+
+
+def spread(values: np.ndarray) -> str:
+    """The mean, and behind ± the sample's standard deviation where there are several values."""
+    mean = f"{values.mean():.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.1f}"
+
+
+def best_of(values: Sequence[np.ndarray]) -> list[str]:
+    """A cell for each method's values; the highest means, as printed, are the best."""
+    best = max(round(float(one.mean()), 1) for one in values)
+    return [
+        Best(spread(one)) if round(float(one.mean()), 1) == best else spread(one) for one in values
+    ]
+
+
+def markdown(cells: Cells, note: str = "") -> str:
+    """A pipe table, and below it a note."""
+    rows = [[f"**{cell}**" if isinstance(cell, Best) else cell for cell in row] for row in cells]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    rule = "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n" + (f"\n{note}\n" if note else "")
+
+
+def latex(cells: Cells, note: str = "", last: int = 1) -> str:
+    """A booktabs table with a rule above its `last` rows, and below it a note.
+
+    The mark of a learned task is amssymb's.
+    """
+
+    def text(cell: str) -> str:
+        plain = cell.replace("_", r"\_").replace("%", r"\%")
+        plain = plain.replace(" ± ", r" $\pm$ ").replace(MARK, r"$\checkmark$")
+        return rf"\textbf{{{plain}}}" if isinstance(cell, Best) else plain
+
+    below = [rf"\par\footnotesize {text(note)}"] if note else []
+    body = [" & ".join(map(text, row)) + r" \\" for row in cells]
+    columns = "l" + "r" * (len(cells[0]) - 1)
+    return "\n".join(
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-last],
+         r"\midrule", *body[-last:], r"\bottomrule", r"\end{tabular}", *below, ""]
+    )  # fmt: skip
+
+
+def plain_csv(cells: Cells) -> str:
+    """The cells as they are."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(cells)
+    return out.getvalue()
+
+
+def long_csv(group: SettingRecords) -> str:
+    """One line per task, seed, method and metric: everything that was measured."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["model", "shots", "task", "seed", "rows", "method", "metric", "value"])
+    for task, records in group.records.items():
+        for record in records:
+            for method, metrics in sorted(record.methods.items()):
+                writer.writerows(
+                    [group.setting.model, group.setting.shots, task, record.context.seed,
+                     record.rows["test"], method, metric, f"{value:.6g}"]
+                    for metric, value in sorted(metrics.items())
+                )  # fmt: skip
+    return out.getvalue()

@@ -1,0 +1,1 @@
+"""Draws the figures; only here is matplotlib imported."""

@@ -1,0 +1,62 @@
+"""How figures look: one size of type, colors that survive color blindness, PNG and PDF."""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from batch_calibration.files import write_whole
+from batch_calibration.methods import METHODS
+
+# Okabe and Ito's palette, one color a method, the same in every figure.
+COLORS = {
+    "icl": "#7f7f7f", "cc": "#E69F00", "dc": "#56B4E9", "pc": "#CC79A7", "bc": "#0072B2",
+    "bcl": "#009E73", "bc_running": "#4c9be8",
+}  # fmt: skip
+OTHERS = ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22")
+"""Colors of methods that have none of their own, in the order of the table of methods."""
+COLUMNS = 4
+"""Panels side by side, at most."""
+CLASSES = ("#D55E00", "#0072B2")
+STYLE: Mapping[str, object] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "figure.dpi": 150,
+    "savefig.bbox": "tight",
+    "pdf.fonttype": 42,
+}
+
+
+def color(method: str) -> str:
+    """The color of a method, the same in every figure."""
+    if method in COLORS:
+        return COLORS[method]
+    return OTHERS[[name for name in METHODS if name not in COLORS].index(method) % len(OTHERS)]
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as PNG and PDF, close it, and say where they are."""
+    written = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
+    with plt.rc_context(dict(STYLE)):
+        # Laid out and measured once for both files: this takes as long as drawing.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        box = figure.get_tightbbox()
+        pad = plt.rcParams["savefig.pad_inches"]
+        whole = Bbox.from_extents(box.x0 - pad, box.y0 - pad, box.x1 + pad, box.y1 + pad)
+        for target in written:
+            data = io.BytesIO()
+            figure.savefig(data, format=target.suffix[1:], bbox_inches=whole)
+            write_whole(target, data.getvalue())
+    plt.close(figure)
+    return written

@@ -1,0 +1,60 @@
+"""Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from batch_calibration.artifacts import catalogue, report, summary
+from batch_calibration.artifacts.catalogue import ACROSS, Results
+from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.files import write_whole
+
+
+def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
+    """Each table as Markdown and LaTeX, some as CSV, and all that was measured as CSV."""
+    found = catalogue.tables(results)
+    for table in found:
+        texts = {
+            "md": markdown(table.cells, table.note),
+            "tex": latex(table.cells, table.note, table.last),
+        }
+        if table.csv is not None:
+            texts["csv"] = table.csv
+        for ending, text in texts.items():
+            write_whole(folder / f"{table.slug}.{ending}", text.encode())
+    for slug, text in catalogue.data_files(results).items():
+        write_whole(folder / f"{slug}.csv", text.encode())
+    return found
+
+
+def write_figures(
+    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
+) -> None:
+    """Each figure as PNG and PDF; `notify` hears of each file."""
+    from batch_calibration.artifacts.figures import style
+
+    for drawing in catalogue.figures(results):
+        for path in style.save(drawing.draw(), folder / drawing.slug):
+            notify(path)
+
+
+def write_report(results: Results, page: Path, figures: Path) -> list[str]:
+    """One HTML page with every table, and the figures that are in their folder.
+
+    Returns:
+        The paragraph of each setting.
+    """
+    tables, drawings = catalogue.tables(results), catalogue.figures(results)
+    said = {str(group.setting): summary.paragraph(group) for group in results.apart}
+    words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
+    sections = []
+    for name, paragraph in {**said, ACROSS: words}.items():
+        shown = [table for table in tables if table.section == name and table.shown]
+        images = {
+            drawing.heading: path
+            for drawing in drawings
+            if drawing.section == name and (path := figures / f"{drawing.slug}.png").exists()
+        }
+        if shown or images or name != ACROSS:
+            sections.append(report.Section(name, paragraph, shown, images))
+    write_whole(page, report.page(sections).encode())
+    return list(said.values())

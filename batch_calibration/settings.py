@@ -1,0 +1,306 @@
+"""Typed settings of a study: the one owner of every key that a config may set."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from batch_calibration.errors import InputError
+
+ScorerKind = Literal["causal_lm", "dual_encoder"]
+Selection = Literal["per_class", "total", "round_robin", "explicit"]
+LengthPolicy = Literal["error", "drop_shots", "truncate_left"]
+ContentFreeFill = Literal["per_field", "whole_input"]
+RandomWordPreset = Literal["paper", "original"]
+Classes = Literal["task", "present"]
+
+Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...]
+"""What a setting may be."""
+
+
+def _at_least(least: int, default: int, unit: str) -> int:
+    """A field whose value is at least `least`, counted in `unit`."""
+    made: int = field(default=default, metadata={"least": least, "unit": unit})
+    return made
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which rows are scored.
+
+    Attributes:
+        data: a folder of rows or of TFDS folders, or "mini" for the embedded suite; a task file
+            brings its own rows.
+        split: the split that is tested.
+        train_split: where demonstrations and the labeled set are drawn from.
+        limit: how many test rows, the first ones; 0 is all. Give a few to try a config out.
+        labeled_per_class: rows of BCL's labeled set per class; 0 scores none, and leaves bcl out.
+        classes: of an image task, "present" scores only the classes that the data have images of.
+    """
+
+    data: str = ""
+    split: str = "validation"
+    train_split: str = "train"
+    limit: int = 0
+    labeled_per_class: int = _at_least(0, 128, "rows (0: no labeled set)")
+    classes: Classes = "task"
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """How rows become prompts.
+
+    Attributes:
+        shots: demonstrations per class; for `selection` "total" and "explicit", in all.
+        selection: "per_class" draws `shots` rows of each class and shuffles them; "round_robin"
+            has the classes in turn; "total" draws `shots` rows whatever their class; "explicit"
+            shows those that `demonstrations` names.
+        demonstrations: ids or numbers of training rows, for `selection` "explicit".
+        order: number of a permutation of the demonstrations, from 0; -1 is the drawn order.
+        template: "" is the task's own; a number names one of its choices; a text with {field} and
+            {label} is used as it is. Of image tasks and dual encoders, the label's statement.
+        verbalizer: "" is the task's own label words; a name chooses others of the task.
+        over_long: what is done where a prompt is longer than the model's positions: refuse it,
+            leave out the first demonstrations, or cut the text on the left.
+        cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
+        dc_texts: how many random-word texts dc learns from.
+        dc_preset: dc's texts as the paper describes them, or as the code of Fei et al. makes them.
+    """
+
+    shots: int = _at_least(0, 1, "shots")
+    selection: Selection = "per_class"
+    demonstrations: tuple[str | int, ...] = ()
+    order: int = _at_least(-1, -1, "(-1: as drawn)")
+    template: str = ""
+    verbalizer: str = ""
+    over_long: LengthPolicy = "error"
+    cc_fill: ContentFreeFill = "per_field"
+    dc_texts: int = _at_least(1, 20, "texts")
+    dc_preset: RandomWordPreset = "paper"
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which model is asked, and how.
+
+    Attributes:
+        scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
+            image with label statements (sentence encoders, CLIP).
+        model: a checkpoint directory, a name on the Hugging Face hub, "mini" or "mini_clip".
+        batch_size: most rows in a batch; lower it only where memory is short.
+        dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
+        mesh: devices, such as "data:4,model:2"; "" is one device.
+        logits_only: leave the softmax's denominator out; labels of one token each.
+        scale: of a dual encoder, one over its temperature; 0 is the checkpoint's own.
+        max_tokens: of a dual encoder, where texts are cut.
+    """
+
+    scorer: ScorerKind = "causal_lm"
+    model: str = ""
+    batch_size: int = _at_least(1, 256, "rows")
+    dtype: str = "auto"
+    mesh: str = ""
+    logits_only: bool = False
+    scale: float = 20.0
+    max_tokens: int = 128
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a study: its tasks and seeds, and the parts that rooms take.
+
+    Flat at the flags and in `Settings.of`: every key of a part is a key of the whole.
+
+    Attributes:
+        tasks: names of tasks, or paths of task files.
+        seeds: how many draws of demonstrations, seeds 0 to `seeds` - 1.
+        data: which rows.
+        prompt: how rows become prompts.
+        model: which model.
+
+    >>> Settings.of(tasks="sst2", shots=4).prompt.shots
+    4
+    """
+
+    tasks: tuple[str, ...] = ()
+    seeds: int = 1
+    data: DataSettings = DataSettings()
+    prompt: PromptSettings = PromptSettings()
+    model: ModelSettings = ModelSettings()
+
+    @classmethod
+    def of(cls, **values: object) -> Self:
+        """Settings with these keys and the defaults of all others.
+
+        Raises:
+            InputError: a key that does not exist, a value of another kind or out of range.
+        """
+        return cls().replace(**values)
+
+    def replace(self, **values: object) -> Self:
+        """The same settings with some keys changed; errors as in `of`."""
+        parts: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS, "")}
+        for name, value in values.items():
+            if name not in keys():
+                raise InputError.unknown("setting", name, keys())
+            key = keys()[name]
+            parts[key.part][name] = key.check(value)
+        changed: dict[str, Any] = dict(parts.pop(""))
+        for part, mine in parts.items():
+            if mine:
+                changed[part] = dataclasses.replace(getattr(self, part), **mine)
+        return dataclasses.replace(self, **changed)
+
+    def flat(self) -> dict[str, Value]:
+        """Every key and its value."""
+        return {
+            name: getattr(getattr(self, key.part) if key.part else self, name)
+            for name, key in keys().items()
+        }
+
+    def cell(self, task: str, seed: int = 0, **values: object) -> Cell:
+        """One context of a study: a task, a seed, and what else differs from these settings.
+
+        Raises:
+            InputError: as in `of`; a key of the model, which all cells of a study share.
+
+        >>> Settings.of(data="mini").cell("sst2", seed=1, shots=2).prompt.shots
+        2
+        """
+        for name in values:
+            if name in keys() and keys()[name].part not in ("data", "prompt"):
+                raise InputError(
+                    f"a cell of the sweep sets {name}, which all cells of a study share: set it in "
+                    "the study's settings, or score two studies."
+                )
+        mine = self.replace(**values)
+        return Cell(keys()["tasks"].check_one(task), _whole("seed", seed), mine.data, mine.prompt)
+
+    def grid(self) -> Iterator[Cell]:
+        """The usual sweep: each task with each seed, one seed where nothing is drawn."""
+        for task in self.tasks:
+            for seed in range(self.seeds if self.prompt.shots else 1):
+                yield self.cell(task, seed)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One context of a sweep, before it is rendered.
+
+    Attributes:
+        task: a task's name, or the path of a task file.
+        seed: decides the demonstrations, the labeled set and dc's texts.
+        data: which rows.
+        prompt: how rows become prompts.
+    """
+
+    task: str
+    seed: int = 0
+    data: DataSettings = DataSettings()
+    prompt: PromptSettings = PromptSettings()
+
+    def unfitted(self) -> Cell:
+        """The same context, its prompts left as long as they are."""
+        return dataclasses.replace(self, prompt=dataclasses.replace(self.prompt, over_long="error"))
+
+
+PARTS = {"data": DataSettings, "prompt": PromptSettings, "model": ModelSettings}
+
+
+class Key(NamedTuple):
+    """What a key may be: the part it belongs to ("" for the whole), its type, its least value."""
+
+    name: str
+    part: str
+    kind: object
+    default: object
+    least: int | None = None
+    unit: str = ""
+
+    def check(self, value: object) -> Value:
+        """The value in its own kind; what can mean one thing alone is accepted.
+
+        One word stands for a tuple of one, words with commas for a tuple of them, a list for a
+        tuple, a whole number for a real one.
+
+        Raises:
+            InputError: another kind, an unknown choice, a number below the least.
+        """
+        if typing.get_origin(self.kind) is Literal:
+            choices = typing.get_args(self.kind)
+            if value not in choices:
+                raise InputError.unknown(f"config.{self.name}", value, choices)
+            return str(value)
+        if typing.get_origin(self.kind) is tuple:
+            return self._tuple(value)
+        if self.kind is float and type(value) in (int, float):
+            return float(typing.cast(float, value))
+        if type(value) is not self.kind:
+            raise InputError(f"config.{self.name}: expected {_WORDS[self.kind]}, got {value!r}.")
+        if self.least is not None and typing.cast(int, value) < self.least:
+            raise InputError(
+                f"config.{self.name}: expected {self.least} or more {self.unit}, got {value}."
+            )
+        return typing.cast(Value, value)
+
+    def check_one(self, value: object) -> str:
+        """One member of a tuple of texts."""
+        if not isinstance(value, str) or not value:
+            raise InputError(f"task: expected a task's name or a task file's path, got {value!r}.")
+        return value
+
+    def _tuple(self, value: object) -> tuple[str | int, ...]:
+        kinds = (str, int) if int in _members(self.kind) else (str,)
+        given = [value] if isinstance(value, str) else value
+        if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
+            raise InputError(
+                f'config.{self.name}: expected names such as {self.name}=\'("a","b")\', got '
+                f"{value!r}."
+            )
+        found: list[str | int] = []
+        for one in given:
+            # A task file's path may hold a comma.
+            if isinstance(one, str) and "," in one and not Path(one).exists():
+                words = one.strip("()[]").split(",")
+                found += [word.strip(" '\"") for word in words if word.strip(" '\"")]
+            else:
+                found.append(one)
+        return tuple(found)
+
+
+_WORDS: dict[object, str] = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
+}  # fmt: skip
+
+
+def _members(kind: object) -> set[object]:
+    """The types that a tuple's members may have."""
+    (member, *_) = typing.get_args(kind)
+    return set(typing.get_args(member)) or {member}
+
+
+def _whole(name: str, value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise InputError(f"{name}: expected a whole number from 0 on, got {value!r}.")
+    return value
+
+
+@cache
+def keys() -> Mapping[str, Key]:
+    """Every key by name, those of the whole first."""
+    found: dict[str, Key] = {}
+    for part, owner in {"": Settings, **PARTS}.items():
+        hints = typing.get_type_hints(owner)
+        for one in dataclasses.fields(owner):
+            if part or one.name not in PARTS:
+                about = one.metadata
+                found[one.name] = Key(
+                    one.name, part, hints[one.name], one.default,
+                    about.get("least"), about.get("unit", ""),
+                )  # fmt: skip
+    return found

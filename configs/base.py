@@ -1,0 +1,64 @@
+"""What every config is made of: the defaults of `batch_calibration.settings`, and what differs.
+
+`batch_calibration/settings.py` says what each key means and when to change it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ml_collections import ConfigDict
+
+from batch_calibration.settings import Settings
+
+LANGUAGE = (
+    "sst2", "mnli", "qnli", "mrpc", "qqp", "boolq", "cb", "copa", "rte", "wic", "anli_r1",
+    "anli_r2", "anli_r3",
+)  # fmt: skip
+"""The paper's tasks of text."""
+MINI = {"model": "mini", "data": "mini", "seeds": 5}
+"""The embedded language model on the embedded suite."""
+IMAGES = {
+    "scorer": "dual_encoder", "split": "test", "shots": 0, "scale": 0.0, "max_tokens": 77,
+    "batch_size": 64,
+}  # fmt: skip
+"""CLIP, zero-shot: the checkpoint's own learned scale, and its own 77 positions."""
+FEW_ROWS = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
+"""A small run on real rows."""
+
+
+def config(preset: str, smoke: Mapping[str, object], /, **values: object) -> ConfigDict:
+    """A locked config: the defaults, `values`, and for the preset "smoke" also `smoke`."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"the config has no preset {preset!r}; there is: smoke")
+    changed = values | (dict(smoke) if preset else {})
+    return ConfigDict(Settings.of(**changed).flat()).lock()
+
+
+def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """One flat dict per context: each task with each seed, one seed where there are no shots."""
+    for task in config.tasks:
+        for seed in range(config.seeds if config.shots else 1):
+            yield {"task": task, "seed": seed}
+
+
+def sweep_shots(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """Each task with 0 to `config.shots` shots per class, each with each seed."""
+    for task in config.tasks:
+        for shots in range(config.shots + 1):
+            for seed in range(config.seeds if shots else 1):
+                yield {"task": task, "shots": shots, "seed": seed}
+
+
+def sweep_orders(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """Choices: `config.seeds` draws of one row in all. Orders: the 24 of one draw of four rows."""
+    for task in config.tasks:
+        for seed in range(config.seeds):
+            yield {"task": task, "seed": seed, "selection": "total"}
+        for order in range(24):
+            yield {"task": task, "seed": 0, "selection": "total", "shots": 4, "order": order}
+
+
+def sweep_named(config: ConfigDict, key: str) -> Iterator[dict[str, object]]:
+    """RTE's ten templates, or ten verbalizers."""
+    for task in config.tasks:
+        for number in range(1, 11):
+            yield {"task": task, "seed": 0, key: str(number)}

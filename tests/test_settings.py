@@ -1,0 +1,96 @@
+"""Settings: one owner of every key, flat at the door, typed behind it; wrong ones by sentence."""
+
+import dataclasses
+
+import pytest
+
+from batch_calibration.errors import InputError
+from batch_calibration.settings import Cell, DataSettings, PromptSettings, Settings, keys
+
+
+def test_every_key_is_flat_and_belongs_to_one_part():
+    parts = [dataclasses.fields(part) for part in (DataSettings, PromptSettings)]
+    names = [field.name for fields in parts for field in fields]
+    assert len(set(names)) == len(names) and set(names) < set(keys())
+    assert Settings().flat() == {name: key.default for name, key in keys().items()}
+    assert Settings.of(**Settings().flat()) == Settings()
+
+
+def test_a_key_changes_its_part_alone():
+    changed = Settings.of(shots=4)
+    assert changed.prompt == dataclasses.replace(PromptSettings(), shots=4)
+    assert changed.data == DataSettings() and Settings().prompt.shots == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "means"),
+    [
+        ("tasks", "sst2", ("sst2",)),
+        ("tasks", "sst2,mnli", ("sst2", "mnli")),
+        ("tasks", "(sst2, 'mnli')", ("sst2", "mnli")),
+        ("tasks", ("sst2,mnli",), ("sst2", "mnli")),
+        ("tasks", ["sst2"], ("sst2",)),
+        ("scale", 20, 20.0),
+        ("demonstrations", (0, "cb/train/3"), (0, "cb/train/3")),
+    ],
+)
+def test_what_can_mean_one_thing_alone_is_accepted(key, value, means):
+    assert Settings.of(**{key: value}).flat()[key] == means
+
+
+def test_a_task_files_path_may_hold_a_comma(tmp_path):
+    path = tmp_path / "a,b.toml"
+    path.write_text("")
+    assert Settings.of(tasks=str(path)).tasks == (str(path),)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"shotz": 1}, "no setting named 'shotz'; did you mean 'shots'?"),
+        ({"shots": "1,2"}, "config.shots: expected a whole number, got '1,2'"),
+        ({"shots": 1.5}, "config.shots: expected a whole number, got 1.5"),
+        ({"shots": True}, "config.shots: expected a whole number, got True"),
+        ({"shots": -1}, "config.shots: expected 0 or more shots, got -1"),
+        ({"dc_texts": 0}, "config.dc_texts: expected 1 or more texts, got 0"),
+        ({"labeled_per_class": -1}, "config.labeled_per_class: expected 0 or more rows"),
+        ({"batch_size": 0}, "config.batch_size: expected 1 or more rows, got 0"),
+        ({"order": -2}, "config.order: expected -1 or more"),
+        ({"selection": "perclass"}, "no config.selection named 'perclass'; did you mean"),
+        ({"over_long": "drop_shot"}, "did you mean 'drop_shots'"),
+        ({"dc_preset": "orignal"}, "did you mean 'original'"),
+        ({"cc_fill": "whole"}, "did you mean 'whole_input'"),
+        ({"scorer": "causal"}, "no config.scorer named 'causal'"),
+        ({"logits_only": "yes"}, "config.logits_only: expected True or False, got 'yes'"),
+        ({"tasks": 3}, "config.tasks: expected names"),
+        ({"tasks": ("sst2", 3)}, "config.tasks: expected names"),
+        ({"model": None}, "config.model: expected a text, got None"),
+    ],
+)
+def test_wrong_settings_get_a_sentence(values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Settings.of(**values)
+
+
+def test_a_cell_is_a_context_of_its_settings():
+    settings = Settings.of(data="mini", limit=3, shots=2)
+    cell = settings.cell("sst2", seed=4, template="3")
+    assert cell == Cell(
+        "sst2", 4, dataclasses.replace(DataSettings(), data="mini", limit=3),
+        dataclasses.replace(PromptSettings(), shots=2, template="3"),
+    )  # fmt: skip
+    assert cell.unfitted() == cell
+    with pytest.raises(InputError, match="a cell of the sweep sets model, which all cells"):
+        settings.cell("sst2", model="mini")
+    with pytest.raises(InputError, match="seed: expected a whole number from 0 on"):
+        settings.cell("sst2", seed=-1)
+    with pytest.raises(InputError, match="task: expected a task's name"):
+        settings.cell("")
+
+
+def test_the_usual_sweep_has_one_seed_where_nothing_is_drawn():
+    settings = Settings.of(tasks="sst2,cb", seeds=3)
+    assert [(cell.task, cell.seed) for cell in settings.grid()] == [
+        (task, seed) for task in ("sst2", "cb") for seed in range(3)
+    ]
+    assert len(list(settings.replace(shots=0).grid())) == 2
