@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,10 @@ from batch_calibration.models.checkpoint import find, load_checkpoint, load_toke
 from batch_calibration.prompts.length_limit import Texts
 from batch_calibration.prompts.render import Plan
 from batch_calibration.scores import Block, ScoreTable, make_block
-from batch_calibration.scoring import Scorer, sharding
+from batch_calibration.scoring import ImageInputs, Inputs, Scorer, sharding
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.scoring.token_budget import Room
+from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.store import Store
 from batch_calibration.validation import check_scores
 
@@ -48,10 +48,10 @@ def make_scorer(settings: Mapping[str, Any]) -> Scorer:
     return scorer
 
 
-def make_room(settings: Mapping[str, Any]) -> Room | None:
+def make_room(settings: Mapping[str, Any]) -> TokenBudget | None:
     """What the model's tokenizer and config alone say of a prompt; None where no model is named."""
     model = str(settings["model"])
-    return Room(load_tokenizer(_directory(model))) if model else None
+    return TokenBudget(load_tokenizer(_directory(model))) if model else None
 
 
 def _directory(model: str) -> Path:
@@ -73,6 +73,16 @@ def missing(planned: Plan, stored: ScoreTable | None) -> list[str]:
         for name, wanted in planned.blocks.items()
         if name not in have or _asked(have[name].spec) != wanted.spec
     ]
+
+
+class _Image(NamedTuple):
+    reference: str
+
+    def read(self) -> bytes:
+        return open_picture(self.reference)
+
+    def __str__(self) -> str:
+        return self.reference
 
 
 UNREADABLE = "unreadable"
@@ -100,22 +110,20 @@ def score(
     stored = store.get(context)
     wanted = sharding.agree(list(planned.blocks), missing(planned, stored))
     texts = Texts.joined([planned.blocks[name].texts for name in wanted])
-    ask: Any = scorer.score
-    if planned.inputs == "image":
-        ask = partial(ask, open_picture=open_picture)
-    if planned.ensemble:
-        ask = partial(ask, groups=planned.forms)
+    inputs: Inputs = ImageInputs([_Image(t) for t in texts]) if planned.inputs == "image" else texts
+    ends = np.cumsum(planned.forms).tolist()
+    forms = zip(ends, planned.forms, strict=True)
+    labels = [planned.label_texts[end - count : end] for end, count in forms]
     if jax.process_index():
         if wanted:
-            ask(texts, planned.label_texts, progress=progress)
+            scorer.score(inputs, labels, progress=progress)
         return None, len(texts)
     if not wanted and stored is not None:
         table = _relabel(planned, stored)
         if table is not stored:
             store.put(table)
         return table, 0
-    answer = ask(texts, planned.label_texts, progress=progress)
-    log_probs = answer.log_probs if planned.ensemble else fold(answer.log_probs, planned.forms)
+    answer = scorer.score(inputs, labels, progress=progress)
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
     start = 0
     for name in wanted:
@@ -125,7 +133,7 @@ def score(
         lost = {UNREADABLE: rows - len(kept)} if len(kept) < rows else {}
         here = [start + row for row in kept]
         blocks[name] = make_block(
-            log_probs[here], [request.labels[row] for row in kept], answer.tokens[here],
+            answer.log_probs[here], [request.labels[row] for row in kept], answer.tokens[here],
             [request.row_ids[row] for row in kept], request.spec | lost,
         )  # fmt: skip
         start += rows
@@ -147,18 +155,6 @@ def _relabel(planned: Plan, table: ScoreTable) -> ScoreTable:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
     same = all(blocks[name] is table.blocks[name] for name in blocks)
     return table if same else table._replace(blocks=blocks)
-
-
-def fold(log_probs: np.ndarray, forms: Sequence[int]) -> np.ndarray:
-    """Scores `[n, sum(forms)]` of surface forms as those of labels `[n, k]`: log sum_f p(f).
-
-    >>> fold(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
-    [[-1.2039999961853027, -0.9160000085830688]]
-    """
-    if len(forms) == log_probs.shape[1]:
-        return log_probs
-    parts = np.split(log_probs, np.cumsum(forms)[:-1], axis=1)
-    return np.stack([np.logaddexp.reduce(part, axis=1) for part in parts], axis=1)
 
 
 def calibrate(

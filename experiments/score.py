@@ -25,7 +25,7 @@ from rich.text import Text
 
 from batch_calibration import pipeline
 from batch_calibration.prompts import render as plan
-from batch_calibration.prompts.length_limit import Room
+from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.store import Store
 from experiments import machine, study
 from experiments.cli import enter
@@ -43,7 +43,7 @@ class Rate(ProgressColumn):
         return Text(f"{task.finished_speed or task.speed or 0:,.0f} examples/s")
 
 
-def measure(cells: Sequence[Mapping[str, Any]], room: Room | None) -> list[int]:
+def measure(cells: Sequence[Mapping[str, Any]], room: TokenBudget | None) -> list[int]:
     """Rows of each context; printed are a plan's notes, each once, and which prompts were cut."""
     sizes, dropped, truncated, noted = [], Counter[str](), Counter[str](), set[str]()
     for cell in cells:

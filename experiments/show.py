@@ -16,7 +16,7 @@ from rich.table import Table
 from batch_calibration import pipeline
 from batch_calibration.methods import METHODS
 from batch_calibration.prompts import render as plan
-from batch_calibration.scoring.token_budget import Room
+from batch_calibration.scoring.token_budget import TokenBudget
 from experiments import study
 from experiments.cli import enter
 
@@ -31,7 +31,7 @@ NOTES = {
 }
 
 
-def blocks(planned: plan.Plan, room: Room | None, rows: int) -> None:
+def blocks(planned: plan.Plan, room: TokenBudget | None, rows: int) -> None:
     """Print the first rows of every block, and the tokens at the first one's boundary."""
     about = planned.context
     print(f"=== {about['task']}, seed {about['seed']}, {about['shots']} shots"
@@ -59,18 +59,18 @@ def blocks(planned: plan.Plan, room: Room | None, rows: int) -> None:
         boundary(room, planned)
 
 
-def boundary(room: Room, planned: plan.Plan) -> None:
+def boundary(room: TokenBudget, planned: plan.Plan) -> None:
     """Print the last tokens of the first test row and those of each label."""
     prompt, labels = room.boundary(planned.blocks["test"].texts[0], planned.label_texts)
     print(f"--- tokens of the first test row: {len(prompt)}, beginning token "
-          f"{'included' if room.reader.bos is not None else 'none'}, "
+          f"{'included' if room.tokenizer_info.bos is not None else 'none'}, "
           f"of {room.positions} positions")  # fmt: skip
     for text, label in zip(planned.label_texts, labels, strict=True):
         print(f"... {' '.join(map(repr, prompt[-6:]))} | {' '.join(map(repr, label))}  ({text!r})")
     print()
 
 
-def cost(cells: Sequence[Mapping[str, Any]], room: Room | None) -> None:
+def cost(cells: Sequence[Mapping[str, Any]], room: TokenBudget | None) -> None:
     """Print what the sweep asks: rows and tokens, task by task."""
     table = Table(title="the whole sweep", title_justify="left", box=SIMPLE_HEAD)
     for name in ("task", "contexts", "rows", "tokens in the prompts", "positions asked for"):
@@ -93,12 +93,12 @@ def cost(cells: Sequence[Mapping[str, Any]], room: Room | None) -> None:
 
 
 def tokens(
-    cell: Mapping[str, Any], room: Room, texts: list[str], labels: list[str]
+    cell: Mapping[str, Any], room: TokenBudget, texts: list[str], labels: list[str]
 ) -> tuple[int, int]:
     """Tokens in the texts and token positions asked for."""
     if cell["scorer"] == "causal_lm":
         return room.cost(texts, labels)
-    counts = room.lengths(texts + labels)
+    counts = room.token_counts(texts + labels)
     most = min(cell["max_tokens"], room.positions)
     return sum(counts), sum(min(count, most) for count in counts)
 

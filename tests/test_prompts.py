@@ -197,10 +197,10 @@ class Words:
 
     positions = 8
 
-    def needs(self, texts, labels):
+    def positions_needed(self, texts, labels):
         return [len(t.split()) + max(len(label.split()) for label in labels) - 1 for t in texts]
 
-    def cut(self, text, tokens):
+    def truncate_left(self, text, tokens):
         return " ".join(text.split()[tokens:])
 
 
@@ -238,7 +238,7 @@ def test_truncation_on_the_left_leaves_room_for_the_longest_label():
 
 def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
     class Unlucky(Words):
-        def cut(self, text, tokens):
+        def truncate_left(self, text, tokens):
             return super().cut(text, max(1, tokens - 1))
 
     assert fit("truncate_left", [LONG], room=Unlucky()).texts == ["b c d e f g h i"]

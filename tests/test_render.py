@@ -13,9 +13,9 @@ from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.probes import CONTENT_FREE, RANDOM_WORDS
 from batch_calibration.prompts.render import plan
 from batch_calibration.scores import context_id
-from batch_calibration.scoring import Scores
+from batch_calibration.scoring import LabelScores, label_texts
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.token_budget import Room
+from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.store import Store
 from batch_calibration.tasks import TASKS
 from experiments import study
@@ -144,7 +144,7 @@ def test_a_tokenizer_is_read_without_weights(checkpoint, tmp_path):
 
 @pytest.mark.parametrize("policy", ["drop_shots", "truncate_left"])
 def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, policy):
-    room = Room(load_tokenizer(checkpoint))
+    room = TokenBudget(load_tokenizer(checkpoint))
     settings = {"shots": 8, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
     planned = made(room, **settings)
     assert planned.context["options"] == {"over_long": policy}
@@ -152,16 +152,16 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
         "dropped": 0, "truncated": 6}  # fmt: skip
     assert counts.items() <= planned.blocks["test"].spec.items()
     texts = planned.blocks["test"].texts
-    assert max(room.needs(texts, planned.label_texts)) <= room.positions
+    assert max(room.positions_needed(texts, planned.label_texts)) <= room.positions
     whole = made(shots=8, limit=6).blocks["test"].texts
     assert all(long.endswith(short) for long, short in zip(whole, texts, strict=True))
     if policy == "drop_shots":
         assert all(text.startswith("Review: ") for text in texts)
     else:
-        assert min(room.needs(texts, planned.label_texts)) > room.positions - 8
+        assert min(room.positions_needed(texts, planned.label_texts)) > room.positions - 8
     scorer = CausalLM(load_checkpoint(checkpoint))
     table, _ = pipeline.score(planned, scorer, Store(tmp_path, create=True), "tiny")
-    needs = room.needs(texts, planned.label_texts)
+    needs = room.positions_needed(texts, planned.label_texts)
     labels = [len(label) for label in room.boundary(texts[0], planned.label_texts)[1]]
     assert (table.blocks["test"].tokens + max(labels) - 1 == needs).all()
     (record,) = pipeline.calibrate([table], ("icl", "bc"))
@@ -170,7 +170,7 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
 
 
 def test_cost_counts_shared_tokens_once(checkpoint):
-    room = Room(load_tokenizer(checkpoint))
+    room = TokenBudget(load_tokenizer(checkpoint))
     planned = made(limit=8)
     texts = planned.blocks["test"].texts
     cost = room.cost(texts, planned.label_texts)
@@ -185,8 +185,10 @@ class Forms:
     identity = {"kind": "causal_lm"}  # noqa: RUF012
 
     def score(self, texts, labels, *, progress=None):
-        row = np.log(np.arange(1, len(labels) + 1, dtype=np.float32) / 10)
-        return Scores(np.tile(row, (len(texts), 1)), np.ones(len(texts), np.int32))
+        forms, counts = label_texts.flatten(labels)
+        row = np.log(np.arange(1, len(forms) + 1, dtype=np.float32) / 10)
+        log_probs = label_texts.sum_probabilities(np.tile(row, (len(texts), 1)), counts)
+        return LabelScores(log_probs, np.ones(len(texts), np.int32))
 
 
 def test_surface_forms_of_a_label_are_added_up(monkeypatch, tmp_path):

@@ -86,7 +86,7 @@ def test_from_folder_to_page(program, model, pictures, tmp_path):
     scored, calibrated, tables, figures, page = through(
         program, model, pictures, workdir, "--config.labeled_per_class=3"
     )
-    assert "40 rows scored" in scored and "2 of 40 pictures could not be read" in scored
+    assert "40 rows scored" in scored and "2 of 40 images could not be read" in scored
     assert "3.png" in scored
     assert "cc is left out of some contexts: no block 'cc'" in calibrated
     assert "dc is left out of some contexts: no block 'dc'" in calibrated

@@ -11,17 +11,17 @@ POLICIES = ("error", "drop_shots", "truncate_left")
 """Refuse it; leave out the first demonstrations; cut the text on its left."""
 
 
-class Room(Protocol):
+class TokenBudget(Protocol):
     """How many positions a model has, and how many a prompt and its labels need."""
 
     @property
     def positions(self) -> int:
         """Positions of the model."""
 
-    def needs(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
+    def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Positions that each text and the longest of its labels take."""
 
-    def cut(self, text: str, tokens: int) -> str:
+    def truncate_left(self, text: str, tokens: int) -> str:
         """The text without its first `tokens` tokens."""
 
 
@@ -76,7 +76,7 @@ class Fitted(NamedTuple):
 
 def fit(
     policy: str,
-    room: Room | None,
+    room: TokenBudget | None,
     render: Callable[[int, int], str],
     rows: int,
     shots: int,
@@ -113,7 +113,11 @@ def fit(
         )
 
     def too_long(some: Sequence[int]) -> list[tuple[int, int]]:
-        needs = room.needs(Texts(len(some), lambda i: texts[some[i]]), labels) if some else []
+        needs = (
+            room.positions_needed(Texts(len(some), lambda i: texts[some[i]]), labels)
+            if some
+            else []
+        )
         return [(row, n - room.positions) for row, n in zip(some, needs, strict=True)
                 if n > room.positions]  # fmt: skip
 
@@ -126,7 +130,7 @@ def fit(
     truncated = len(over)
     while over:
         for row, excess in over:
-            changed[row] = room.cut(texts[row], excess)
+            changed[row] = room.truncate_left(texts[row], excess)
             if not changed[row].strip():
                 raise InputError(
                     f"row {row}: its labels alone need more than the model's {room.positions} "

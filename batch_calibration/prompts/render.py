@@ -11,7 +11,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.prompts import demonstrations, template
 from batch_calibration.prompts import length_limit as overlong
 from batch_calibration.prompts import probe_inputs as probing
-from batch_calibration.prompts.length_limit import Room
+from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.prompts.render_images import image_plan
 from batch_calibration.prompts.rendered import DEFAULTS, Plan, Request, digest
 from batch_calibration.tasks import Row, Rows, Task
@@ -43,7 +43,7 @@ class _Part(NamedTuple):
     made: Mapping[str, Any] = {}
 
 
-def plan(settings: Mapping[str, Any], room: Room | None = None) -> Plan:
+def plan(settings: Mapping[str, Any], room: TokenBudget | None = None) -> Plan:
     """Render every text of one context: test rows, CC's and DC's probes, the labeled set.
 
     Args:
