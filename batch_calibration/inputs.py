@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, Protocol, overload
+from typing import Protocol, overload
 
 
 class ImageRef(Protocol):
@@ -13,13 +14,18 @@ class ImageRef(Protocol):
         """The encoded image (JPEG, PNG, ...); `InputError` where it cannot be read."""
 
 
-class ImageInputs(NamedTuple):
-    """Images to score."""
+@dataclass(frozen=True)
+class ImageInputs:
+    """Images to be scored, opened one batch after the other."""
 
     refs: Sequence[ImageRef]
 
+    def __len__(self) -> int:
+        return len(self.refs)
+
 
 Inputs = Sequence[str] | ImageInputs
+"""What is scored: `n` texts or `n` images."""
 
 
 class LazyTexts(Sequence[str]):

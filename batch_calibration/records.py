@@ -72,9 +72,7 @@ class ContextInfo:
         """
         known = {f.name for f in dataclasses.fields(cls)}
         about = {
-            key: value
-            for key, value in table.context.items()
-            if key in known and value is not None
+            key: value for key, value in table.context.items() if key in known and value is not None
         }
         if identity := about.pop("scorer", None):
             kind = identity.get("kind", "") if isinstance(identity, Mapping) else str(identity)
@@ -161,7 +159,9 @@ class Record:
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise InputError(f"{where}: expected a record in JSON, got {error}; {again}.") from error
+            raise InputError(
+                f"{where}: expected a record in JSON, got {error}; {again}."
+            ) from error
         version = found.get("version", 1) if isinstance(found, dict) else None
         if version != VERSION:
             raise InputError(

@@ -1,9 +1,9 @@
-"""The engine's attention and packing, each beside what it took the place of.
+"""Times the engine's attention and counts its packing, beside what each took the place of.
 
     python -m benchmarks.attention
 
-GPT-2-small's heads; 2,048 queries over 768 shared keys, and 16 lines of 128 slots. Prints the best
-of ten calls, in turn. Packing is counted, not timed: the share of slots that are real tokens.
+GPT-2-small's heads; 2,048 queries over 768 shared keys, and 16 sequences of 128 slots. Prints the
+best of ten calls, in turn. Packing is counted, not timed: the share of slots that are real tokens.
 """
 
 import time
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.models.attention import own, past
+from batch_calibration.models.attention import prefix_attention, self_attention
 from batch_calibration.scoring.batches import batches
 from batch_calibration.scoring.packing import pack
 
@@ -41,16 +41,16 @@ def main() -> None:
         return jnp.asarray(random.normal(size=shape), jnp.float32)
 
     q, k, v = normal(2048, 12, 64), normal(768, 12, 64), normal(768, 12, 65).at[..., -1].set(1)
-    lines = [normal(16, 128, 12, 64) for _ in range(3)]
+    sequences = [normal(16, 128, 12, 64) for _ in range(3)]
     mask = jnp.tril(jnp.ones((1, 128, 128), bool))
-    turns, at_once = (jax.jit(partial(past, at_once=flag)) for flag in (False, True))
-    inside = jax.jit(own)
+    turns, at_once = (jax.jit(partial(prefix_attention, at_once=flag)) for flag in (False, True))
+    inside = jax.jit(self_attention)
     usual = jax.jit(partial(jax.nn.dot_product_attention, is_causal=True, return_residual=True))
     times = best({
         "768 shared keys, groups in turn": lambda: turns(q, k, v),
         "768 shared keys, groups at once": lambda: at_once(q, k, v),
-        "lines of 128, groups in turn": lambda: inside(*lines, mask),
-        "lines of 128, jax.nn.dot_product_attention": lambda: usual(*lines),
+        "sequences of 128, groups in turn": lambda: inside(*sequences, mask),
+        "sequences of 128, jax.nn.dot_product_attention": lambda: usual(*sequences),
     })  # fmt: skip
     for name, milliseconds in times.items():
         print(f"{name:45}{milliseconds:8.1f} ms")
@@ -58,7 +58,7 @@ def main() -> None:
         lengths = random.integers(low, high, 1000).tolist()
         rows, total = range(len(lengths)), sum(lengths)
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
-        packed = sum(line.length for line in pack(rows, lengths, 256))
+        packed = sum(sequence.length for sequence in pack(rows, lengths, 256))
         print(
             f"1,000 rows of {low} to {high} tokens: {total / buckets:.0%} of bucketed slots real, "
             f"{total / packed:.0%} of packed ones"

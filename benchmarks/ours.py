@@ -18,7 +18,7 @@ from experiments.machine import keep_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (4096, 4096, 4096))
-"""`[m, k] @ [k, n]`: the two products of GPT-2-small's perceptron, and a large square one."""
+"""`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a large square one."""
 
 
 def count_work(model: Any) -> dict[str, int]:

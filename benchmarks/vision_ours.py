@@ -1,21 +1,35 @@
-"""Our image scorer, measured: seconds for pictures and for statements, memory, embeddings."""
+"""Our image scorer, measured: seconds for images and for statements, memory, embeddings."""
 
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from batch_calibration.data.images import open_picture
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from benchmarks import worker
 from benchmarks.ours import peak_memory
 from experiments.machine import keep_programs
 
 
+class Image(NamedTuple):
+    """A file of an image."""
+
+    path: str
+
+    def read(self) -> bytes:
+        """The encoded image."""
+        return open_picture(self.path)
+
+    def __str__(self) -> str:
+        return self.path
+
+
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of pictures' paths and statements."""
+    """Serve jobs on a checkpoint and a file of images' paths and statements."""
     worker.pin()
     keep_programs()
     directory, texts = map(Path, sys.argv[1:])
@@ -25,7 +39,8 @@ def main() -> None:
     def answer(rows: tuple[int, int] = (0, 0)) -> dict[str, Any]:
         start = time.perf_counter()
         if rows[1]:
-            vectors, _, _ = scorer.embed_pictures(worker.take(case, *rows), open_picture)
+            refs = [Image(path) for path in worker.take(case, *rows)]
+            vectors, _, _ = scorer.embed_images(ImageInputs(refs))
         else:
             vectors, _ = scorer.embed(case["labels"])
         seconds = time.perf_counter() - start

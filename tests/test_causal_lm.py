@@ -53,10 +53,10 @@ def naive(checkpoint, texts, labels):
         start = [] if bos is None else [bos]
         for column, label in enumerate(labels):
             ids = tokenizer.encode(text + label, add_special_tokens=False).ids[len(prompt) :]
-            line = start + prompt + ids
-            log_probs = run(jnp.array([line + [0] * (most - len(line))]))[0]
-            ends = range(len(line) - len(ids) - 1, len(line) - 1)
-            scores[row, column] = sum(float(log_probs[end, line[end + 1]]) for end in ends)
+            whole = start + prompt + ids
+            log_probs = run(jnp.array([whole + [0] * (most - len(whole))]))[0]
+            ends = range(len(whole) - len(ids) - 1, len(whole) - 1)
+            scores[row, column] = sum(float(log_probs[end, whole[end + 1]]) for end in ends)
     return scores
 
 
@@ -139,10 +139,10 @@ def test_other_contexts_of_like_length_do_not_recompile(checkpoint):
     scorer = CausalLM(checkpoint)
     texts = queries(20)
     scorer.score([SHOTS + text for text in texts], LABELS)
-    compiled = programs.rows._cache_size()
+    compiled = programs.forward_packed._cache_size()
     scorer.score([SHOTS[:-10] + "!\n\n" + text for text in texts], LABELS)
     CausalLM(checkpoint).score([SHOTS[9:] + text for text in texts[::-1]], LABELS)
-    assert programs.rows._cache_size() == compiled
+    assert programs.forward_packed._cache_size() == compiled
 
 
 def test_no_rows(checkpoint):

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 from batch_calibration.errors import InputError
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.models.checkpoint import load_tokenizer
+from batch_calibration.models.config import read_config
 
 GOLDEN = Path(__file__).parent / "golden_clip"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
@@ -20,7 +21,7 @@ CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
 @pytest.mark.parametrize("directory", CASES, ids=lambda path: path.name)
 def test_equals_transformers(directory):
     golden = load_file(directory / "expected" / "answers.safetensors")
-    config, model = weights.load(directory, clip)
+    config, model = weights.load(directory, clip.FAMILY)
     tokens = jnp.asarray(golden["tokens"])
     assert tokens.shape[1] == config.positions
 
@@ -37,7 +38,7 @@ def test_equals_transformers(directory):
 
 def test_what_follows_the_end_token_changes_nothing():
     (directory,) = (path for path in CASES if path.name == "clip_plain")
-    _, model = weights.load(directory, clip)
+    _, model = weights.load(directory, clip.FAMILY)
     tokens = jnp.array([[5, 6, 60]])
     padded = jnp.array([[5, 6, 60, 0, 60, 7, 9, 0, 0, 0, 0, 0, 0, 0]])
     assert padded.shape[1] > 12
@@ -46,8 +47,8 @@ def test_what_follows_the_end_token_changes_nothing():
 
 def test_saved_again_it_is_the_same_file(tmp_path):
     (directory,) = (path for path in CASES if path.name == "clip_plain")
-    _, model = weights.load(directory, clip)
-    weights.save(tmp_path, model, clip, json.loads((directory / "config.json").read_text()))
+    _, model = weights.load(directory, clip.FAMILY)
+    weights.save(tmp_path, model, clip.FAMILY, json.loads((directory / "config.json").read_text()))
     ours, theirs = (load_file(path / "model.safetensors") for path in (tmp_path, directory))
     assert {n: a.shape for n, a in ours.items()} == {n: a.shape for n, a in theirs.items()}
     for name, array in theirs.items():
@@ -55,18 +56,18 @@ def test_saved_again_it_is_the_same_file(tmp_path):
 
 
 def test_keys_that_a_config_leaves_out_are_those_of_vit_b_32(tmp_path):
-    config = weights.read_config(clip, {"model_type": "clip"}, tmp_path)
+    config = read_config(clip.FAMILY, {"model_type": "clip"}, tmp_path)
     assert config == clip.Config()
     raw = {"text_config": {"hidden_size": 8}, "text_config_dict": {"num_attention_heads": 4},
            "vision_config": {"patch_size": 16}, "vision_config_dict": None}  # fmt: skip
-    config = weights.read_config(clip, raw, tmp_path)
+    config = read_config(clip.FAMILY, raw, tmp_path)
     assert (config.text_hidden_size, config.text_num_attention_heads) == (512, 4)
     assert config.vision_patch_size == 16
 
 
 def test_sentences(tmp_path):
     def read(**raw):
-        return weights.read_config(clip, raw, tmp_path)
+        return read_config(clip.FAMILY, raw, tmp_path)
 
     with pytest.raises(InputError, match="vision_num_channels = 1"):
         read(vision_config={"num_channels": 1})
@@ -90,9 +91,9 @@ def test_token_ids_equal_transformers(shared):
 def test_a_directory_with_merges_alone(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\n")
-    reader = load_tokenizer(tmp_path)
-    assert reader.tokenizer.encode("A  CAT").tokens[1:-1] == ["a</w>", "cat</w>"]
-    assert reader.positions == 77
+    tokenizer_info = load_tokenizer(tmp_path)
+    assert tokenizer_info.tokenizer.encode("A  CAT").tokens[1:-1] == ["a</w>", "cat</w>"]
+    assert tokenizer_info.positions == 77
     (tmp_path / "merges.txt").write_text("#version: 0.2\nc a t\n")
     with pytest.raises(InputError, match=r"merges.txt: expected two tokens a line"):
         load_tokenizer(tmp_path)

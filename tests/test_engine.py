@@ -14,7 +14,7 @@ from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.packing import lay_out, pack
 from batch_calibration.scoring.tokens import encode
-from batch_calibration.scoring.trie import grow
+from batch_calibration.scoring.trie import build_trie
 
 LONG = GPT2 | {"n_positions": 800}
 
@@ -24,24 +24,24 @@ def checkpoint(tmp_path_factory):
     return load_checkpoint(write(tmp_path_factory.mktemp("engine"), LONG))
 
 
-def test_lines_hold_every_row_once_and_waste_little():
+def test_sequences_hold_every_row_once_and_waste_little():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 200, 500).tolist()
-    lines = pack(range(500), lengths, 64)
-    assert sorted(row for line in lines for row in line.rows) == list(range(500))
-    for line in lines:
-        assert sum(lengths[row] for row in line.rows) <= line.length
-        assert line.length in (128, 256) and len(line.rows) <= 64
-    assert sum(lengths) > 0.95 * sum(line.length for line in lines)
-    assert all(len(line.rows) == 1 for line in pack(range(500), lengths, 1))
+    sequences = pack(range(500), lengths, 64)
+    assert sorted(row for packed in sequences for row in packed.rows) == list(range(500))
+    for packed in sequences:
+        assert sum(lengths[row] for row in packed.rows) <= packed.length
+        assert packed.length in (128, 256) and len(packed.rows) <= 64
+    assert sum(lengths) > 0.95 * sum(packed.length for packed in sequences)
+    assert all(len(packed.rows) == 1 for packed in pack(range(500), lengths, 1))
 
 
-def test_a_layout_lets_each_slot_see_its_own_line_of_tokens():
-    trie = grow(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
+def test_a_layout_lets_each_slot_see_its_own_tokens():
+    trie = build_trie(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
     prompts = [[1, 2, 3], [1, 4]]
-    (line,) = pack([0, 1], [4, 3], 8)
-    layout = lay_out([line], 1, 1, prompts, [trie, trie])
-    slot = np.arange(line.length)
+    (packed,) = pack([0, 1], [4, 3], 8)
+    layout = lay_out([packed], 1, 1, prompts, [trie, trie])
+    slot = np.arange(packed.length)
     sees = (slot <= slot[:, None]) & (slot[:, None] < layout.ends[0])
     # 2 3 (5 (5 6)) and 4 (5 (5 6)), then padding that sees itself alone
     assert layout.tokens[0, :8].tolist() == [2, 3, 5, 6, 4, 5, 6, 0]
@@ -56,10 +56,10 @@ def test_a_layout_lets_each_slot_see_its_own_line_of_tokens():
 
 
 def test_branches_do_not_see_each_other():
-    trie = grow(((5, 6), (7, 8), (7, 9, 1)))
-    (line,) = pack([0], [1 + len(trie.tokens)], 8)
-    layout = lay_out([line], 1, 0, [[3]], [trie])
-    slot = np.arange(line.length)
+    trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))
+    (packed,) = pack([0], [1 + len(trie.tokens)], 8)
+    layout = lay_out([packed], 1, 0, [[3]], [trie])
+    slot = np.arange(packed.length)
     sees = ((slot <= slot[:, None]) & (slot[:, None] < layout.ends[0]))[:4, :4]
     assert layout.tokens[0, :4].tolist() == [3, 5, 7, 9]
     assert sees.tolist() == [
@@ -80,9 +80,9 @@ def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
 
 def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatch):
     ran = []
-    extend = programs.extend
+    prefill = programs.prefill
     monkeypatch.setattr(
-        programs, "extend", lambda *args: ran.append((args[5], args[7])) or extend(*args)
+        programs, "prefill", lambda *args: ran.append((args[5], args[7])) or prefill(*args)
     )
     contexts = [SHOTS * 2, SHOTS * 2 + SHOTS[:80], SHOTS * 2 + SHOTS[150:], SHOTS * 2]
     texts = [[context + query for query in queries(4)] for context in contexts]
@@ -114,7 +114,10 @@ def test_one_call_with_nested_prefixes(checkpoint):
 def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypatch, late):
     texts = [SHOTS + query for query in queries(150)]
     expected = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    rows, full = programs.rows, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+    forward, full = (
+        programs.forward_packed,
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+    )
 
     class Late:
         """A result whose computation turns out not to fit."""
@@ -124,14 +127,18 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypat
 
     def small(*args):
         if args[4].shape[0] <= 4:
-            return rows(*args)
+            return forward(*args)
         if late:
             return None
         raise full
 
-    read = programs.read
-    monkeypatch.setattr(programs, "rows", small)
-    monkeypatch.setattr(programs, "read", lambda *args: Late() if args[3] is None else read(*args))
+    gather = programs.gather_log_probs
+    monkeypatch.setattr(programs, "forward_packed", small)
+    monkeypatch.setattr(
+        programs,
+        "gather_log_probs",
+        lambda *args: Late() if args[3] is None else gather(*args),
+    )
     scorer = CausalLM(checkpoint)
     heard: list[int] = []
     got = scorer.score(texts, LABELS, progress=heard.append).log_probs
@@ -144,9 +151,9 @@ def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypat
     def fail(*_):
         raise jax.errors.JaxRuntimeError(message)
 
-    monkeypatch.setattr(programs, "rows", fail)
+    monkeypatch.setattr(programs, "forward_packed", fail)
     message = "RESOURCE_EXHAUSTED: Out of memory"
-    with pytest.raises(InputError, match="memory does not hold one line of 128 tokens"):
+    with pytest.raises(InputError, match="memory does not hold one sequence of 128 tokens"):
         CausalLM(checkpoint).score(["a"], LABELS)
     message = "INTERNAL: something else"
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
@@ -174,7 +181,7 @@ def test_unembedding_in_parts(checkpoint, monkeypatch):
     texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
     expected = CausalLM(checkpoint).score(texts, labels).log_probs
     monkeypatch.setattr(programs, "READS", 16)
-    programs.read.clear_cache()
+    programs.gather_log_probs.clear_cache()
     got = CausalLM(checkpoint).score(texts, labels).log_probs
-    programs.read.clear_cache()
+    programs.gather_log_probs.clear_cache()
     np.testing.assert_allclose(got, expected, atol=2e-5)

@@ -1,4 +1,4 @@
-"""Preparation of pictures: every kind and every bad one, and scoring that outlives them."""
+"""Preparation of images: every kind and every bad one, and scoring that outlives them."""
 
 import io
 import json
@@ -7,6 +7,7 @@ import threading
 import warnings
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,12 @@ from tiny import BERT, byte_level, write
 
 from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import preprocessing as images
+from batch_calibration.scoring import ImageInputs, preprocessing
 from batch_calibration.scoring.dual_encoder import DualEncoder
 
-HOW = images.Preprocessing(32, (32, 32), 3, images.OPENAI_MEAN, images.OPENAI_STD)
+HOW = preprocessing.Preprocessing(
+    32, (32, 32), 3, preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
+)
 RAW = {
     "model_type": "clip",
     "projection_dim": 8,
@@ -33,6 +36,40 @@ RAW = {
         "num_attention_heads": 2, "image_size": 32, "patch_size": 8,
     },
 }  # fmt: skip
+
+
+class Stored(NamedTuple):
+    """An image in a dict of bytes."""
+
+    name: str
+    data: dict = {}  # noqa: RUF012
+
+    def read(self):
+        return self.data[self.name]
+
+    def __str__(self):
+        return self.name
+
+
+class File(NamedTuple):
+    """An image in a file."""
+
+    path: str
+
+    def read(self):
+        try:
+            return Path(self.path).read_bytes()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read") from error
+
+    def __str__(self):
+        return self.path
+
+
+def inputs(paths):
+    return ImageInputs([File(path) for path in paths])
+
+
 LABELS = ["a photo of a banded texture.", "a photo of a dotted thing.", "stripes"]
 
 
@@ -42,14 +79,14 @@ def noise(size=(40, 32), seed=0, mode="RGB"):
     return Image.fromarray(smooth).resize((wide, high), 3).convert(mode)
 
 
-def encoded(picture, form="PNG", **options):
+def encoded(image, form="PNG", **options):
     file = io.BytesIO()
-    picture.save(file, form, **options)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
-def prepared(picture, form="PNG", **options):
-    return images.prepare(encoded(picture, form, **options), "x.png", HOW)
+def prepared(image, form="PNG", **options):
+    return preprocessing.prepare(encoded(image, form, **options), "x.png", HOW)
 
 
 def test_shorter_side_then_middle():
@@ -62,7 +99,7 @@ def test_shorter_side_then_middle():
 
 def test_what_is_smaller_than_the_crop_stands_on_black():
     how = HOW._replace(edge=20, crop=(25, 33))
-    pixels = images.prepare(encoded(noise((40, 20))), "x", how)
+    pixels = preprocessing.prepare(encoded(noise((40, 20))), "x", how)
     assert pixels.shape == (25, 33, 3)
     np.testing.assert_array_equal(pixels[3:23], np.asarray(noise((40, 20)))[:, 3:36])
     assert not pixels[:3].any() and not pixels[23:].any()
@@ -90,15 +127,15 @@ def test_sixteen_bits_are_scaled_not_clipped(form):
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
 def test_what_is_transparent_is_white(mode):
-    picture = noise((32, 32), mode=mode)
-    picture.putalpha(Image.fromarray(np.where(np.arange(32) < 16, 255, 0)[None].repeat(32, 0)
+    image = noise((32, 32), mode=mode)
+    image.putalpha(Image.fromarray(np.where(np.arange(32) < 16, 255, 0)[None].repeat(32, 0)
                                      .astype(np.uint8)))  # fmt: skip
-    pixels = prepared(picture)
+    pixels = prepared(image)
     assert (pixels[:, 16:] == 255).all()
-    np.testing.assert_array_equal(pixels[:, :16, 0], np.asarray(picture)[:, :16, 0])
+    np.testing.assert_array_equal(pixels[:, :16, 0], np.asarray(image)[:, :16, 0])
 
 
-def test_of_an_animated_picture_the_first_frame():
+def test_of_an_animated_image_the_first_frame():
     frames = [Image.new("RGB", (32, 32), color) for color in ("red", "blue", "green")]
     pixels = prepared(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert (pixels == [255, 0, 0]).all()
@@ -130,29 +167,29 @@ def broken():
 
 BROKEN = broken()
 SAID = {
-    "empty": "pic.jpg: the picture is empty; replace it",
-    "float": "pic.jpg: a picture of floating point numbers",
+    "empty": "pic.jpg: the image is empty; replace it",
+    "float": "pic.jpg: an image of floating point numbers",
     "deep": "pic.jpg: gray values beyond 16 bits",
-    "large": "pic.jpg: a picture of 20,001 x 5,001 pixels; at most 100 million",
+    "large": "pic.jpg: an image of 20,001 x 5,001 pixels; at most 100 million",
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_picture_is_a_sentence_with_its_name(kind):
+def test_a_broken_image_is_a_sentence_with_its_name(kind):
     with pytest.raises(InputError, match=SAID.get(kind, r"pic.jpg: .* cannot be decoded \(.+\)")):
-        images.prepare(BROKEN[kind], "pic.jpg", HOW)
+        preprocessing.prepare(BROKEN[kind], "pic.jpg", HOW)
 
 
-def test_a_large_picture_is_read_without_a_warning():
+def test_a_large_image_is_read_without_a_warning():
     data = encoded(Image.new("L", (9_990, 10_000), 77))
     filters = list(warnings.filters)
-    assert (images.prepare(data, "x", HOW) == 77).all()
+    assert (preprocessing.prepare(data, "x", HOW) == 77).all()
     assert warnings.filters == filters
 
 
 def test_what_would_be_too_large_resized_is_a_sentence():
-    with pytest.raises(InputError, match=r"thin.png: a picture of 200,000 x 2 pixels, too long"):
-        images.prepare(encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
+    with pytest.raises(InputError, match=r"thin.png: an image of 200,000 x 2 pixels, too long"):
+        preprocessing.prepare(encoded(Image.new("L", (200_000, 2))), "thin.png", HOW)
 
 
 def test_a_size_that_a_header_claims_is_refused_before_it_is_read():
@@ -164,43 +201,44 @@ def test_a_size_that_a_header_claims_is_refused_before_it_is_read():
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0))
     data = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 99))
     with pytest.raises(InputError, match=r"huge.png: .*(20,000 x 20,000|decompression bomb)"):
-        images.prepare(data + chunk(b"IEND", b""), "huge.png", HOW)
+        preprocessing.prepare(data + chunk(b"IEND", b""), "huge.png", HOW)
 
 
 def test_a_transparent_entry_of_a_palette_is_white():
-    picture = Image.new("P", (32, 32), 1)
-    picture.putpalette([9, 9, 9, 200, 0, 0])
-    picture.paste(0, (0, 0, 16, 32))
-    pixels = prepared(picture, transparency=0)
+    image = Image.new("P", (32, 32), 1)
+    image.putpalette([9, 9, 9, 200, 0, 0])
+    image.paste(0, (0, 0, 16, 32))
+    pixels = prepared(image, transparency=0)
     assert (pixels[:, :16] == 255).all() and (pixels[:, 16:] == [200, 0, 0]).all()
 
 
 def test_batches_keep_the_order_and_name_what_failed():
     data = {str(i): encoded(noise(seed=i)) for i in range(23)}
-    data["4"], data["22"] = b"", b"no picture"
-    names = [str(i) for i in range(23)]
-    found = list(images.stream(names, data.__getitem__, HOW, 5))
+    data["4"], data["22"] = b"", b"no image"
+    refs = [Stored(str(i), data) for i in range(23)]
+    found = list(preprocessing.stream(refs, HOW, 5))
     assert [row for batch in found for row in batch.rows] == [
         i for i in range(23) if i not in (4, 22)
     ]
     assert {row for batch in found for row in batch.failed} == {4, 22}
     for batch in found:
         assert batch.pixels.shape == (5, 32, 32, 3)
-        for place, row in enumerate(batch.rows):
-            expected = images.prepare(data[str(row)], "", HOW)
-            np.testing.assert_array_equal(batch.pixels[place], expected)
+        for i, row in enumerate(batch.rows):
+            expected = preprocessing.prepare(data[str(row)], "", HOW)
+            np.testing.assert_array_equal(batch.pixels[i], expected)
 
 
 def test_no_more_than_two_batches_are_read_ahead():
     data, read, lock = encoded(noise()), [], threading.Lock()
 
-    def open_picture(name):
-        with lock:
-            read.append(name)
-        return data
+    class Counted(Stored):
+        def read(self):
+            with lock:
+                read.append(self.name)
+            return data
 
     taken = 0
-    for batch in images.stream(list(map(str, range(500))), open_picture, HOW, 4):
+    for batch in preprocessing.stream([Counted(str(i)) for i in range(500)], HOW, 4):
         taken += len(batch.rows)
         assert len(read) <= taken + 8
     assert taken == 500
@@ -208,8 +246,8 @@ def test_no_more_than_two_batches_are_read_ahead():
 
 def test_normalized_pixels():
     pixels = np.arange(96, dtype=np.uint8).reshape(1, 4, 8, 3)
-    expected = (pixels / 255 - images.OPENAI_MEAN) / images.OPENAI_STD
-    found = images.normalize(jnp.asarray(pixels), HOW)
+    expected = (pixels / 255 - preprocessing.OPENAI_MEAN) / preprocessing.OPENAI_STD
+    found = preprocessing.normalize(jnp.asarray(pixels), HOW)
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -229,14 +267,14 @@ def test_settings(raw, expected, name, tmp_path):
     raw = raw | {"image_mean": [0.1, 0.2, 0.3]}
     wrapped = {"image_processor": raw} if name.startswith("processor") else raw
     (tmp_path / name).write_text(json.dumps(wrapped))
-    how = images.load_preprocessing(tmp_path)
+    how = preprocessing.load_preprocessing(tmp_path)
     assert (how.edge, how.crop) == expected
-    assert how.mean == (0.1, 0.2, 0.3) and how.std == images.OPENAI_STD
+    assert how.mean == (0.1, 0.2, 0.3) and how.std == preprocessing.OPENAI_STD
 
 
 def test_settings_that_are_not_followed(tmp_path):
-    with pytest.raises(InputError, match=r"how pictures are prepared in preprocessor_config.json"):
-        images.load_preprocessing(tmp_path)
+    with pytest.raises(InputError, match=r"how images are prepared in preprocessor_config.json"):
+        preprocessing.load_preprocessing(tmp_path)
     path = tmp_path / "preprocessor_config.json"
     for raw, said in (
         ({"do_normalize": False}, "do_normalize is false"),
@@ -246,7 +284,7 @@ def test_settings_that_are_not_followed(tmp_path):
     ):
         path.write_text(json.dumps(raw))
         with pytest.raises(InputError, match=said):
-            images.load_preprocessing(tmp_path)
+            preprocessing.load_preprocessing(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -264,20 +302,13 @@ def files(tmp_path):
     return [str(tmp_path / f"{i}.png") for i in range(11)]
 
 
-def read(name):
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read") from error
-
-
 speak = jax.jit(lambda model, tokens: model.embed_text(tokens))
 look = jax.jit(lambda model, pixels: model.embed_image(pixels))
 
 
 def naive(checkpoint, names, labels):
-    """One picture and one statement at a time."""
-    how = images.load_preprocessing(checkpoint.directory)
+    """One image and one statement at a time."""
+    how = preprocessing.load_preprocessing(checkpoint.directory)
 
     def unit(x):
         return np.asarray(x / jnp.linalg.norm(x))
@@ -285,23 +316,26 @@ def naive(checkpoint, names, labels):
     tokens = [
         jnp.array([checkpoint.tokenizer.encode(text).ids + [0] * 40])[:, :40] for text in labels
     ]
-    pixels = [jnp.asarray(images.prepare(read(name), name, how))[None] for name in names]
+    pixels = [
+        jnp.asarray(preprocessing.prepare(Path(name).read_bytes(), name, how))[None]
+        for name in names
+    ]
     said = [unit(speak(checkpoint.model, one)[0]) for one in tokens]
-    seen = [unit(look(checkpoint.model, images.normalize(one, how))[0]) for one in pixels]
+    seen = [unit(look(checkpoint.model, preprocessing.normalize(one, how))[0]) for one in pixels]
     return np.stack(seen), np.stack(said)
 
 
 def test_scores_equal_one_at_a_time(checkpoint, files):
     heard = []
     scorer = DualEncoder(checkpoint, scale=0, batch_size=4)
-    scores = scorer.score(files, LABELS, progress=heard.append, open_picture=read)
+    scores = scorer.score(inputs(files), LABELS, progress=heard.append)
     seen, said = naive(checkpoint, files, LABELS)
     scale = float(checkpoint.model.scale)
     np.testing.assert_allclose(scores.log_probs, scale * seen @ said.T, atol=1e-4)
     assert heard[-1] == 11 and heard == sorted(heard)
     assert scores.tokens.tolist() == [17] * 11 and not scores.failed and not scorer.notes
     other = DualEncoder(checkpoint, scale=7.0, batch_size=64)
-    again = other.score(files[::-1], LABELS, open_picture=read)
+    again = other.score(inputs(files[::-1]), LABELS)
     np.testing.assert_allclose(again.log_probs[::-1], 7 * seen @ said.T, atol=1e-4)
     assert other.identity != scorer.identity
 
@@ -309,73 +343,68 @@ def test_scores_equal_one_at_a_time(checkpoint, files):
 def test_an_ensemble_is_the_mean_of_unit_vectors(checkpoint, files):
     texts = [*LABELS, "dots", "a dot"]
     scorer = DualEncoder(checkpoint, scale=1.0)
-    scores = scorer.score(files, texts, open_picture=read, groups=(2, 3))
+    scores = scorer.score(inputs(files), [texts[:2], texts[2:]])
     seen, said = naive(checkpoint, files, texts)
     means = np.stack([said[:2].mean(0), said[2:].mean(0)])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     np.testing.assert_allclose(scores.log_probs, seen @ means.T, atol=1e-5)
 
 
-def test_a_run_outlives_broken_pictures(checkpoint, files):
+def test_a_run_outlives_broken_images(checkpoint, files):
     Path(files[2]).write_bytes(b"")
     Path(files[7]).write_bytes(BROKEN["truncated"])
     Path(files[9]).unlink()
     scorer = DualEncoder(checkpoint, scale=0, batch_size=3)
-    scores = scorer.score(files, LABELS, open_picture=read)
+    scores = scorer.score(inputs(files), LABELS)
     assert set(scores.failed) == {2, 7, 9}
     assert all(files[row] in said for row, said in scores.failed.items())
     kept = [row for row in range(11) if row not in scores.failed]
     assert np.isnan(scores.log_probs[[2, 7, 9]]).all()
-    good = DualEncoder(checkpoint, scale=0).score(
-        [files[row] for row in kept], LABELS, open_picture=read
-    )
+    good = DualEncoder(checkpoint, scale=0).score(inputs(files[row] for row in kept), LABELS)
     np.testing.assert_allclose(scores.log_probs[kept], good.log_probs, atol=1e-4)
     (note,) = scorer.notes
-    assert note.startswith("3 of 11 pictures could not be read") and files[2] in note
+    assert note.startswith("3 of 11 images could not be read") and files[2] in note
 
 
-def test_picture_90_of_100_is_broken(checkpoint):
+def test_image_90_of_100_is_broken(checkpoint):
     good = [encoded(noise(seed=i)) for i in range(3)]
-    names, heard = [f"{i}.png" for i in range(100)], []
-
-    def open_picture(name):
-        number = int(name.removesuffix(".png"))
-        return BROKEN["head"] if number == 90 else good[number % 3]
-
+    heard = []
+    data = {f"{i}.png": BROKEN["head"] if i == 90 else good[i % 3] for i in range(100)}
+    refs = [Stored(name, data) for name in data]
     scorer = DualEncoder(checkpoint, scale=0)
-    scores = scorer.score(names, LABELS, open_picture=open_picture, progress=heard.append)
+    scores = scorer.score(ImageInputs(refs), LABELS, progress=heard.append)
     assert list(scores.failed) == [90] and heard[-1] == 100
     assert np.isnan(scores.log_probs).all(axis=1).nonzero()[0].tolist() == [90]
     np.testing.assert_allclose(scores.log_probs[93], scores.log_probs[0], atol=1e-4)
     (note,) = scorer.notes
-    assert note.startswith("1 of 100 pictures could not be read") and "90.png" in note
+    assert note.startswith("1 of 100 images could not be read") and "90.png" in note
 
 
-def test_a_run_of_broken_pictures_alone_is_an_error(checkpoint, tmp_path):
-    with pytest.raises(InputError, match=r"none of the 2 pictures can be read: .*a.png"):
+def test_a_run_of_broken_images_alone_is_an_error(checkpoint, tmp_path):
+    with pytest.raises(InputError, match=r"none of the 2 images can be read: .*a.png"):
         DualEncoder(checkpoint, scale=0).score(
-            [str(tmp_path / "a.png"), str(tmp_path / "b.png")], LABELS, open_picture=read
+            inputs([str(tmp_path / "a.png"), str(tmp_path / "b.png")]), LABELS
         )
 
 
 def test_sentences(checkpoint, files, tmp_path):
     scorer = DualEncoder(checkpoint, scale=0)
     with pytest.raises(InputError, match=r"label 'stripes .*': a statement of \d+ tokens, but 40"):
-        scorer.score(files, ["dots", "stripes " * 40], open_picture=read)
+        scorer.score(inputs(files), ["dots", "stripes " * 40])
     bert = load_checkpoint(write(tmp_path / "bert", BERT, byte_level()))
     with pytest.raises(InputError, match="a bert network reads text alone"):
-        DualEncoder(bert).score(files, LABELS, open_picture=read)
+        DualEncoder(bert).score(inputs(files), LABELS)
     with pytest.raises(InputError, match="scale: 0 stands for the scale that a checkpoint has"):
         DualEncoder(bert, scale=0)
     directory = write(tmp_path / "clip", RAW, byte_level())
     (directory / "preprocessor_config.json").write_text('{"size": 32, "crop_size": 24}')
-    with pytest.raises(InputError, match=r"pictures are cut to \(24, 24\), but the network takes"):
-        DualEncoder(load_checkpoint(directory), scale=0).score(files, LABELS, open_picture=read)
+    with pytest.raises(InputError, match=r"images are cut to \(24, 24\), but the network takes"):
+        DualEncoder(load_checkpoint(directory), scale=0).score(inputs(files), LABELS)
 
 
 @pytest.mark.parametrize(
     ("size", "resized"), [((155, 100), (49, 32)), ((100, 155), (32, 49)), ((333, 333), (32, 32))]
 )
 def test_the_longer_side_is_cut_to_whole_pixels_not_rounded(size, resized):
-    assert images._resized(size, 32) == resized
-    assert images._resized(size, (20, 30)) == (30, 20)
+    assert preprocessing._resized(size, 32) == resized
+    assert preprocessing._resized(size, (20, 30)) == (30, 20)

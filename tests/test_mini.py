@@ -300,7 +300,7 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
         shown = [suite.labeled(task, rng, label, 3).row for label in range(len(own.words))] * 4
         told = [templates.demonstration(own.few_shot, row, own.words[0]) for row in shown]
         texts.append(templates.prompt(own.few_shot, told, suite.example(task, rng, True).row))
-    assert max(room.needs(texts, own.words)) <= room.positions
+    assert max(room.positions_needed(texts, own.words)) <= room.positions
 
 
 def test_unseen_label_words_and_any_text_score_finite():

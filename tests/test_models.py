@@ -12,7 +12,13 @@ from safetensors.numpy import load_file
 from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.activations import ACTIVATIONS, activation
-from batch_calibration.models.attention import causal, keep, masked, past
+from batch_calibration.models.attention import (
+    AttentionOptions,
+    append_cache,
+    causal,
+    masked,
+    prefix_attention,
+)
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 
@@ -35,7 +41,7 @@ def test_equals_transformers(directory):
 
     @jax.jit
     def run(model):
-        if hasattr(model, "unembed"):
+        if family.kind == "causal_lm":
             return model.unembed(model.hidden(tokens, positions, causal))
         every = masked(jnp.ones(tokens.shape, jnp.bool_))
         return model.hidden(tokens, positions, every, types=jnp.asarray(golden["types"]))
@@ -70,35 +76,39 @@ def softmax(q, k, v, seen, scale=None, cap=None):
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"cap": 5.0}, {"scale": 0.7, "cap": 2.0}])
 @pytest.mark.parametrize("length", [1, 5, 8])
-def test_past_is_softmax_over_what_was_kept(length, options, at_once):
+def test_prefix_attention_is_softmax_over_what_was_cached(length, options, at_once):
     random = np.random.default_rng(0)
     q = random.normal(0, 4, (6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32)
-    kept = jax.jit(keep, static_argnums=5)(None, k, v, 0, length, 9)
-    got = past(jnp.asarray(q), *kept, **options, at_once=at_once)
+    cached = jax.jit(append_cache, static_argnums=5)(None, k, v, 0, length, 9)
+    got = prefix_attention(
+        jnp.asarray(q), *cached, options=AttentionOptions(**options), at_once=at_once
+    )
     expected = softmax(q, k[0], v[0], [np.arange(length)] * 6, **options)
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_past_in_a_window():
+def test_prefix_attention_in_a_window():
     random = np.random.default_rng(1)
     q = random.normal(0, 4, (4, 2, 3)).astype(np.float32)
     k, v = random.normal(0, 4, (2, 1, 8, 1, 3)).astype(np.float32)
     seen = np.arange(8) > np.array([[-1], [3], [6], [7]])
-    mean, mass = past(jnp.asarray(q), *keep(None, k, v, 0, 8, 8), jnp.asarray(seen))
+    mean, mass = prefix_attention(
+        jnp.asarray(q), *append_cache(None, k, v, 0, 8, 8), jnp.asarray(seen)
+    )
     expected = softmax(q[:3], k[0], v[0], seen[:3])
     np.testing.assert_allclose(mean[:3], expected[0], atol=1e-5)
     np.testing.assert_allclose(mass[:3], expected[1], atol=1e-5)
     assert not mean[3].any() and (mass[3] < -1e38).all() and np.isfinite(mass[3]).all()
 
 
-def test_kept_in_two_parts_or_one():
+def test_cached_in_two_parts_or_one():
     random = np.random.default_rng(2)
     k, v = jnp.asarray(random.normal(0, 4, (2, 1, 8, 2, 3)).astype(np.float32))
-    whole = keep(None, k, v, 0, 7, 9)
-    first = keep(None, k[:, :6], v[:, :6], 0, 6, 6)
-    for a, b in zip(whole, keep(first, k[:, 4:], v[:, 4:], 4, 3, 9), strict=True):
+    whole = append_cache(None, k, v, 0, 7, 9)
+    first = append_cache(None, k[:, :6], v[:, :6], 0, 6, 6)
+    for a, b in zip(whole, append_cache(first, k[:, 4:], v[:, 4:], 4, 3, 9), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -107,7 +117,7 @@ def test_causal_is_softmax_over_what_came_before(options):
     random = np.random.default_rng(3)
     q = random.normal(0, 2, (1, 6, 4, 3)).astype(np.float32)
     k, v = random.normal(0, 2, (2, 1, 6, 2, 3)).astype(np.float32)
-    got = causal(0, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v), **options)
+    got = causal(0, *map(jnp.asarray, (q, k, v)), AttentionOptions(**options))
     window = options.pop("window", 6)
     seen = [np.arange(max(0, i - window + 1), i + 1) for i in range(6)]
     np.testing.assert_allclose(got[0], softmax(q[0], k[0], v[0], seen, **options)[0], atol=1e-5)

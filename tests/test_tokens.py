@@ -88,13 +88,13 @@ def test_sentences():
 
 
 def test_trie_shares_beginnings():
-    grown = trie.grow(((7, 8, 9), (7, 8), (7, 6, 5), (4,)))
+    built = trie.build_trie(((7, 8, 9), (7, 8), (7, 6, 5), (4,)))
     # nodes in preorder: 7, 7 6, 7 8
-    assert grown.tokens.tolist() == [7, 6, 8]
-    assert grown.depths.tolist() == [0, 1, 1]
-    assert grown.ends.tolist() == [3, 2, 3]
-    assert grown.targets.tolist() == [[7, 4], [8, 6], [5, -1], [9, -1]]
-    assert grown.paths.tolist() == [[0, 2, 6], [0, 2, -1], [0, 3, 4], [1, -1, -1]]
+    assert built.tokens.tolist() == [7, 6, 8]
+    assert built.depths.tolist() == [0, 1, 1]
+    assert built.ends.tolist() == [3, 2, 3]
+    assert built.targets.tolist() == [[7, 4], [8, 6], [5, -1], [9, -1]]
+    assert built.paths.tolist() == [[0, 2, 6], [0, 2, -1], [0, 3, 4], [1, -1, -1]]
 
 
 @given(
@@ -104,22 +104,22 @@ def test_trie_shares_beginnings():
     ).map(tuple)
 )  # fmt: skip
 def test_trie_reads_each_label_along_its_own_path(labels):
-    grown = trie.grow(labels)
-    slots, width = grown.targets.shape
-    assert slots == 1 + len(grown.tokens)
-    for label, path in zip(labels, grown.paths, strict=True):
+    built = trie.build_trie(labels)
+    slots, width = built.targets.shape
+    assert slots == 1 + len(built.tokens)
+    for label, path in zip(labels, built.paths, strict=True):
         places = [place for place in path.tolist() if place >= 0]
-        assert [grown.targets.ravel()[place] for place in places] == list(label)
+        assert [built.targets.ravel()[place] for place in places] == list(label)
         read = [place // width for place in places]
         # slot 0 is the prompt; each slot lies in the subtree of all before it, and holds its token
         assert read[0] == 0
         for depth, (slot, token) in enumerate(zip(read[1:], label, strict=False)):
-            assert grown.tokens[slot - 1] == token and grown.depths[slot - 1] == depth
+            assert built.tokens[slot - 1] == token and built.depths[slot - 1] == depth
             assert all(
-                above <= slot - 1 < grown.ends[above]
+                above <= slot - 1 < built.ends[above]
                 for above in (s - 1 for s in read[1 : depth + 1])
             )
-            assert slot - 1 < grown.ends[slot - 1] <= slots - 1
+            assert slot - 1 < built.ends[slot - 1] <= slots - 1
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=40))

@@ -107,7 +107,7 @@ def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
     losses = [json.loads(line)["loss"] for line in lines if line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.3
     assert (workdir / "curve.png").is_file()
-    config, _ = weights.load(out, clip)
+    config, _ = weights.load(out, clip.FAMILY)
     assert config.vision_patch_size and Tokenizer.from_file(str(out / "tokenizer.json"))
     assert {path.name for path in SHIPPED.iterdir()} == {path.name for path in out.iterdir()}
 
@@ -125,7 +125,7 @@ def test_the_shipped_checkpoint_is_small():
 @pytest.mark.parametrize("task", ACCURACY)
 def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     """On 400 of the 1,000 pictures: three standard errors are within 8 points."""
-    _, model = weights.load(SHIPPED, clip)
+    _, model = weights.load(SHIPPED, clip.FAMILY)
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())

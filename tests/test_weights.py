@@ -33,7 +33,7 @@ def rewrite(directory, change, name="model.safetensors"):
     save_file({k: jnp.asarray(v) for k, v in change(tensors).items()}, directory / name)
 
 
-@pytest.mark.parametrize(("raw", "family"), [(GPT2, gpt2), (BERT, bert)])
+@pytest.mark.parametrize(("raw", "family"), [(GPT2, gpt2.FAMILY), (BERT, bert.FAMILY)])
 def test_what_was_saved_comes_back(tmp_path, raw, family):
     write(tmp_path / "a", raw)
     _, model = weights.load(tmp_path / "a", family)
@@ -47,29 +47,29 @@ def test_what_was_saved_comes_back(tmp_path, raw, family):
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision_files_are_read_as_float32(directory, dtype):
-    _, whole = weights.load(directory, gpt2)
+    _, whole = weights.load(directory, gpt2.FAMILY)
     rewrite(directory, lambda t: {k: jnp.asarray(v, dtype) for k, v in t.items()})
-    _, half = weights.load(directory, gpt2)
+    _, half = weights.load(directory, gpt2.FAMILY)
     for a, b in zip(leaves(whole), leaves(half), strict=True):
         assert b.dtype == np.float32
         np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)
 
 
 def test_prefix_is_optional_and_masks_are_ignored(directory):
-    _, before = weights.load(directory, gpt2)
+    _, before = weights.load(directory, gpt2.FAMILY)
 
     def bare(tensors):
         extra = {"h.0.attn.bias": np.ones(3), "lm_head.weight": tensors["transformer.wte.weight"]}
         return {k.removeprefix("transformer."): v for k, v in tensors.items()} | extra
 
     rewrite(directory, bare)
-    _, after = weights.load(directory, gpt2)
+    _, after = weights.load(directory, gpt2.FAMILY)
     for a, b in zip(leaves(before), leaves(after), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_shards(directory):
-    _, before = weights.load(directory, gpt2)
+    _, before = weights.load(directory, gpt2.FAMILY)
     tensors = load_file(directory / "model.safetensors")
     (directory / "model.safetensors").unlink()
     names = sorted(tensors)
@@ -78,12 +78,12 @@ def test_shards(directory):
         save_file({k: jnp.asarray(tensors[k]) for k in part}, directory / file)
     index = {"weight_map": {k: file for file, part in parts.items() for k in part}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
-    _, after = weights.load(directory, gpt2)
+    _, after = weights.load(directory, gpt2.FAMILY)
     for a, b in zip(leaves(before), leaves(after), strict=True):
         np.testing.assert_array_equal(a, b)
     (directory / "two.safetensors").unlink()
     with pytest.raises(InputError, match=r"two\.safetensors is in"):
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
 
 
 def test_all_complaints_in_one_sentence(directory):
@@ -97,7 +97,7 @@ def test_all_complaints_in_one_sentence(directory):
 
     rewrite(directory, spoil)
     with pytest.raises(InputError) as caught:
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
     sentence = str(caught.value)
     for part in (
         "missing transformer.ln_f.bias (our ln_f.bias)",
@@ -113,13 +113,13 @@ def test_broken_weight_files(directory):
     path = directory / "model.safetensors"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
     with pytest.raises(InputError, match="git-LFS pointer"):
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
     path.write_bytes(b"\x00" * 40)
     with pytest.raises(InputError, match="cannot be read as safetensors"):
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
     path.unlink()
     with pytest.raises(InputError, match="found none; pickled"):
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_an_index_that_is_none(directory, index):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match=r"index\.json: expected weight_map to give each tensor"):
-        weights.load(directory, gpt2)
+        weights.load(directory, gpt2.FAMILY)
 
 
 def test_a_folder_in_the_place_of_the_weights(directory):
@@ -242,7 +242,7 @@ from batch_calibration.models import gpt2, weights
 jax.device_put(np.zeros(3)).block_until_ready()
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()
-_, model = weights.load(sys.argv[1], gpt2)
+_, model = weights.load(sys.argv[1], gpt2.FAMILY)
 size = sum(leaf.nbytes for leaf in jax.tree.leaves(weights.nnx.state(model)))
 print(size, (peak() - before) / size)
 """

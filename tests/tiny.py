@@ -8,6 +8,7 @@ from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from batch_calibration.models import FAMILIES, weights
+from batch_calibration.models.config import read_config
 
 CORPUS = [
     "Review: a charming and often affecting journey.\nSentiment: positive\n\n",
@@ -65,8 +66,8 @@ def write(
 ) -> Path:
     """A checkpoint directory with every weight at random, the norms' and biases too."""
     family = FAMILIES[raw["model_type"]]
-    config = weights.read_config(family, raw, directory)
-    graph, shapes = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
+    config = read_config(family, raw, directory)
+    graph, shapes = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
     random = np.random.default_rng(seed)
     state = jax.tree.map(lambda s: random.normal(0, noise, s.shape).astype(np.float32), shapes)
     weights.save(directory, nnx.merge(graph, state), family, raw)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.tasks import TASKS
 
 FEW = 3

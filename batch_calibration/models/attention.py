@@ -1,19 +1,32 @@
-"""The attentions that callers hand a network: causal, masked, and over a shared past."""
+"""Attention functions that callers hand a network: causal, full, masked, over a cached prefix."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
+SMALLEST = float(jnp.finfo(jnp.float32).min)  # type: ignore[no-untyped-call]  # jax has no type
+
+
+class AttentionOptions(NamedTuple):
+    """How a family's attention differs from the plain one.
+
+    Attributes:
+        scale: What `q k` is multiplied by; 1 / sqrt(d) where it is None.
+        window: A query sees the keys of the last `window` positions, its own among them.
+        cap: Logits are at most this in size, by `cap tanh(logits / cap)`.
+    """
+
+    scale: float | None = None
+    window: int | None = None
+    cap: float | None = None
+
+
+PLAIN = AttentionOptions()
+
 
 class Attend(Protocol):
-    """Attention as a network asks for it: the caller's own, masks, prefixes, batches and all.
-
-    `q [b, t, heads, d]`, `k` and `v [b, t, groups, d]`, where `groups` divides `heads`; returns
-    `[b, t, heads, d]`. What a family's attention is, it says with each call: logits are `q k scale`
-    (1 / sqrt(d) where left out), at most `cap` in size by `cap tanh(logits / cap)`, and a query
-    sees the keys of the last `window` positions, its own among them.
-    """
+    """Attention as a network asks for it; masks, prefixes and batches are the caller's."""
 
     def __call__(
         self,
@@ -21,30 +34,31 @@ class Attend(Protocol):
         q: jax.Array,
         k: jax.Array,
         v: jax.Array,
-        *,
-        scale: float | None = None,
-        window: int | None = None,
-        cap: float | None = None,
+        options: AttentionOptions = PLAIN,
     ) -> jax.Array:
-        """Attention of one layer."""
+        """Attention `[b, t, heads, d]` of one layer.
+
+        `q [b, t, heads, d]`, `k` and `v [b, t, groups, d]`, where `groups` divides `heads`.
+        """
         ...
 
 
 def causal(
-    layer: int,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    *,
-    scale: float | None = None,
-    window: int | None = None,
-    cap: float | None = None,
+    layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
 ) -> jax.Array:
     """Causal attention over keys and values of the same sequence, its positions consecutive."""
     del layer
-    place = jnp.arange(q.shape[1])
-    mask = within(place, place, window) & (place <= place[:, None])
-    return own(q, k, v, mask[None], scale=scale, cap=cap)[0]
+    position = jnp.arange(q.shape[1])
+    mask = in_window(position, position, options.window) & (position <= position[:, None])
+    return self_attention(q, k, v, mask[None], options)[0]
+
+
+def full(
+    layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+) -> jax.Array:
+    """Attention of queries `[b, t, heads, d]` over all keys `[b, s, groups, d]`."""
+    del layer
+    return self_attention(q, k, v, options=options)[0]
 
 
 def masked(mask: jax.Array) -> Attend:
@@ -52,67 +66,59 @@ def masked(mask: jax.Array) -> Attend:
     mask = mask[:, None] if mask.ndim == 2 else mask
 
     def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        *,
-        scale: float | None = None,
-        window: int | None = None,
-        cap: float | None = None,
+        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
     ) -> jax.Array:
-        del layer, window
-        return own(q, k, v, mask, scale=scale, cap=cap)[0]
+        del layer
+        return self_attention(q, k, v, mask, options)[0]
 
     return attend
 
 
-def within(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
+def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
     """Whether keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
-    near = queries[..., :, None] - keys[..., None, :]
-    return near < (window or 1 << 30)
+    distance = queries[..., :, None] - keys[..., None, :]
+    return distance < (window or 1 << 30)
 
 
-def own(
+def self_attention(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     mask: jax.Array | None = None,
+    options: AttentionOptions = PLAIN,
     *,
-    scale: float | None = None,
-    cap: float | None = None,
     at_once: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of `q [b, t, heads, d]` over `k` and `v [b, s, groups, d]` of the same lines.
+    """Attention of `q [b, t, heads, d]` over `k` and `v [b, s, groups, d]` of the same sequences.
 
-    `mask [b | 1, t | 1, s]` says what a query sees; all, where it is left out.
+    `mask [b | 1, t | 1, s]` says what a query sees, the window included; all, where it is left
+    out.
 
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
     values = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
-    return _by_group(q, k, values, mask, scale, cap, at_once)
+    return _by_group(q, k, values, mask, options, at_once)
 
 
-def past(
+def prefix_attention(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
-    seen: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    options: AttentionOptions = PLAIN,
     *,
-    scale: float | None = None,
-    cap: float | None = None,
     at_once: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of queries `[n, heads, d]` over kept keys and values `[s, groups, d]`.
+    """Attention of queries `[n, heads, d]` over cached keys and values `[s, groups, d]`.
 
-    `seen [n, s]` says which of them are in a query's window; all are, where it is left out.
+    `mask [n, s]` says which of them a query sees, the window included; all, where it is left out.
 
     Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
     float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
     """
-    mask = None if seen is None else seen[None]
-    mean, mass = _by_group(q[None], k[None], v[None], mask, scale, cap, at_once)
+    mask = None if mask is None else mask[None]
+    mean, mass = _by_group(q[None], k[None], v[None], mask, options, at_once)
     return mean[0], mass[0]
 
 
@@ -121,8 +127,7 @@ def _by_group(
     k: jax.Array,
     v: jax.Array,
     mask: jax.Array | None,
-    scale: float | None,
-    cap: float | None,
+    options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Softmax attention; the last column of `v [b, s, groups, d + 1]` weighs each key.
@@ -132,6 +137,7 @@ def _by_group(
     """
     b, t, heads, d = q.shape
     groups = k.shape[2]
+    scale, _, cap = options
     if mask is not None:
         mask = jnp.tile(mask, (1, heads // groups if mask.shape[1] == t else 1, 1))
 
@@ -164,40 +170,39 @@ def _by_group(
     )
 
 
-def keep(
-    old: tuple[jax.Array, jax.Array] | None,
+def append_cache(
+    cached: tuple[jax.Array, jax.Array] | None,
     k: jax.Array,
     v: jax.Array,
     start: jax.Array | int,
     count: jax.Array | int,
     size: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values in `size` places for `past`: `start` old ones, then `count` of `k` and `v`.
+    """Keys and values of `size` positions: `start` cached ones, then `count` of `k` and `v`.
 
     `k` and `v` are `[1, c, groups, d]`. The values' last column, `d + 1` wide, is the weight of
-    each place, so that `past` needs no mask.
+    each position, so that `prefix_attention` needs no mask.
     """
     keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)
-    if old is None:
-        keys, values = (_places(new, size) for new in (keys, values))
+    if cached is None:
+        keys, values = (_fit(new, size) for new in (keys, values))
     else:
         where = start + jnp.arange(len(keys))
         keys, values = (
-            _places(kept, size).at[where].set(new, mode="drop")
-            for kept, new in zip(old, (keys, values), strict=True)
+            _fit(old, size).at[where].set(new, mode="drop")
+            for old, new in zip(cached, (keys, values), strict=True)
         )
-    return cut(keys, values, start + count)
+    return truncate_cache(keys, values, start + count)
 
 
-def cut(k: jax.Array, v: jax.Array, length: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-    """Only the first `length` kept keys and values; beyond, the first key repeated, of weight 0."""
+def truncate_cache(
+    k: jax.Array, v: jax.Array, length: jax.Array | int
+) -> tuple[jax.Array, jax.Array]:
+    """Only the first `length` cached positions; beyond, the first key repeated, of weight 0."""
     real = (jnp.arange(len(k)) < length)[:, None, None]
     return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
 
 
-def _places(x: jax.Array, size: int) -> jax.Array:
+def _fit(x: jax.Array, size: int) -> jax.Array:
     """An array with its first axis cut, or padded with zeros, to `size`."""
     return jnp.pad(x[:size], ((0, max(0, size - len(x))), *[(0, 0)] * (x.ndim - 1)))
-
-
-SMALLEST = float(jnp.finfo(jnp.float32).min)

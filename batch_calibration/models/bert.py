@@ -1,6 +1,6 @@
 """The BERT family: post-norm encoders, here as the towers of sentence embeddings."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -8,40 +8,21 @@ from flax import nnx
 
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.weights import Weight
+from batch_calibration.models.family import Family, TransformerConfig, Weight
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
     """Shape of a BERT network, in the names of its Hugging Face `config.json`."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
     intermediate_size: int
-    max_position_embeddings: int
     type_vocab_size: int = 2
     layer_norm_eps: float = 1e-12
     hidden_act: str = "gelu"
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        """Numbers in a hidden state."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share the width."""
-        return self.num_attention_heads
-
 
 class Block(nnx.Module):
-    """One post-norm block: attention, then a two-layer perceptron."""
+    """One post-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
@@ -58,13 +39,14 @@ class Block(nnx.Module):
         self.ln_2 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Attention and perceptron over `h [b, t, d]`, each added and then normalized."""
+        """Attention and MLP over `h [b, t, d]`, each added and then normalized."""
         q, k, v = (
             part(h).reshape(*h.shape[:-1], self.heads, -1)
             for part in (self.query, self.key, self.value)
         )
         h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
-        return self.ln_2(h + self.proj(self.activation(self.fc(h))))
+        h = self.ln_2(h + self.proj(self.activation(self.fc(h))))
+        return h
 
 
 class Model(nnx.Module):
@@ -72,11 +54,13 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, init = config.hidden_size, nnx.initializers.normal(0.02)
-        self.words = nnx.Embed(config.vocab_size, width, embedding_init=init, rngs=rngs)
-        self.places = nnx.Embed(
+        self.token_embedding = nnx.Embed(config.vocab_size, width, embedding_init=init, rngs=rngs)
+        self.position_embedding = nnx.Embed(
             config.max_position_embeddings, width, embedding_init=init, rngs=rngs
         )
-        self.types = nnx.Embed(config.type_vocab_size, width, embedding_init=init, rngs=rngs)
+        self.type_embedding = nnx.Embed(
+            config.type_vocab_size, width, embedding_init=init, rngs=rngs
+        )
         self.ln = nnx.LayerNorm(
             width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
         )
@@ -91,24 +75,21 @@ class Model(nnx.Module):
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
 
-        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's, padding mask and
-        all. `types [b, t]` are the token types; every token is of type 0 when they are left out.
+        `attend` holds the padding mask. `types [b, t]` are the token types; every token is of type
+        0 when they are left out.
         """
         types = jnp.zeros_like(tokens) if types is None else types
-        h = self.ln(self.words(tokens) + self.places(positions) + self.types(types))
+        h = self.token_embedding(tokens) + self.position_embedding(positions)
+        h = self.ln(h + self.type_embedding(types))
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h
 
 
-flatten = dict
-PREFIX = "bert."
-FIXED = {"position_embedding_type": "absolute", "is_decoder": False}
-IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "classifier.*")
 WEIGHTS = {
-    "bert.embeddings.word_embeddings.weight": Weight("words.embedding", split=0),
-    "bert.embeddings.position_embeddings.weight": Weight("places.embedding"),
-    "bert.embeddings.token_type_embeddings.weight": Weight("types.embedding"),
+    "bert.embeddings.word_embeddings.weight": Weight("token_embedding.embedding", split=0),
+    "bert.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
+    "bert.embeddings.token_type_embeddings.weight": Weight("type_embedding.embedding"),
     "bert.embeddings.LayerNorm.weight": Weight("ln.scale"),
     "bert.embeddings.LayerNorm.bias": Weight("ln.bias"),
     "bert.encoder.layer.{i}.attention.self.query.weight": Weight(
@@ -134,3 +115,13 @@ WEIGHTS = {
     "bert.encoder.layer.{i}.output.LayerNorm.weight": Weight("blocks.{i}.ln_2.scale"),
     "bert.encoder.layer.{i}.output.LayerNorm.bias": Weight("blocks.{i}.ln_2.bias"),
 }
+FAMILY = Family(
+    name="bert",
+    kind="sentence_encoder",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("bert.",),
+    fixed={"position_embedding_type": "absolute", "is_decoder": False},
+    ignored=("embeddings.position_ids", "pooler.dense.*", "cls.*", "classifier.*"),
+)

@@ -1,11 +1,11 @@
-"""A checkpoint directory, read whole: network, tokenizer, and a digest of what decides scores."""
+"""Reads a checkpoint directory: network, tokenizer, and a digest of what decides its scores."""
 
 import hashlib
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,8 @@ from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, clip_tokenizer, weights
+from batch_calibration.models.config import read_config, read_json
+from batch_calibration.models.family import Config, Family, Kind, RawConfig
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")
@@ -32,8 +34,9 @@ class Checkpoint:
 
     Attributes:
         directory: Where it was read from.
-        family: The name on the shelf, such as `"gpt2"`.
-        config: The family's `Config`.
+        model_type: The name on the shelf of families, such as `"gpt2"`.
+        kind: What the network offers, and so which scorer takes it.
+        config: The config, of the family's own class.
         model: The network.
         dtype: What it computes in: `"float32"`, `"bfloat16"` or `"float16"`.
         mesh: The devices that share it, or None for one device.
@@ -43,8 +46,9 @@ class Checkpoint:
     """
 
     directory: Path
-    family: str
-    config: Any
+    model_type: str
+    kind: Kind
+    config: Config
     model: nnx.Module
     tokenizer: Tokenizer
     bos: int | None
@@ -53,7 +57,7 @@ class Checkpoint:
     mesh: Mesh | None = None
 
 
-class Reader(NamedTuple):
+class TokenizerInfo(NamedTuple):
     """How a checkpoint reads text, known without its weights.
 
     Attributes:
@@ -89,17 +93,17 @@ def find(name: str) -> Path:
         ) from error
 
 
-def load_tokenizer(directory: str | Path) -> Reader:
+def load_tokenizer(directory: str | Path) -> TokenizerInfo:
     """Read `tokenizer.json` and `config.json` of a checkpoint directory; its weights may be absent.
 
     Raises:
         InputError: a file is missing or broken, or no family has that architecture.
     """
     directory = Path(directory).expanduser()
-    family, raw = _family(directory)
-    positions = weights.read_config(FAMILIES[family], raw, directory).positions
+    _, family, raw = _family(directory)
+    positions = read_config(family, raw, directory).positions
     tokenizer = _tokenizer(directory)
-    return Reader(tokenizer, _bos(directory, tokenizer), positions)
+    return TokenizerInfo(tokenizer, _bos(directory, tokenizer), positions)
 
 
 def load_checkpoint(
@@ -115,7 +119,7 @@ def load_checkpoint(
 
     Example:
         checkpoint = load_checkpoint("checkpoints/gpt2")
-        checkpoint.family, checkpoint.bos, checkpoint.digest[:8]
+        checkpoint.model_type, checkpoint.bos, checkpoint.digest[:8]
 
     Raises:
         InputError: a file is missing or broken, no family has that architecture, the weights do
@@ -127,9 +131,9 @@ def load_checkpoint(
     if dtype == "auto":
         dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     directory = Path(directory).expanduser()
-    name, _ = _family(directory)
+    name, family, _ = _family(directory)
     tokenizer = _tokenizer(directory)
-    config, model = weights.load(directory, FAMILIES[name], jnp.dtype(dtype), mesh)
+    config, model = weights.load(directory, family, jnp.dtype(dtype), mesh)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab_size:
         raise InputError(
@@ -138,30 +142,32 @@ def load_checkpoint(
         )
     bos = _bos(directory, tokenizer)
     digest = _digest(directory)
-    return Checkpoint(directory, name, config, model, tokenizer, bos, digest, dtype, mesh)
+    return Checkpoint(
+        directory, name, family.kind, config, model, tokenizer, bos, digest, dtype, mesh
+    )
 
 
-def _family(directory: Path) -> tuple[str, dict[str, Any]]:
-    """The name of the family on the shelf, and the raw config."""
+def _family(directory: Path) -> tuple[str, Family, RawConfig]:
+    """The family, its name on the shelf, and the raw config."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
             "tokenizer.json), found none; check the path."
         )
-    raw = weights.read_json(directory / "config.json", "a config")
+    raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
         unknown = InputError.unknown("model family", name, FAMILIES)
         raise InputError(f"{directory}: model_type in config.json. {unknown}")
-    return name, raw
+    return name, FAMILIES[name], raw
 
 
 def _tokenizer(directory: Path) -> Tokenizer:
     path = directory / "tokenizer.json"
     merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
-    if merges and not path.is_file() and _family(directory)[0] == "clip":
+    if merges and not path.is_file() and _family(directory)[1].kind == "clip":
         return clip_tokenizer.load(merges[0])
-    weights.read_json(path, "a tokenizer")
+    read_json(path, "a tokenizer")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the Rust side raises a bare Exception
@@ -175,7 +181,7 @@ def _tokenizer(directory: Path) -> Tokenizer:
 def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
     """The beginning token: as tokenizer_config.json says, else what the tokenizer itself puts."""
     path = directory / "tokenizer_config.json"
-    config = weights.read_json(path, "a tokenizer config") if path.is_file() else {}
+    config = read_json(path, "a tokenizer config") if path.is_file() else {}
     wanted = config.get("add_bos_token")
     if wanted is None:
         bare = tokenizer.encode("a", add_special_tokens=False).ids

@@ -1,6 +1,7 @@
-"""CLIP: a picture tower and a text tower whose embeddings share one space."""
+"""CLIP: an image tower and a text tower whose embeddings share one space."""
 
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,12 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
-from batch_calibration.models.attention import Attend, causal, own
-from batch_calibration.models.weights import Weight
+from batch_calibration.models.attention import Attend, causal, full
+from batch_calibration.models.family import Family, RawConfig, Weight
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config:
     """Shape of both towers: keys of `text_config` and `vision_config`, each after its tower's name.
 
     What a file leaves out is what transformers takes it to be.
@@ -70,11 +72,12 @@ class Shape(NamedTuple):
     eps: float
 
     @classmethod
-    def of(cls, config: Any, tower: str) -> "Shape":
-        """The shape of the tower `"text"` or `"vision"` of a flat config."""
+    def of(cls, config: Config, tower: Literal["text", "vision"]) -> "Shape":
+        """The shape of a tower; `InputError` where its heads do not divide its width."""
         names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                  "hidden_act", "layer_norm_eps")  # fmt: skip
-        shape = cls(*(getattr(config, f"{tower}_{name}") for name in names))
+        values = asdict(config)
+        shape = cls(*(values[f"{tower}_{name}"] for name in names))
         if shape.width % shape.heads:
             raise InputError(
                 f"config.json, {tower} tower: {shape.heads} attention heads of a width of "
@@ -84,7 +87,7 @@ class Shape(NamedTuple):
 
 
 class Block(nnx.Module):
-    """One pre-norm block: attention, then a two-layer perceptron."""
+    """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, shape: Shape, *, rngs: nnx.Rngs):
         width, init = shape.width, nnx.initializers.normal
@@ -103,7 +106,7 @@ class Block(nnx.Module):
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, read: int | None = None
     ) -> jax.Array:
-        """Attention and perceptron added to the first `read` positions (all) of `h [b, t, d]`.
+        """Attention and MLP added to the first `read` positions (all) of `h [b, t, d]`.
 
         All positions are attended to; the others go no further, and are not computed.
         """
@@ -131,10 +134,10 @@ class Text(nnx.Module):
         shape = Shape.of(config, "text")
         init = nnx.initializers.normal
         self.eos = config.text_eos_token_id
-        self.words = nnx.Embed(
+        self.token_embedding = nnx.Embed(
             config.text_vocab_size, shape.width, embedding_init=init(0.02), rngs=rngs
         )
-        self.places = nnx.Embed(
+        self.position_embedding = nnx.Embed(
             config.text_max_position_embeddings, shape.width, embedding_init=init(0.01), rngs=rngs
         )
         self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
@@ -147,8 +150,9 @@ class Text(nnx.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of `tokens [b, t]`; what follows the end token changes nothing."""
         # Padding stays at the last position: beyond it an embedding is NaN.
-        places = jnp.minimum(jnp.arange(tokens.shape[1]), self.places.num_embeddings - 1)
-        h = self.words(tokens) + self.places(places)
+        last = self.position_embedding.num_embeddings - 1
+        positions = jnp.minimum(jnp.arange(tokens.shape[1]), last)
+        h = self.token_embedding(tokens) + self.position_embedding(positions)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, causal)
         # Configs written before the end token was named in them say 2; it is the largest id.
@@ -157,7 +161,7 @@ class Text(nnx.Module):
 
 
 class Vision(nnx.Module):
-    """The tower of pictures cut into square patches, read at the class token before them."""
+    """The tower of images cut into square patches, read at the class token before them."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "vision")
@@ -165,7 +169,7 @@ class Vision(nnx.Module):
         patches = (config.vision_image_size // edge) ** 2
         self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
         self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
-        self.places = nnx.Param(init(0.02)(rngs.params(), (1 + patches, shape.width)))
+        self.position_embedding = nnx.Param(init(0.02)(rngs.params(), (1 + patches, shape.width)))
         self.ln_1 = norm(shape, rngs)
         self.blocks = nnx.List([Block(shape, rngs=rngs) for _ in range(shape.layers)])
         self.ln_2 = norm(shape, rngs)
@@ -178,7 +182,7 @@ class Vision(nnx.Module):
         """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
         h = embed_patches(pixels, self.patch[...])
         start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
-        h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.places[...])
+        h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.position_embedding[...])
         for layer, block in enumerate(self.blocks[:-1]):
             h = block(h, layer, full)
         # Only the class token is read, so the last block need not finish the patches.
@@ -197,12 +201,6 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
     # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
     flat = parts.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
     return flat @ kernel.reshape(-1, width)
-
-
-def full(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
-    """Attention of queries `[b, t, heads, d]` over all keys `[b, s, heads, d]`."""
-    del layer, options
-    return own(q, k, v)[0]
 
 
 class Model(nnx.Module):
@@ -227,15 +225,16 @@ class Model(nnx.Module):
         return self.vision(pixels)
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """Both towers' keys after their names; a `text_config_dict` of old files has the last word."""
-    flat: dict[str, Any] = {
+    flat: RawConfig = {
         key: raw[key] for key in ("projection_dim", "logit_scale_init_value") if key in raw
     }
     for tower in ("text", "vision"):
         old = raw.get(f"{tower}_config_dict")
-        part = (raw.get(f"{tower}_config") or {}) if old is None else old
-        flat |= {f"{tower}_{key}": value for key, value in part.items()}
+        part = raw.get(f"{tower}_config") if old is None else old
+        if isinstance(part, dict):
+            flat |= {f"{tower}_{key}": value for key, value in part.items()}
     return flat
 
 
@@ -259,22 +258,31 @@ def _norm(theirs: str, ours: str) -> dict[str, Weight]:
     return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
 
 
-PREFIX = ""
-FIXED = {"vision_num_channels": 3}
-IGNORED = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids")
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
-    "text_model.embeddings.token_embedding.weight": Weight("text.words.embedding", split=0),
-    "text_model.embeddings.position_embedding.weight": Weight("text.places.embedding"),
+    "text_model.embeddings.token_embedding.weight": Weight(
+        "text.token_embedding.embedding", split=0
+    ),
+    "text_model.embeddings.position_embedding.weight": Weight("text.position_embedding.embedding"),
     **_tower("text_model", "text"),
     **_norm("text_model.final_layer_norm", "text.ln"),
     "text_projection.weight": Weight("text.projection.kernel", True),
     "vision_model.embeddings.class_embedding": Weight("vision.start"),
     "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
-    "vision_model.embeddings.position_embedding.weight": Weight("vision.places"),
+    "vision_model.embeddings.position_embedding.weight": Weight("vision.position_embedding"),
     # The misspelling is the files' own.
     **_norm("vision_model.pre_layrnorm", "vision.ln_1"),
     **_tower("vision_model", "vision"),
     **_norm("vision_model.post_layernorm", "vision.ln_2"),
     "visual_projection.weight": Weight("vision.projection.kernel", True),
 }
+FAMILY = Family(
+    name="clip",
+    kind="clip",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    fixed={"vision_num_channels": 3},
+    ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
+    flatten=flatten,
+)

@@ -1,4 +1,4 @@
-"""CLIP's tokenizer from its list of merges: lower case, byte-level BPE, words that know their end.
+"""Builds CLIP's tokenizer from its list of merges: lower case, byte-level BPE, words with an end.
 
 The vocabulary follows from the merges: 256 bytes, the same at a word's end, a token for each
 merge, and the two that begin and end a text (Radford et al. 2021, section 2.4).

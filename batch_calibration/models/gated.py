@@ -1,8 +1,8 @@
-"""What Llama and Gemma networks share: RMS norms, grouped rotary attention, gated perceptrons."""
+"""Parts that Llama and Gemma networks share: RMS norms, grouped rotary attention, gated MLPs."""
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,38 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import RawConfig, TransformerConfig, Weight
 from batch_calibration.models.rotary import rotate
-from batch_calibration.models.weights import Weight
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 INIT = nnx.initializers.normal(0.02)
 
 
-def windows(config: Any) -> list[int | None]:
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
+    """What both families' configs have; the rope fields are as `rotary.flatten` says."""
+
+    intermediate_size: int
+    layer_types: tuple[str, ...]
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    qk_norm: bool = False
+    sliding_window: int | None = None
+    rope_theta: float = 10_000.0
+    rope_type: str = "default"
+    rope_scaling: tuple[float, ...] = ()
+
+    @property
+    def head_size(self) -> int:
+        """Numbers in a head, which need not divide the width."""
+        return self.head_dim or self.hidden_size // self.heads
+
+
+def windows(config: Config) -> list[int | None]:
     """How many last positions each layer sees (None: all), by the config's `layer_types`."""
     kinds = config.layer_types
     if len(kinds) != config.num_hidden_layers or not {*kinds} <= {SLIDING, FULL}:
@@ -29,7 +52,7 @@ def windows(config: Any) -> list[int | None]:
     return [config.sliding_window if kind == SLIDING else None for kind in kinds]
 
 
-def layer_types(raw: dict[str, Any], slides: Callable[[int], bool]) -> dict[str, Any]:
+def layer_types(raw: RawConfig, slides: Callable[[int], bool]) -> RawConfig:
     """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
     kinds, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
     if kinds is None and isinstance(layers, int):
@@ -60,17 +83,15 @@ class Attention(nnx.Module):
 
     def __init__(
         self,
-        config: Any,
-        window: int | None,
+        config: Config,
+        options: AttentionOptions,
         bias: tuple[bool, bool],
-        scale: float | None = None,
-        cap: float | None = None,
         centered: bool = False,
         *,
         rngs: nnx.Rngs,
     ):
-        width, heads, d = config.hidden_size, config.heads, head_size(config)
-        self.d, self.window, self.scale, self.cap = d, window, scale, cap
+        width, heads, d = config.hidden_size, config.heads, config.head_size
+        self.d, self.options = d, options
         groups = config.num_key_value_heads or heads
         self.q, self.k, self.v = (
             nnx.Linear(width, n * d, use_bias=bias[0], kernel_init=INIT, rngs=rngs)
@@ -89,19 +110,11 @@ class Attention(nnx.Module):
         q, k, v = (part(h).reshape(*h.shape[:-1], -1, self.d) for part in (self.q, self.k, self.v))
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        mean = attend(
-            layer,
-            rotate(q, angle),
-            rotate(k, angle),
-            v,
-            scale=self.scale,
-            window=self.window,
-            cap=self.cap,
-        )
+        mean = attend(layer, rotate(q, angle), rotate(k, angle), v, self.options)
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
 
-class Perceptron(nnx.Module):
+class MLP(nnx.Module):
     """`down(act(gate(h)) up(h))`."""
 
     def __init__(self, width: int, inner: int, act: str, bias: bool = False, *, rngs: nnx.Rngs):
@@ -112,13 +125,8 @@ class Perceptron(nnx.Module):
         )
 
     def __call__(self, h: jax.Array) -> jax.Array:
-        """The perceptron of `h [b, t, d]`."""
+        """The MLP of `h [b, t, d]`."""
         return self.down(self.activation(self.gate(h)) * self.up(h))
-
-
-def head_size(config: Any) -> int:
-    """Numbers in a head, which need not divide the width."""
-    return config.head_dim or config.hidden_size // config.heads
 
 
 WEIGHTS = {

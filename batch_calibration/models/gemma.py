@@ -1,18 +1,20 @@
 """The Gemma family: Gemma 2, and Gemma 3 as a language model."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.models import gated, rotary
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import Family, RawConfig, Weight
 from batch_calibration.models.head import logits
-from batch_calibration.models.weights import Weight
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
     """Shape of a Gemma network, in the names of its Hugging Face `config.json`.
 
     `qk_norm` (Gemma 3) follows from its `model_type`. `rope_local_theta` is that of
@@ -20,47 +22,21 @@ class Config(NamedTuple):
     `rotary.flatten` says.
     """
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    vocab_size: int
-    layer_types: tuple[str, ...]
     num_attention_heads: int = 8
     num_key_value_heads: int = 4
     head_dim: int = 256
     max_position_embeddings: int = 8192
-    rms_norm_eps: float = 1e-6
     hidden_activation: str = "gelu_pytorch_tanh"
     tie_word_embeddings: bool = True
-    attention_bias: bool = False
-    qk_norm: bool = False
     query_pre_attn_scalar: float = 256.0
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     sliding_window: int | None = 4096
-    rope_theta: float = 10_000.0
-    rope_type: str = "default"
-    rope_scaling: tuple[float, ...] = ()
     rope_local_theta: float | None = None
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        """Numbers in a hidden state."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads."""
-        return self.num_attention_heads
 
 
 class Block(nnx.Module):
-    """Attention, then a gated perceptron, each normalized before and after."""
+    """Attention, then a gated MLP, each normalized before and after."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width = config.hidden_size
@@ -69,21 +45,19 @@ class Block(nnx.Module):
         )
         self.attention = gated.Attention(
             config,
-            window,
+            AttentionOptions(
+                config.query_pre_attn_scalar**-0.5, window, config.attn_logit_softcapping
+            ),
             (config.attention_bias, config.attention_bias),
-            scale=config.query_pre_attn_scalar**-0.5,
-            cap=config.attn_logit_softcapping,
             centered=True,
             rngs=rngs,
         )
-        self.mlp = gated.Perceptron(
-            width, config.intermediate_size, config.hidden_activation, rngs=rngs
-        )
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
     ) -> jax.Array:
-        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
         return h + self.ln_mlp(self.mlp(self.ln_2(h)))
 
@@ -105,35 +79,32 @@ class Model(nnx.Module):
         )
         self.cap = config.final_logit_softcapping
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
-        self.whole = self.local = rotary.frequencies(
+        self.frequencies = self.local_frequencies = rotary.frequencies(
             config.head_dim, config.rope_theta, config.rope_type, config.rope_scaling
         )
         if config.rope_local_theta is not None:
-            self.local = rotary.frequencies(config.head_dim, config.rope_local_theta)
+            self.local_frequencies = rotary.frequencies(config.head_dim, config.rope_local_theta)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend(layer, q, k, v, scale=..., window=..., cap=...)` is the caller's,
-        `q [b, t, heads, head_dim]` and fewer heads of `k` and `v`.
-        """
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.embed(tokens)
         h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)
-        whole, local = (
-            rotary.angles(positions, turning, h.dtype) for turning in (self.whole, self.local)
+        full, local = (
+            rotary.angles(positions, frequencies, h.dtype)
+            for frequencies in (self.frequencies, self.local_frequencies)
         )
         for layer, (block, slides) in enumerate(zip(self.blocks, self.slides, strict=True)):
-            h = block(h, layer, attend, local if slides else whole)
+            h = block(h, layer, attend, local if slides else full)
         return self.norm(h)
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        words = self.embed if self.head is None else self.head
-        bare = logits(h, words.embedding[...], tokens)
+        table = self.embed if self.head is None else self.head
+        bare = logits(h, table.embedding[...], tokens)
         return bare if self.cap is None else self.cap * jnp.tanh(bare / self.cap)
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields.
 
     A directory of the Gemma 3 that also sees has its language model in `text_config`.
@@ -165,27 +136,35 @@ def flatten(raw: dict[str, Any]) -> dict[str, Any]:
     return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % every != 0))
 
 
-GEMMA2: dict[str, Any] = {
+GEMMA2: RawConfig = {
     "vocab_size": 256_000,
     "attn_logit_softcapping": 50.0,
     "final_logit_softcapping": 30.0,
 }
-GEMMA3: dict[str, Any] = {
+GEMMA3: RawConfig = {
     "vocab_size": 262_208,
     "max_position_embeddings": 131_072,
     "rope_theta": 1_000_000.0,
 }
 """What the two leave unsaid where it is as in transformers."""
 
-PREFIX = ("model.", "language_model.", "model.")
-FIXED = {
-    "use_bidirectional_attention": False,
-    "rope_local_type": "default",
-    "partial_rotary_factor": 1.0,
-}
-IGNORED = ("lm_head.weight", "vision_tower.*", "multi_modal_projector.*")
 WEIGHTS = gated.WEIGHTS | {
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_attention.scale"),
     "model.layers.{i}.pre_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
     "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_mlp.scale"),
 }
+FAMILY = Family(
+    name="gemma",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.", "language_model.", "model."),
+    fixed={
+        "use_bidirectional_attention": False,
+        "rope_local_type": "default",
+        "partial_rotary_factor": 1.0,
+    },
+    ignored=("lm_head.weight", "vision_tower.*", "multi_modal_projector.*"),
+    flatten=flatten,
+)

@@ -1,6 +1,6 @@
 """The GPT-2 family: learned positions, pre-norm blocks, tied head."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +8,12 @@ from flax import nnx
 
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
+from batch_calibration.models.family import Family, Weight
 from batch_calibration.models.head import logits
-from batch_calibration.models.weights import Weight
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config:
     """Shape of a GPT-2 network, in the names of its Hugging Face `config.json`."""
 
     vocab_size: int
@@ -41,7 +42,7 @@ class Config(NamedTuple):
 
 
 class Block(nnx.Module):
-    """One pre-norm block: attention, then a two-layer perceptron."""
+    """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
@@ -58,7 +59,7 @@ class Block(nnx.Module):
         self.proj = nnx.Linear(inner, width, kernel_init=deep, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        """Add this block's attention and MLP to `h [b, t, d]`."""
         q, k, v = (
             part.reshape(*part.shape[:-1], self.heads, -1)
             for part in jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
@@ -80,30 +81,18 @@ class Model(nnx.Module):
         )
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's: the network knows
-        nothing of masks, prefixes or batches.
-        """
-        h = self.wte(tokens) + self.wpe(positions)
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.wte(tokens) + self.wpe(positions)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
-        return self.ln_f(h)
+        h = self.ln_f(h)
+        return h
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
         return logits(h, self.wte.embedding[...], tokens)
 
 
-flatten = dict
-PREFIX = "transformer."
-FIXED = {
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-}
-IGNORED = ("h.{i}.attn.bias", "h.{i}.attn.masked_bias", "lm_head.weight")
 WEIGHTS = {
     "transformer.wte.weight": Weight("wte.embedding", split=0),
     "transformer.wpe.weight": Weight("wpe.embedding"),
@@ -122,3 +111,18 @@ WEIGHTS = {
     "transformer.ln_f.weight": Weight("ln_f.scale"),
     "transformer.ln_f.bias": Weight("ln_f.bias"),
 }
+FAMILY = Family(
+    name="gpt2",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("transformer.",),
+    fixed={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+        "tie_word_embeddings": True,
+    },
+    ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias", "lm_head.weight"),
+)

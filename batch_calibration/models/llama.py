@@ -1,76 +1,48 @@
 """The Llama family: Llama, SmolLM, Mistral, Qwen2 and Qwen3."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 from flax import nnx
 
 from batch_calibration.models import gated, rotary
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import Family, RawConfig
 from batch_calibration.models.head import logits
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
     """Shape of a Llama network, in the names of its Hugging Face `config.json`.
 
     `qkv_bias` (Qwen2: queries, keys and values have biases though the output has none) and
     `qk_norm` (Qwen3) follow from its `model_type`, the rope fields from `rotary.flatten`.
     """
 
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    layer_types: tuple[str, ...]
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
     max_position_embeddings: int = 2048
-    rms_norm_eps: float = 1e-6
     hidden_act: str = "silu"
-    tie_word_embeddings: bool = False
-    attention_bias: bool = False
     qkv_bias: bool = False
     mlp_bias: bool = False
-    qk_norm: bool = False
-    sliding_window: int | None = None
-    rope_theta: float = 10_000.0
-    rope_type: str = "default"
-    rope_scaling: tuple[float, ...] = ()
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        """Numbers in a hidden state."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads."""
-        return self.num_attention_heads
 
 
 class Block(nnx.Module):
-    """One pre-norm block: attention, then a gated perceptron."""
+    """One pre-norm block: attention, then a gated MLP."""
 
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.rms_norm_eps
         bias = config.attention_bias or config.qkv_bias, config.attention_bias
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
-        self.attention = gated.Attention(config, window, bias, rngs=rngs)
+        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
-        self.mlp = gated.Perceptron(
+        self.mlp = gated.MLP(
             width, config.intermediate_size, config.hidden_act, config.mlp_bias, rngs=rngs
         )
 
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
     ) -> jax.Array:
-        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h), layer, attend, angle)
         return h + self.mlp(self.ln_2(h))
 
@@ -90,29 +62,25 @@ class Model(nnx.Module):
             if config.tie_word_embeddings
             else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
         )
-        self.turning = rotary.frequencies(
-            gated.head_size(config), config.rope_theta, config.rope_type, config.rope_scaling
+        self.frequencies = rotary.frequencies(
+            config.head_size, config.rope_theta, config.rope_type, config.rope_scaling
         )
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend(layer, q, k, v, window=...)` is the caller's, `q [b, t, heads, head_dim]` and
-        fewer heads of `k` and `v`.
-        """
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.embed(tokens)
-        angle = rotary.angles(positions, self.turning, h.dtype)
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend, angle)
         return self.norm(h)
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        words = self.embed if self.head is None else self.head
-        return logits(h, words.embedding[...], tokens)
+        table = self.embed if self.head is None else self.head
+        return logits(h, table.embedding[...], tokens)
 
 
-OWN: dict[str, dict[str, Any]] = {
+IMPLIED: dict[str, RawConfig] = {
     "mistral": {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 0},
     "qwen2": {"sliding_window": 4096, "max_window_layers": 28, "qkv_bias": True},
     "qwen3": {"sliding_window": 4096, "max_window_layers": 28, "qk_norm": True, "head_dim": 128},
@@ -120,20 +88,27 @@ OWN: dict[str, dict[str, Any]] = {
 """What a `model_type` means where its config does not say."""
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields."""
     kind = str(raw.get("model_type"))
-    raw = OWN.get(kind, {}) | raw
+    raw = IMPLIED.get(kind, {}) | raw
     first: Any = raw.get("max_window_layers")
     if not kind.startswith("qwen"):
         raw["layer_types"] = None  # transformers looks at those of Qwen alone
-    if kind not in OWN or not raw.get("use_sliding_window"):
+    if kind not in IMPLIED or not raw.get("use_sliding_window"):
         raw["sliding_window"] = None
     slides = raw["sliding_window"] is not None
     return rotary.flatten(gated.layer_types(raw, lambda layer: slides and layer >= first))
 
 
-PREFIX = "model."
-FIXED = {"partial_rotary_factor": 1.0}
-IGNORED = ("lm_head.weight", "layers.{i}.self_attn.rotary_emb.inv_freq")
-WEIGHTS = gated.WEIGHTS
+FAMILY = Family(
+    name="llama",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=gated.WEIGHTS,
+    prefixes=("model.",),
+    fixed={"partial_rotary_factor": 1.0},
+    ignored=("lm_head.weight", "layers.{i}.self_attn.rotary_emb.inv_freq"),
+    flatten=flatten,
+)

@@ -1,6 +1,6 @@
 """The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +10,19 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
+from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
 from batch_calibration.models.head import logits
-from batch_calibration.models.weights import Weight
 
 INIT = nnx.initializers.normal(0.02)
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
     """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`.
 
     The rope fields are as `rotary.flatten` says.
     """
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
     intermediate_size: int
     max_position_embeddings: int = 2048
     layer_norm_eps: float = 1e-5
@@ -38,24 +35,9 @@ class Config(NamedTuple):
     rope_type: str = "default"
     rope_scaling: tuple[float, ...] = ()
 
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        """Numbers in a hidden state."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share the width."""
-        return self.num_attention_heads
-
 
 class Block(nnx.Module):
-    """Attention and a two-layer perceptron, in parallel or one after the other."""
+    """Attention and a two-layer MLP, in parallel or one after the other."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
@@ -73,7 +55,7 @@ class Block(nnx.Module):
     def __call__(
         self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
     ) -> jax.Array:
-        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        """Add this block's attention and MLP to `h [b, t, d]`."""
         # Each head's query, key and value lie side by side.
         heads = self.qkv(self.ln_1(h)).reshape(*h.shape[:-1], self.heads, -1)
         q, k, v = jnp.split(heads, 3, axis=-1)
@@ -104,28 +86,26 @@ class Model(nnx.Module):
                 "expected a share of each head, at most 1; fetch the file again."
             )
         size = int(width // config.num_attention_heads * config.partial_rotary_factor)
-        self.turning = rotary.frequencies(
+        self.frequencies = rotary.frequencies(
             size, config.rope_theta, config.rope_type, config.rope_scaling
         )
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's.
-        """
-        h = self.embed(tokens)
-        angle = rotary.angles(positions, self.turning, h.dtype)
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.embed(tokens)
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend, angle)
-        return self.ln(h)
+        h = self.ln(h)
+        return h
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        words = self.embed if self.head is None else self.head
-        return logits(h, words.embedding[...], tokens)
+        table = self.embed if self.head is None else self.head
+        return logits(h, table.embedding[...], tokens)
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with the rope fields, whose names were this family's own."""
     return rotary.flatten(
         raw
@@ -136,14 +116,6 @@ def flatten(raw: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-PREFIX = "gpt_neox."
-FIXED: dict[str, Any] = {}
-IGNORED = (
-    "embed_out.weight",
-    "layers.{i}.attention.bias",
-    "layers.{i}.attention.masked_bias",
-    "layers.{i}.attention.rotary_emb.inv_freq",
-)
 WEIGHTS = {
     "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
     "gpt_neox.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
@@ -164,3 +136,18 @@ WEIGHTS = {
     "gpt_neox.final_layer_norm.bias": Weight("ln.bias"),
     "embed_out.weight": Weight("head.embedding", split=0),
 }
+FAMILY = Family(
+    name="neox",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("gpt_neox.",),
+    ignored=(
+        "embed_out.weight",
+        "layers.{i}.attention.bias",
+        "layers.{i}.attention.masked_bias",
+        "layers.{i}.attention.rotary_emb.inv_freq",
+    ),
+    flatten=flatten,
+)

@@ -1,30 +1,27 @@
 """The OPT family: learned positions from the third row on, norms before or after."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import jax
 from flax import nnx
 
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
+from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
 from batch_calibration.models.head import logits
-from batch_calibration.models.weights import Weight
 
 INIT = nnx.initializers.normal(0.02)
 OFFSET = 2
 """Rows of the position table before that of position 0."""
 
 
-class Config(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
     """Shape of an OPT network, in the names of its Hugging Face `config.json`.
 
     The exception is `remove_final_layer_norm`, which the file begins with an underscore.
     """
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
     ffn_dim: int
     max_position_embeddings: int = 2048
     word_embed_proj_dim: int | None = None
@@ -34,21 +31,6 @@ class Config(NamedTuple):
     layer_norm_elementwise_affine: bool = True
     activation_function: str = "relu"
     tie_word_embeddings: bool = True
-
-    @property
-    def positions(self) -> int:
-        """Longest sequence the network has positions for."""
-        return self.max_position_embeddings
-
-    @property
-    def width(self) -> int:
-        """Numbers in a hidden state."""
-        return self.hidden_size
-
-    @property
-    def heads(self) -> int:
-        """Attention heads, which share the width."""
-        return self.num_attention_heads
 
 
 def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -64,7 +46,7 @@ def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
 
 
 class Block(nnx.Module):
-    """Attention, then a two-layer perceptron, each with its norm before it or after it."""
+    """Attention, then a two-layer MLP, each with its norm before it or after it."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
@@ -77,7 +59,7 @@ class Block(nnx.Module):
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
-        """Add this block's attention and perceptron to `h [b, t, d]`."""
+        """Add this block's attention and MLP to `h [b, t, d]`."""
         x = self.ln_1(h) if self.before else h
         q, k, v = (
             part(x).reshape(*x.shape[:-1], self.heads, -1)
@@ -96,9 +78,9 @@ class Model(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, vocabulary = config.hidden_size, config.vocab_size
         narrow = config.word_embed_proj_dim or width
-        places = config.max_position_embeddings + OFFSET
-        self.words = nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
-        self.places = nnx.Embed(places, width, embedding_init=INIT, rngs=rngs)
+        positions = config.max_position_embeddings + OFFSET
+        self.token_embedding = nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
+        self.position_embedding = nnx.Embed(positions, width, embedding_init=INIT, rngs=rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
         self.ln = _norm(config, rngs) if normed else None
@@ -115,13 +97,10 @@ class Model(nnx.Module):
         )
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`.
-
-        `attend(layer, q, k, v)`, each `[b, t, heads, d/heads]`, is the caller's.
-        """
-        h = self.words(tokens)
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h = self.token_embedding(tokens)
         h = h if self.project_in is None else self.project_in(h)
-        h = h + self.places(positions + OFFSET)
+        h = h + self.position_embedding(positions + OFFSET)
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, attend)
         return h if self.ln is None else self.ln(h)
@@ -129,21 +108,18 @@ class Model(nnx.Module):
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
         h = h if self.project_out is None else self.project_out(h)
-        words = self.words if self.head is None else self.head
-        return logits(h, words.embedding[...], tokens)
+        table = self.token_embedding if self.head is None else self.head
+        return logits(h, table.embedding[...], tokens)
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with the field whose name begins with an underscore in the file."""
     return raw | {"remove_final_layer_norm": raw.get("_remove_final_layer_norm", False)}
 
 
-PREFIX = "model."
-FIXED: dict[str, Any] = {}
-IGNORED = ("lm_head.weight",)
 WEIGHTS = {
-    "model.decoder.embed_tokens.weight": Weight("words.embedding", split=0),
-    "model.decoder.embed_positions.weight": Weight("places.embedding"),
+    "model.decoder.embed_tokens.weight": Weight("token_embedding.embedding", split=0),
+    "model.decoder.embed_positions.weight": Weight("position_embedding.embedding"),
     "model.decoder.project_in.weight": Weight("project_in.kernel", True, 1),
     "model.decoder.project_out.weight": Weight("project_out.kernel", True, 0),
     "model.decoder.layers.{i}.self_attn.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
@@ -166,3 +142,13 @@ WEIGHTS = {
     "model.decoder.final_layer_norm.bias": Weight("ln.bias"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }
+FAMILY = Family(
+    name="opt",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.",),
+    ignored=("lm_head.weight",),
+    flatten=flatten,
+)

@@ -1,13 +1,13 @@
-"""Rotary positions: what a config says of them, the frequencies it means, the rotation itself."""
+"""Rotary positions: reads them from a config, computes their frequencies, rotates heads."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.errors import InputError
+from batch_calibration.models.family import RawConfig
 
 SCALINGS = {
     "default": (),
@@ -23,7 +23,7 @@ SCALINGS = {
 KEYS = {"type", "rope_type", "rope_theta", "partial_rotary_factor", *SCALINGS["llama3"]}
 
 
-def flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def flatten(raw: RawConfig) -> RawConfig:
     """A raw config with `rope_theta`, `rope_type`, `rope_scaling` and `partial_rotary_factor`.
 
     Files nest them in `rope_scaling` (older) or `rope_parameters` (transformers 5).
@@ -63,9 +63,9 @@ def frequencies(
     `low_freq_factor` times in the length the network was first trained for, those above
     `high_freq_factor` not at all, and blends between.
     """
-    turning = theta ** -(np.arange(0, size, 2) / size)
+    found = theta ** -(np.arange(0, size, 2) / size)
     if kind == "linear":
-        turning = turning / scaling[0]
+        found = found / scaling[0]
     elif kind == "llama3":
         factor, low, high, length = scaling
         if low >= high:
@@ -73,16 +73,16 @@ def frequencies(
                 f"config.json: expected low_freq_factor below high_freq_factor, got {low} and "
                 f"{high}; fetch the file again."
             )
-        kept = np.clip((turning * length / (2 * math.pi) - low) / (high - low), 0, 1)
-        turning = turning * (kept + (1 - kept) / factor)
-    return tuple(turning.tolist())
+        kept = np.clip((found * length / (2 * math.pi) - low) / (high - low), 0, 1)
+        found = found * (kept + (1 - kept) / factor)
+    return tuple(found.tolist())
 
 
 def angles(
-    positions: jax.Array, turning: tuple[float, ...], dtype: jnp.dtype
+    positions: jax.Array, frequencies: tuple[float, ...], dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
     """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
-    angle = positions[..., None, None].astype(jnp.float32) * jnp.array(turning, jnp.float32)
+    angle = positions[..., None, None].astype(jnp.float32) * jnp.array(frequencies, jnp.float32)
     return jnp.cos(angle).astype(dtype), jnp.sin(angle).astype(dtype)
 
 

@@ -1,131 +1,38 @@
-"""Checkpoints: a Hugging Face directory to and from a Flax network, by a table of names."""
+"""Reads the weights of a Hugging Face directory into a Flax network, and writes them."""
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from fnmatch import fnmatchcase
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
 import safetensors.numpy
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
 from safetensors import SafetensorError, safe_open
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
+from batch_calibration.models.config import read_config, read_json
+from batch_calibration.models.family import Config, Family, RawConfig, Weight
 
 PART = 1 << 25
 """Bytes of a tensor that are read at once."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-class Weight(NamedTuple):
-    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number.
-
-    Attributes:
-        path: Our name.
-        transpose: Whether the file holds it as `[out, in]`, ours being `[in, out]`.
-        split: The axis of ours that the devices along a mesh's `model` share, None for no axis.
-    """
-
-    path: str
-    transpose: bool = False
-    split: int | None = None
-
-
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object in `path`, or a sentence that says what is missing or broken."""
-    if not path.is_file():
-        raise InputError(
-            f"{path.parent}: expected {what} in {path.name}, found no such file; give a Hugging "
-            "Face checkpoint directory (config.json, *.safetensors, tokenizer.json)."
-        )
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
-    return value
-
-
-def read_config(family: Any, raw: dict[str, Any], where: Path) -> Any:
-    """The family's `Config` from a raw `config.json`; keys that change nothing are left out.
-
-    A family's `flatten(raw)` first brings nested parts and older spellings to the fields' names.
-    """
-    raw = family.flatten(raw)
-    known, defaults = family.Config._fields, family.Config._field_defaults
-    missing = [field for field in known if field not in raw and field not in defaults]
-    if missing:
-        raise InputError(f"{where}: config.json lacks {', '.join(missing)}; is it the right file?")
-    for key, value in family.FIXED.items():
-        if raw.get(key, value) != value:
-            raise InputError(
-                f"{where}: config.json says {key} = {raw[key]!r}; this {_short(family)} network "
-                f"is written for {value!r} alone, and would score wrongly; use another checkpoint."
-            )
-    given = {field: raw[field] for field in known if field in raw}
-    for field, value in given.items():
-        kind = family.Config.__annotations__[field]
-        if not _is(kind, value):
-            raise InputError(
-                f"{where}: config.json says {field} = {value!r}; expected {_KINDS[kind]}; "
-                "fetch the file again."
-            )
-    config = family.Config(**given)
-    if not given.get("head_dim") and config.width % config.heads:
-        raise InputError(
-            f"{where}: config.json says {config.heads} attention heads of a width of "
-            f"{config.width}, expected heads that divide it; fetch the file again."
-        )
-    if config.heads % (given.get("num_key_value_heads") or 1):
-        raise InputError(
-            f"{where}: config.json says {config.heads} attention heads over "
-            f"{config.num_key_value_heads} of keys and values, expected a multiple; fetch the "
-            "file again."
-        )
-    return config
-
-
-_KINDS: dict[Any, str] = {
-    int: "a whole number from 1 on",
-    int | None: "a whole number from 1 on, or null",
-    float: "a positive number",
-    float | None: "a positive number, or null",
-    bool: "true or false",
-    str: "text",
-    tuple[int, ...]: "a list of whole numbers",
-    tuple[float, ...]: "a list of positive numbers",
-    tuple[str, ...]: "a list of names",
-}
-"""What a config's field may be, in words, by its annotation."""
-
-
-def _is(kind: Any, value: object) -> bool:
-    """Whether a value from JSON is what the field's annotation says; every number is positive."""
-    if kind is bool:
-        return isinstance(value, bool)
-    if value is None or isinstance(value, bool):
-        return value is None and kind in (int | None, float | None)
-    if kind in (float, float | None):
-        return isinstance(value, int | float) and 0 < value < math.inf
-    if kind == tuple[int, ...]:
-        return isinstance(value, tuple) and all(type(one) is int for one in value)
-    if kind in (tuple[float, ...], tuple[str, ...]):
-        return isinstance(value, tuple) and all(_is(get_args(kind)[0], one) for one in value)
-    return isinstance(value, kind) and (isinstance(value, str) or value >= 1)
-
-
 def load(
-    directory: str | Path, family: Any, dtype: Any = np.float32, mesh: Mesh | None = None
-) -> tuple[Any, nnx.Module]:
+    directory: str | Path,
+    family: Family,
+    dtype: DTypeLike = np.float32,
+    mesh: Mesh | None = None,
+) -> tuple[Config, nnx.Module]:
     """Read a checkpoint directory into a network of `family`: `(config, model)`.
 
     Tensors stream, one at a time, from the files to the devices that hold them: on a mesh each
@@ -134,7 +41,7 @@ def load(
 
     Args:
         directory: A Hugging Face directory: `config.json` and `*.safetensors`.
-        family: The family's module.
+        family: What reads its config, builds its network and names its weights.
         dtype: What the network computes in, whatever the file holds.
         mesh: Devices with an axis `model`; None for the default device.
 
@@ -144,9 +51,9 @@ def load(
     """
     directory = Path(directory)
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
-    graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
+    graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
-    table = {_bare(family, name): weight for name, weight in family.WEIGHTS.items()}
+    table = {_bare(family, name): weight for name, weight in family.weights.items()}
     found: dict[str, jax.Array] = {}
     complaints: list[str] = []
     for name, read in _tensors(directory, dtype):
@@ -154,7 +61,7 @@ def load(
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
         if path not in wanted:
-            if not any(fnmatchcase(pattern, ignored) for ignored in family.IGNORED):
+            if not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
                 complaints.append(f"unexpected {name} (our network has no place for it)")
             continue
         array = read()
@@ -167,14 +74,14 @@ def load(
             bad = np.sum(~np.isfinite(array))
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
         else:
-            found[path] = _place(np.asarray(array, order="C"), weight.split, mesh)
+            found[path] = _put(np.asarray(array, order="C"), weight.split, mesh)
             continue
         found[path] = jax.numpy.zeros(())
     names = {weight.path: name for name, weight in _names(family, wanted)}
     missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]
     if missing or complaints:
         raise InputError(
-            f"{directory}: the weights do not fit the {_short(family)} network of its "
+            f"{directory}: the weights do not fit the {family.name} network of its "
             f"config.json: {'; '.join(missing + complaints)}."
         )
     flat = [(p, leaf.replace(found[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
@@ -185,18 +92,19 @@ def load(
     return config, model
 
 
-def _place(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
+def _put(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
     """A weight of ours on the devices that hold it, or hold parts of it."""
     if mesh is None:
-        return jax.device_put(array)
-    spec = PartitionSpec()
-    if split is not None and array.shape[split] % mesh.shape["model"] == 0:
-        spec = PartitionSpec(*[None] * split, "model")
+        placed: jax.Array = jax.device_put(array)
+        return placed
+    shared = split is not None and array.shape[split] % mesh.shape["model"] == 0
+    axes = [*[None] * (split or 0), "model"] if shared else []
+    spec = PartitionSpec(*axes)  # type: ignore[no-untyped-call]  # jax has no type for it
     # Each process gives its own devices their parts: none sees another's.
     return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), array.__getitem__)
 
 
-def save(directory: str | Path, model: nnx.Module, family: Any, raw_config: dict[str, Any]) -> None:
+def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: RawConfig) -> None:
     """Write `config.json` and `model.safetensors`, each whole or not at all."""
     directory = Path(directory)
     read_config(family, raw_config, directory)
@@ -237,7 +145,7 @@ def shards(directory: Path) -> list[str]:
     return names
 
 
-def _tensors(directory: Path, dtype: Any) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+def _tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Name and reader of each tensor in the directory, one shard open at a time."""
     for shard in shards(directory):
         path = directory / shard
@@ -257,7 +165,7 @@ def _tensors(directory: Path, dtype: Any) -> Iterator[tuple[str, Callable[[], np
             raise InputError(f"{path}: {cause}.") from error
 
 
-def _read(path: Path, name: str, dtype: Any) -> np.ndarray:
+def _read(path: Path, name: str, dtype: DTypeLike) -> np.ndarray:
     """One tensor as `dtype`, in parts: the file is mapped anew for each, lest all of it stays."""
     with safe_open(path, framework="numpy") as file:
         shape = file.get_slice(name).get_shape()
@@ -272,9 +180,9 @@ def _read(path: Path, name: str, dtype: Any) -> np.ndarray:
     return array
 
 
-def _names(family: Any, ours: Any) -> Iterator[tuple[str, Weight]]:
+def _names(family: Family, ours: Container[str]) -> Iterator[tuple[str, Weight]]:
     """The table's rows for the paths in `ours`, every `{i}` written out for the layers there."""
-    for name, weight in family.WEIGHTS.items():
+    for name, weight in family.weights.items():
         for i in count() if "{i}" in name else range(1):
             path = weight.path.format(i=i)
             if path not in ours:
@@ -282,10 +190,9 @@ def _names(family: Any, ours: Any) -> Iterator[tuple[str, Weight]]:
             yield name.format(i=i), weight._replace(path=path)
 
 
-def _bare(family: Any, name: str) -> str:
-    """A tensor's name without the prefix, or the prefixes, that some files leave out."""
-    prefixes = (family.PREFIX,) if isinstance(family.PREFIX, str) else family.PREFIX
-    return reduce(str.removeprefix, prefixes, name)
+def _bare(family: Family, name: str) -> str:
+    """A tensor's name without the prefixes that some files leave out."""
+    return reduce(str.removeprefix, family.prefixes, name)
 
 
 def _split_layer(name: str) -> tuple[str, str]:
@@ -294,9 +201,5 @@ def _split_layer(name: str) -> tuple[str, str]:
     return LAYER.sub("{i}", name, count=1), number.group() if number else ""
 
 
-def _dotted(path: tuple[Any, ...]) -> str:
+def _dotted(path: tuple[object, ...]) -> str:
     return ".".join(map(str, path))
-
-
-def _short(family: Any) -> str:
-    return str(family.__name__).rsplit(".", 1)[-1]

@@ -1,22 +1,31 @@
-"""From texts to label scores: what every scorer takes and gives."""
+"""What every scorer takes and gives: texts or images and labels in, label scores out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float32, Int32
 
+from batch_calibration.inputs import ImageInputs, ImageRef, Inputs
+
+__all__ = ["ImageInputs", "ImageRef", "Inputs", "LabelScores", "LabelTexts", "Scorer"]
+
 LogProbs = Float32[np.ndarray, "n k"]
 TokenCounts = Int32[np.ndarray, "n"]
+Identity = dict[str, str | int | float | bool]
 
 
-class Scores(NamedTuple):
-    """What a scorer says of `n` texts and `k` labels.
+LabelTexts = Sequence[str | Sequence[str]]
+"""`k` labels, each one text or several that stand for it together."""
+
+
+class LabelScores(NamedTuple):
+    """What a scorer says of `n` inputs and `k` labels.
 
     Attributes:
-        log_probs: Log-score of each label given each text, in nats.
-        tokens: Tokens of each text as the model read it, label left out.
+        log_probs: Log-score of each label given each input, in nats.
+        tokens: Tokens of each input as the model read it, label left out.
         failed: Rows that could not be read, and a sentence on each; their scores are NaN.
     """
 
@@ -26,22 +35,26 @@ class Scores(NamedTuple):
 
 
 class Scorer(Protocol):
-    """Asks a model once about every text and label."""
+    """Asks a model once about every input and label."""
 
     notes: list[str]
     """What a person should hear of the run, once it is over."""
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """All that decides the numbers, as plain JSON: it is part of a stored context's id."""
         ...
 
     def score(
         self,
-        texts: Sequence[str],
-        labels: Sequence[str],
+        inputs: Inputs,
+        labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
-    ) -> Scores:
-        """Score each label for each text; `progress` hears how many rows are done so far."""
+    ) -> LabelScores:
+        """Score each label for each input; `progress` hears how many rows are done so far.
+
+        Raises:
+            InputError: inputs or labels that the model cannot score.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Rows into few shapes: what they share, and batches of like length."""
+"""Groups rows by the prefix they share, and batches rows of like length."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -1,16 +1,16 @@
-"""Label scores from a causal language model that is asked for each unique token once.
+"""Scores labels with a causal language model that runs each unique token once.
 
-What all prompts begin with is run once and its keys and values kept. Then each row is its own
-tokens followed by the packed trie of its label tokens; rows attend to the shared keys with one
-dense product, to themselves under a tree mask, and the two are merged by their log-sum-exps.
+What all prompts begin with is run once and its keys and values cached. Then each row is its own
+tokens followed by the trie of its label tokens; rows attend to the cached keys with one dense
+product, to themselves under a tree mask, and the two are merged by their log-sum-exps.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
@@ -18,9 +18,20 @@ from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores, programs, sharding, trie
+from batch_calibration.models.family import CausalNetwork
+from batch_calibration.scoring import (
+    Identity,
+    ImageInputs,
+    Inputs,
+    LabelScores,
+    LabelTexts,
+    label_texts,
+    programs,
+    sharding,
+    trie,
+)
 from batch_calibration.scoring.batches import group, power
-from batch_calibration.scoring.packing import Layout, Line, lay_out, pack
+from batch_calibration.scoring.packing import Layout, PackedSequence, lay_out, pack
 from batch_calibration.scoring.tokens import Encoded, encode
 
 VERSION = "1"
@@ -34,8 +45,8 @@ STEP = 128
 """Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
 
 
-class Past(NamedTuple):
-    """A prefix that was run: its tokens, and its keys and values."""
+class PrefixCache(NamedTuple):
+    """The tokens of a prefix that was run, and its keys and values."""
 
     tokens: list[int]
     cache: programs.Cache
@@ -44,7 +55,8 @@ class Past(NamedTuple):
 class CausalLM:
     r"""Log-probability of each label as the continuation of each text.
 
-    `log p(label | text)`, summed over the label's tokens, in nats.
+    `log p(label | text)`, summed over the label's tokens, in nats. A label of several texts, its
+    surface forms, has the sum of their probabilities.
 
     With `logits_only`, labels must be one token each, and scores are their bare logits: they miss
     one constant per row, the log of the softmax's denominator, which no prediction of ICL, CC, DC,
@@ -66,10 +78,10 @@ class CausalLM:
     """
 
     def __init__(self, checkpoint: Checkpoint, batch_size: int = 256, logits_only: bool = False):
-        if not hasattr(checkpoint.model, "unembed"):
+        if checkpoint.kind != "causal_lm":
             raise InputError(
-                f"{checkpoint.directory}: a {checkpoint.family} network has no next-token head; "
-                "give a causal language model, or score with DualEncoder."
+                f"{checkpoint.directory}: a {checkpoint.model_type} network has no next-token "
+                "head; give a causal language model, or score with DualEncoder."
             )
         if batch_size < 1:
             raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
@@ -78,12 +90,12 @@ class CausalLM:
         self.logits_only = logits_only
         self.notes: list[str] = []
         self._budget = BUDGET.get(jax.default_backend(), 65536)
-        self._graph, self._state = nnx.split(checkpoint.model)
+        self._graph, self._state = nnx.split(cast(CausalNetwork, checkpoint.model))
         self._whole = sharding.whole(checkpoint.mesh)
-        self._past = Past([], ())
+        self._prefix = PrefixCache([], ())
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """All that decides the numbers; batches and devices do not."""
         return {
             "kind": "causal_lm",
@@ -95,49 +107,54 @@ class CausalLM:
 
     def score(
         self,
-        texts: Sequence[str],
-        labels: Sequence[str],
+        inputs: Inputs,
+        labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
-    ) -> Scores:
-        """Score `labels` (continuations with their leading space) after each of `texts`.
+    ) -> LabelScores:
+        """Score `labels` (continuations with their leading space) after each text of `inputs`.
 
         Returns:
             `log_probs [n k]` in nats and the prompts' token counts `[n]`, rows in the order given.
 
         Raises:
-            InputError: a prompt and its labels exceed the model's positions; labels that are empty
-                or equal as tokens, or of several tokens with `logits_only`; a score that is not a
-                number; a single line of tokens that does not fit in the device's memory.
+            InputError: images; a prompt and its labels exceed the model's positions; labels that
+                are empty or equal as tokens, or of several tokens with `logits_only`; a score that
+                is not a number; a single packed sequence does not fit in the device's memory.
         """
-        scores = Scores(
-            np.zeros((len(texts), len(labels)), np.float32), np.zeros(len(texts), np.int32)
-        )
+        if isinstance(inputs, ImageInputs):
+            raise InputError(
+                f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
+                "alone; score images with DualEncoder and a CLIP checkpoint."
+            )
+        forms, counts = label_texts.flatten(labels)
+        log_probs = np.zeros((len(inputs), len(forms)), np.float32)
+        tokens = np.zeros(len(inputs), np.int32)
         done = 0
-        for start, encoded in self._encode(texts, labels):
+        for start, encoded in self._encode(inputs, forms):
             part = slice(start, start + len(encoded.prompts))
-            tries = [trie.grow(row) for row in encoded.labels]
+            tries = [trie.build_trie(row) for row in encoded.labels]
             self._check(start, encoded.prompts, tries)
-            scores.tokens[part] = [len(prompt) for prompt in encoded.prompts]
-            for rows, log_probs in self._run(encoded.prompts, tries):
-                if not np.isfinite(log_probs).all():
-                    row, label = np.argwhere(~np.isfinite(log_probs))[0]
+            tokens[part] = [len(prompt) for prompt in encoded.prompts]
+            for rows, values in self._run(encoded.prompts, tries):
+                if not np.isfinite(values).all():
+                    row, form = np.argwhere(~np.isfinite(values))[0]
                     raise InputError(
-                        f"row {start + rows[row]}, label {labels[label]!r}: expected a finite "
-                        f"log-probability, got {log_probs[row, label]}; the checkpoint's numbers "
+                        f"row {start + rows[row]}, label {forms[form]!r}: expected a finite "
+                        f"log-probability, got {values[row, form]}; the checkpoint's numbers "
                         "overflow."
                     )
-                scores.log_probs[part][rows] = log_probs
+                log_probs[part][rows] = values
                 done += len(rows)
                 if progress:
                     progress(done)
-        return scores
+        return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Windows of rows as token ids, the next one tokenized while this one is scored."""
         read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
         with ThreadPoolExecutor(1) as pool:
-            ahead = deque[Any]()
+            ahead = deque[tuple[int, Future[Encoded]]]()
             window = WINDOW.get(jax.default_backend(), 8192)
             for start in range(0, len(texts), window):
                 ahead.append((start, pool.submit(read, texts[start : start + window], first=start)))
@@ -151,56 +168,56 @@ class CausalLM:
         self, prompts: list[list[int]], tries: Sequence[trie.Trie]
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Row numbers of each batch and their log-probabilities `[rows, k]`."""
-        running: deque[tuple[list[Line], jax.Array]] = deque()
+        running: deque[tuple[list[PackedSequence], jax.Array]] = deque()
         for shared, members in group(prompts):
-            prefix = self._prefix(prompts[members[0]][:shared])
+            prefix = self._run_prefix(prompts[members[0]][:shared])
             lengths = [len(p) - shared + len(t.tokens) for p, t in zip(prompts, tries, strict=True)]
-            lines = pack(members, lengths, self.batch_size)
-            while lines or running:
+            waiting = pack(members, lengths, self.batch_size)
+            while waiting or running:
                 try:
                     # One batch computes while the next is laid out, and no more wait in memory.
-                    if lines and len(running) < 2:
-                        batch, size = self._batch(lines)
+                    if waiting and len(running) < 2:
+                        batch, size = self._batch(waiting)
                         layout = lay_out(batch, size, shared, prompts, tries)
-                        running.append((batch, self._ask(prefix, layout)))
-                        lines = lines[len(batch) :]
+                        running.append((batch, self._forward(prefix, layout)))
+                        waiting = waiting[len(batch) :]
                         continue
                     values = np.asarray(running[0][1])
                 except jax.errors.JaxRuntimeError as error:
-                    lines = [line for batch, _ in running for line in batch] + lines
+                    waiting = [packed for batch, _ in running for packed in batch] + waiting
                     running.clear()
-                    self._halve(error, lines[0].length)
+                    self._halve(error, waiting[0].length)
                     continue
                 batch, _ = running.popleft()
-                rows = [row for line in batch for row in line.rows]
+                rows = [row for packed in batch for row in packed.rows]
                 yield rows, _sums(values, [tries[row] for row in rows])
 
-    def _batch(self, lines: list[Line]) -> tuple[list[Line], int]:
-        """The first lines, of one length and as many as fit, and how many the program takes."""
-        length, rows, count = lines[0].length, 0, 0
-        most = self._lines(length)
-        for line in lines[:most]:
-            rows += len(line.rows)
-            if line.length != length or (rows > self.batch_size and count):
+    def _batch(self, sequences: list[PackedSequence]) -> tuple[list[PackedSequence], int]:
+        """The first sequences, of one length and as many as fit, and how many the program takes."""
+        length, rows, count = sequences[0].length, 0, 0
+        most = self._most(length)
+        for packed in sequences[:most]:
+            rows += len(packed.rows)
+            if packed.length != length or (rows > self.batch_size and count):
                 break
             count += 1
         size = most
         while size // 2 >= max(count, most // 8, 1):
             size //= 2
         step = sharding.rows_of(self.checkpoint.mesh)
-        return lines[:count], -(-size // step) * step
+        return sequences[:count], -(-size // step) * step
 
-    def _lines(self, length: int) -> int:
-        """Most lines of a length in a batch."""
+    def _most(self, length: int) -> int:
+        """Most sequences of a length in a batch."""
         return max(1, self._budget // length)
 
     def _halve(self, error: Exception, length: int) -> None:
         """Smaller batches from now on if the device is out of memory; other errors go on."""
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise error
-        if self._lines(length) == 1:
+        if self._most(length) == 1:
             raise InputError(
-                f"the device's memory does not hold one line of {length} tokens beside the "
+                f"the device's memory does not hold one sequence of {length} tokens beside the "
                 "network; use a larger device, a mesh (config.mesh), or a narrower config.dtype."
             ) from error
         self._budget //= 2
@@ -209,29 +226,33 @@ class CausalLM:
             "was lost"
         )
 
-    def _ask(self, past: Past, layout: Layout) -> jax.Array:
+    def _forward(self, prefix: PrefixCache, layout: Layout) -> jax.Array:
         """Log-probabilities `[m, c]` of the tokens that a layout reads, not waited for."""
         mesh = self.checkpoint.mesh
-        lines = sharding.over_rows(mesh, (layout.tokens, layout.positions, layout.ends))
-        h = programs.rows(self._graph, mesh is not None, self._state, past.cache, *lines)
+        arrays = sharding.over_rows(mesh, (layout.tokens, layout.positions, layout.ends))
+        h = programs.forward_packed(
+            self._graph, mesh is not None, self._state, prefix.cache, *arrays
+        )
         if not self.logits_only:
-            return programs.read(
+            log_probs: jax.Array = programs.gather_log_probs(
                 self._graph, self._whole, self._state, h, layout.slots, layout.targets,
                 layout.reads,
             )  # fmt: skip
-        tokens, places = np.unique(layout.targets, return_inverse=True)
+            return log_probs
+        tokens, indices = np.unique(layout.targets, return_inverse=True)
         padded = np.zeros(max(8, power(len(tokens))), np.int32)
         padded[: len(tokens)] = tokens
-        return programs.read_logits(
+        logits: jax.Array = programs.gather_logits(
             self._graph, self._whole, self._state, h, layout.slots, padded,
-            places.reshape(layout.targets.shape),
+            indices.reshape(layout.targets.shape),
         )  # fmt: skip
+        return logits
 
-    def _prefix(self, tokens: list[int]) -> Past:
+    def _run_prefix(self, tokens: list[int]) -> PrefixCache:
         """The shared tokens, run from where they leave those that were run last."""
-        before, cache = self._past
+        before, cache = self._prefix
         if tokens == before or not tokens:
-            return self._past if tokens else Past([], ())
+            return self._prefix if tokens else PrefixCache([], ())
         start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
         if start < STEP:
             start, cache = 0, ()
@@ -240,13 +261,13 @@ class CausalLM:
             part = tokens[start : start + CHUNK]
             padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
             padded[0, : len(part)] = part
-            cache = programs.extend(
+            cache = programs.prefill(
                 self._graph, size, self.checkpoint.mesh is not None, self._state, cache, start,
                 padded, len(part),
             )  # fmt: skip
             start += len(part)
-        self._past = Past(tokens, cache)
-        return self._past
+        self._prefix = PrefixCache(tokens, cache)
+        return self._prefix
 
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions

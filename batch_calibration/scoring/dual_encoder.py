@@ -1,45 +1,53 @@
-"""Label scores from two towers: how near a text, or a picture, lies to each label's statement."""
+"""Scores labels by the cosine between embeddings of an input and of each label's statement."""
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from typing import cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.attention import masked
+from batch_calibration.models import clip
 from batch_calibration.models.checkpoint import Checkpoint
-from batch_calibration.scoring import Scores, sharding
-from batch_calibration.scoring import preprocessing as images
+from batch_calibration.models.family import ClipNetwork
+from batch_calibration.scoring import (
+    Identity,
+    ImageInputs,
+    Inputs,
+    LabelScores,
+    LabelTexts,
+    encoder_programs,
+    label_texts,
+    sharding,
+)
 from batch_calibration.scoring.batches import batches
+from batch_calibration.scoring.preprocessing import load_preprocessing, stream
 
 VERSION = "1"
 WINDOW = 4096
 BUDGET = {"cpu": 2048}
 STEP = 16
 NAMED = 3
-"""Pictures that cannot be read and are named in the note at the end; all are counted."""
+"""Images that cannot be read and are named in the note at the end; all are counted."""
 
 
 class DualEncoder:
-    """Scaled cosine between the embeddings of each text or picture and of each label's statement.
+    """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
     (Radford et al. 2021, figure 3). A sentence encoder's `e` is the mean of its last hidden
-    states; CLIP has a tower for text and one for pictures.
+    states; CLIP has a tower for text and one for images. A label of several statements, a prompt
+    ensemble, has the mean of their embeddings, brought to length one.
 
     Example:
         scorer = DualEncoder(load_checkpoint("checkpoints/minilm"))
         scorer.score(["fine"], ["A negative movie review.", "A positive movie review."])
 
         clip = DualEncoder(load_checkpoint("checkpoints/clip-vit-base-patch16"), scale=0)
-        clip.score(["cat.jpg"], ["a photo of a cat.", "a photo of a dog."], open_picture=open_file)
+        clip.score(ImageInputs(refs), ["a photo of a cat.", "a photo of a dog."])
 
     Args:
         checkpoint: A sentence encoder or CLIP, and its tokenizer.
@@ -59,10 +67,10 @@ class DualEncoder:
         max_tokens: int = 128,
         batch_size: int = 64,
     ):
-        if hasattr(checkpoint.model, "unembed"):
+        if checkpoint.kind == "causal_lm":
             raise InputError(
-                f"{checkpoint.directory}: a {checkpoint.family} network is a language model, not "
-                "a sentence encoder; score with CausalLM, or give an encoder."
+                f"{checkpoint.directory}: a {checkpoint.model_type} network is a language model, "
+                "not a sentence encoder; score with CausalLM, or give an encoder."
             )
         if batch_size < 1:
             raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
@@ -71,10 +79,10 @@ class DualEncoder:
                 f"scale: expected a positive, finite number, or 0 for the checkpoint's own, got "
                 f"{scale}; 20 is usual for sentence encoders."
             )
-        if not scale and not hasattr(checkpoint.model, "scale"):
+        if not scale and checkpoint.kind != "clip":
             raise InputError(
                 f"scale: 0 stands for the scale that a checkpoint has learned, but this "
-                f"{checkpoint.family} network has none; give a number, 20 is usual."
+                f"{checkpoint.model_type} network has none; give a number, 20 is usual."
             )
         if max_tokens < 3:
             raise InputError(
@@ -82,18 +90,17 @@ class DualEncoder:
                 f"{max_tokens}; 128 is usual."
             )
         self.checkpoint = checkpoint
-        self.scale = float(scale or getattr(checkpoint.model, "scale"))  # noqa: B009
+        self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
         self.max_tokens = min(max_tokens, checkpoint.config.positions)
         self.batch_size = batch_size
         self.notes: list[str] = []
         self._budget = BUDGET.get(jax.default_backend(), 65536)
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
-        self._graph, self._state = nnx.split(checkpoint.model)
-        self._whole = sharding.whole(checkpoint.mesh)
+        self._embed_texts = encoder_programs.text_program(checkpoint)
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """All that decides the numbers; the batch size does not."""
         return {
             "kind": "dual_encoder",
@@ -106,42 +113,36 @@ class DualEncoder:
 
     def score(
         self,
-        texts: Sequence[str],
-        labels: Sequence[str],
+        inputs: Inputs,
+        labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
-        groups: Sequence[int] | None = None,
-        open_picture: Callable[[str], bytes] | None = None,
-    ) -> Scores:
-        """Score `labels` (whole statements) for each of `texts`, longer ones cut at `max_tokens`.
+    ) -> LabelScores:
+        """Score `labels` (whole statements) for each input; texts are cut at `max_tokens`.
 
         Args:
-            texts: Texts; with `open_picture`, names of pictures.
-            labels: Statements, one for each label.
+            inputs: Texts, or images for CLIP.
+            labels: A statement for each label, or several.
             progress: Hears how many rows are done.
-            groups: How many statements in a row each label has instead, the mean of whose
-                embeddings stands for it: a prompt ensemble.
-            open_picture: A picture's name -> the encoded picture (JPEG, PNG, ...).
 
         Returns:
             Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
-            included, or of the pictures' patches; rows in the order given. Pictures that cannot
-            be read have rows of NaN, are named in `failed`, and are spoken of in `notes`.
+            included, or of the images' patches; rows in the order given. Images that cannot be
+            read have rows of NaN, are named in `failed`, and are spoken of in `notes`.
 
         Raises:
             InputError: no labels, equal labels, one that is too long, a text without tokens, a
-                score that is not a number, or not a single picture that can be read.
+                score that is not a number, images for a sentence encoder, or not a single image
+                that can be read.
         """
-        directions, _ = self.embed(self._distinct(labels))
-        if groups is not None:
-            parts = np.split(directions, np.cumsum(groups)[:-1])
-            means = np.stack([part.mean(axis=0) for part in parts])
-            directions = means / np.linalg.norm(means, axis=1, keepdims=True)
+        statements, counts = label_texts.flatten(labels)
+        embeddings, _ = self.embed(self._distinct(statements))
+        directions = label_texts.average_embeddings(embeddings, counts)
         failed: dict[int, str] = {}
-        if open_picture is None:
-            vectors, tokens = self.embed(texts, progress=progress)
+        if isinstance(inputs, ImageInputs):
+            vectors, tokens, failed = self.embed_images(inputs, progress=progress)
         else:
-            vectors, tokens, failed = self.embed_pictures(texts, open_picture, progress=progress)
+            vectors, tokens = self.embed(inputs, progress=progress)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)
         wrong = ~np.isfinite(log_probs)
         wrong[list(failed)] = False
@@ -151,7 +152,7 @@ class DualEncoder:
                 f"row {row}, label {labels[label]!r}: expected a finite score, got "
                 f"{log_probs[row, label]}; the checkpoint's numbers overflow."
             )
-        return Scores(log_probs, tokens, failed)
+        return LabelScores(log_probs, tokens, failed)
 
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
@@ -178,62 +179,58 @@ class DualEncoder:
             )
         return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32), counts
 
-    def embed_pictures(
-        self,
-        references: Sequence[str],
-        open_picture: Callable[[str], bytes],
-        *,
-        progress: Callable[[int], None] | None = None,
+    def embed_images(
+        self, images: ImageInputs, *, progress: Callable[[int], None] | None = None
     ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """Embeddings `[n d]` of length one, token counts `[n]`, and what could not be read.
 
-        Pictures are decoded ahead, a few batches at a time: memory does not grow with them.
+        Images are decoded ahead, a few batches at a time: memory does not grow with them.
         """
-        if not hasattr(self.checkpoint.model, "embed_image"):
+        if self.checkpoint.kind != "clip":
             raise InputError(
-                f"{self.checkpoint.directory}: a {self.checkpoint.family} network reads text "
-                "alone; give a CLIP checkpoint for pictures."
+                f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
+                "alone; give a CLIP checkpoint for images."
             )
-        how = images.load_preprocessing(self.checkpoint.directory)
-        config = self.checkpoint.config
+        how = load_preprocessing(self.checkpoint.directory)
+        config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
         if how.crop != (edge, edge):
             raise InputError(
-                f"{self.checkpoint.directory}: pictures are cut to {how.crop}, but the network "
+                f"{self.checkpoint.directory}: images are cut to {how.crop}, but the network "
                 f"takes {(edge, edge)}; the files belong to different checkpoints."
             )
         tokens = 1 + (edge // config.vision_patch_size) ** 2
-        size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(references)))
+        size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
+        embed = encoder_programs.image_program(self.checkpoint, how)
         failed: dict[int, str] = {}
 
         def run() -> Iterator[tuple[list[int], jax.Array]]:
-            for rows, pixels, bad in images.stream(references, open_picture, how, size):
+            for rows, pixels, bad in stream(images.refs, how, size):
                 failed.update(bad)
                 (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
-                yield rows, _embed_pictures(self._graph, self._whole, how, self._state, placed)
+                yield rows, embed(placed)
 
         vectors: np.ndarray | None = None
         done = 0
         for rows, found in _one_behind(run()):
             if vectors is None:
-                vectors = np.full((len(references), found.shape[1]), np.nan, np.float32)
+                vectors = np.full((len(images), found.shape[1]), np.nan, np.float32)
             vectors[rows] = found[: len(rows)]
             done += len(rows)
             if progress:
                 progress(done + len(failed))
         if failed:
-            self._report(failed, len(references))
-        if vectors is None or len(failed) == len(references):
+            self._report(failed, len(images))
+        if vectors is None or len(failed) == len(images):
             first = next(iter(failed.values()), "there are none")
-            raise InputError(f"none of the {len(references)} pictures can be read: {first}")
-        return vectors, np.full(len(references), tokens, np.int32), failed
+            raise InputError(f"none of the {len(images)} images can be read: {first}")
+        return vectors, np.full(len(images), tokens, np.int32), failed
 
-    def _report(self, failed: dict[int, str], pictures: int) -> None:
+    def _report(self, failed: dict[int, str], images: int) -> None:
         few = " ".join(failed[row] for row in sorted(failed)[:NAMED])
         more = " ..." if len(failed) > NAMED else ""
         self.notes.append(
-            f"{len(failed):,} of {pictures:,} pictures could not be read and are left out: "
-            f"{few}{more}"
+            f"{len(failed):,} of {images:,} images could not be read and are left out: {few}{more}"
         )
 
     def _run(self, ids: list[list[int]]) -> Iterator[tuple[list[int], jax.Array]]:
@@ -243,11 +240,11 @@ class DualEncoder:
         for rows, size, width in batches(every, lengths, self.batch_size, self._budget, STEP):
             tokens = np.zeros((self._padded(size), width), np.int32)
             counts = np.ones(len(tokens), np.int32)
-            for place, row in enumerate(rows):
-                tokens[place, : lengths[row]] = ids[row]
-                counts[place] = lengths[row]
+            for i, row in enumerate(rows):
+                tokens[i, : lengths[row]] = ids[row]
+                counts[i] = lengths[row]
             placed = sharding.over_rows(self.checkpoint.mesh, (tokens, counts))
-            yield rows, _embed(self._graph, self._whole, self._state, *placed)
+            yield rows, self._embed_texts(*placed)
 
     def _padded(self, size: int) -> int:
         step = sharding.rows_of(self.checkpoint.mesh)
@@ -288,33 +285,3 @@ def _one_behind(
             yield rows, np.asarray(result)
     for rows, result in waiting:
         yield rows, np.asarray(result)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _embed(graph: Any, whole: Any, state: Any, tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Embeddings `[b, d]` of length one of `tokens [b, t]`, of which `lengths [b]` are real."""
-    model = nnx.merge(graph, state)
-    if hasattr(model, "embed_text"):
-        return _unit(model.embed_text(tokens), whole)
-    places = jnp.arange(tokens.shape[1])
-    mask = places < lengths[:, None]
-    # Padding may lie past the network's last position, where an embedding is NaN.
-    positions = jnp.minimum(places, lengths[:, None] - 1)
-    h = model.hidden(tokens, positions, masked(mask))
-    return _unit(jnp.mean(h.astype(jnp.float32), axis=1, where=mask[:, :, None]), whole)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _embed_pictures(
-    graph: Any, whole: Any, how: images.Preprocessing, state: Any, pixels: jax.Array
-) -> jax.Array:
-    """Embeddings `[b, d]` of length one of uint8 `pixels [b, h, w, 3]`."""
-    model = nnx.merge(graph, state)
-    dtype = jax.tree.leaves(state)[0].dtype
-    return _unit(model.embed_image(images.normalize(pixels, how).astype(dtype)), whole)
-
-
-def _unit(vectors: jax.Array, whole: Any) -> jax.Array:
-    vectors = vectors.astype(jnp.float32)
-    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors if whole is None else jax.lax.with_sharding_constraint(vectors, whole)

@@ -1,4 +1,4 @@
-"""Rows laid out without padding: several to a line, each a tree that sees only itself."""
+"""Packs prompts into fixed-length sequences; a mask keeps them apart."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,19 +8,19 @@ import numpy as np
 from batch_calibration.scoring.batches import power
 from batch_calibration.scoring.trie import Trie
 
-LINE = 128
-"""The shortest line: attention within a line costs its square; rows pack worse in a short one."""
+SHORTEST = 128
+"""The shortest sequence: attention costs its square, but rows pack worse in a short one."""
 
 
-class Line(NamedTuple):
-    """Rows that stand one after the other in `length` slots."""
+class PackedSequence(NamedTuple):
+    """Rows one after the other in `length` slots."""
 
     length: int
     rows: list[int]
 
 
 class Layout(NamedTuple):
-    """A batch of `b` lines of `t` slots.
+    """A batch of `b` packed sequences of `t` slots.
 
     Rows are trees in preorder (a prompt is a chain, the label trie hangs from its last token), so
     that slot `i` sees slot `j` if `j <= i < ends[j]`: causality, tries, rows and padding in one.
@@ -29,7 +29,7 @@ class Layout(NamedTuple):
         tokens: `[b, t]` token ids.
         positions: `[b, t]` tokens before each in its sequence.
         ends: `[b, t]` slot after the last that sees each slot.
-        slots: `[b t]` slots that are read, counted through all lines: the first `reads` of these.
+        slots: `[b t]` slots that are read, counted through all sequences: the first `reads`.
         targets: `[b t, c]` tokens read at each slot, 0 where there are fewer.
         reads: How many slots are read.
     """
@@ -42,45 +42,45 @@ class Layout(NamedTuple):
     reads: int
 
 
-def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[Line]:
-    """Rows into lines by best fit, from long to short, up to `most` in one; long lines first.
+def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[PackedSequence]:
+    """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 
-    >>> pack([0, 1, 2, 3], [40, 100, 200, 30], 64)
-    [Line(length=256, rows=[2, 0]), Line(length=128, rows=[1]), Line(length=128, rows=[3])]
+    >>> [tuple(packed) for packed in pack([0, 1, 2, 3], [40, 100, 200, 30], 64)]
+    [(256, [2, 0]), (128, [1]), (128, [3])]
     """
-    lines: list[Line] = []
+    sequences: list[PackedSequence] = []
     spare: list[list[int]] = []
     for row in sorted(rows, key=lambda row: (-lengths[row], row)):
         need = lengths[row]
-        room = next((room for room in range(need, len(spare)) if spare[room]), None)
+        room = next((free for free in range(need, len(spare)) if spare[free]), None)
         if room is None:
-            room = max(LINE, power(need))
+            room = max(SHORTEST, power(need))
             spare += [[] for _ in range(room + 1 - len(spare))]
-            spare[room].append(len(lines))
-            lines.append(Line(room, []))
-        line = spare[room].pop()
-        lines[line].rows.append(row)
-        if len(lines[line].rows) < most:
-            spare[room - need].append(line)
-    return sorted(lines, key=lambda line: -line.length)
+            spare[room].append(len(sequences))
+            sequences.append(PackedSequence(room, []))
+        number = spare[room].pop()
+        sequences[number].rows.append(row)
+        if len(sequences[number].rows) < most:
+            spare[room - need].append(number)
+    return sorted(sequences, key=lambda packed: -packed.length)
 
 
 def lay_out(
-    lines: Sequence[Line],
+    sequences: Sequence[PackedSequence],
     size: int,
     shared: int,
     prompts: Sequence[list[int]],
     tries: Sequence[Trie],
 ) -> Layout:
-    """Up to `size` lines of one length, their rows without the first `shared` tokens."""
-    length = lines[0].length
+    """Up to `size` sequences of one length, their rows without the first `shared` tokens."""
+    length = sequences[0].length
     tokens = np.zeros((size, length), np.int32)
     positions = np.zeros((size, length), np.int32)
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
-    for number, line in enumerate(lines):
+    for number, packed in enumerate(sequences):
         start = 0
-        for row in line.rows:
+        for row in packed.rows:
             prompt, trie = prompts[row][shared:], tries[row]
             middle, end = start + len(prompt), start + len(prompt) + len(trie.tokens)
             tokens[number, start:middle] = prompt
@@ -91,12 +91,12 @@ def lay_out(
             ends[number, middle:end] = middle + trie.ends
             slots.append(number * length + np.arange(middle - 1, end, dtype=np.int32))
             start = end
-    reads = [tries[row].targets for line in lines for row in line.rows]
+    reads = [tries[row].targets for packed in sequences for row in packed.rows]
     read = np.zeros(tokens.size, np.int32)
     targets = np.zeros((tokens.size, max(one.shape[1] for one in reads)), np.int32)
     count = 0
-    for places, one in zip(slots, reads, strict=True):
-        read[count : count + len(one)] = places
+    for where, one in zip(slots, reads, strict=True):
+        read[count : count + len(one)] = where
         targets[count : count + len(one), : one.shape[1]] = np.maximum(one, 0)
         count += len(one)
     return Layout(tokens, positions, ends, read, targets, count)

@@ -1,37 +1,41 @@
-"""Pictures as a vision tower takes them: decoded ahead in threads, resized, cropped, normalized."""
+"""Prepares images for a vision tower: decodes ahead in threads, resizes, crops, normalizes."""
 
 import io
 import math
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import weights
+from batch_calibration.models.config import read_json
+from batch_calibration.scoring import ImageRef
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
-"""Channel means and deviations of CLIP's training pictures (Radford et al. 2021, their code)."""
+"""Channel means and deviations of CLIP's training images (Radford et al. 2021, their code)."""
 MOST_PIXELS = 100_000_000
-"""The largest picture that is decoded: 300 MB as RGB."""
+"""The largest image that is decoded: 300 MB as RGB."""
 LARGE = 20_000_000
-"""Pictures of more pixels are decoded one at a time, lest every thread holds one."""
+"""Images of more pixels are decoded one at a time, lest every thread holds one."""
 OPENING, ONE_LARGE = Lock(), Lock()
 STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 
 
 class Preprocessing(NamedTuple):
-    """What a checkpoint does to a picture, in the order of its numbers.
+    """What a checkpoint does to an image, in the order of its numbers.
 
     Attributes:
         edge: Length of the shorter side after resizing, aspect kept; or height and width.
@@ -48,8 +52,8 @@ class Preprocessing(NamedTuple):
     std: tuple[float, ...]
 
 
-class Batch(NamedTuple):
-    """Pictures that were read, in the order given, and sentences on those that cannot be."""
+class DecodedImages(NamedTuple):
+    """Images that were read, in the order given, and sentences on those that cannot be."""
 
     rows: list[int]
     pixels: np.ndarray
@@ -65,11 +69,11 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     path = directory / "preprocessor_config.json"
     if not path.is_file() and (directory / "processor_config.json").is_file():
         path = directory / "processor_config.json"
-    raw = weights.read_json(path, "how pictures are prepared")
+    raw: dict[str, Any] = read_json(path, "how images are prepared")
     raw = raw.get("image_processor", raw)
     if off := [step for step in STEPS if not raw.get(step, True)]:
         raise InputError(
-            f"{path}: {', '.join(off)} is false; pictures are resized, cropped and normalized "
+            f"{path}: {', '.join(off)} is false; images are resized, cropped and normalized "
             "here, and the numbers would not be the model's."
         )
     edge = raw.get("size", 224)
@@ -90,7 +94,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
 
 
 def prepare(data: bytes, name: str, how: Preprocessing) -> np.ndarray:
-    """An encoded picture as uint8 pixels `[h, w, 3]`, resized and cropped.
+    """An encoded image as uint8 pixels `[h, w, 3]`, resized and cropped.
 
     As transformers' Pillow processor does: the first frame, on white where it is transparent, EXIF
     rotation ignored; unlike it, 16 bits of gray are scaled to 8 and not clipped.
@@ -99,59 +103,59 @@ def prepare(data: bytes, name: str, how: Preprocessing) -> np.ndarray:
         InputError: what cannot be decoded, or is larger than 100 megapixels.
     """
     try:
-        picture = _open(data, name)
-        size = _resized(picture.size, how.edge)
+        image = _open(data, name)
+        size = _resized(image.size, how.edge)
         if math.prod(size) > MOST_PIXELS:
             raise InputError(
-                f"{name}: a picture of {picture.size[0]:,} x {picture.size[1]:,} pixels, too long "
+                f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels, too long "
                 "for its width: resized it would have more than "
                 f"{MOST_PIXELS // 10**6} million; cut it."
             )
-        with ONE_LARGE if max(math.prod(picture.size), math.prod(size)) > LARGE else nullcontext():
-            picture = _rgb(picture, name).resize(size, how.resample)
+        with ONE_LARGE if max(math.prod(image.size), math.prod(size)) > LARGE else nullcontext():
+            image = _rgb(image, name).resize(size, how.resample)
     except InputError:
         raise
     except Exception as error:  # a broken file raises whatever its decoder does
         what = "is empty" if not data else f"cannot be decoded ({error or type(error).__name__})"
-        raise InputError(f"{name}: the picture {what}; replace it or take it out.") from error
-    return _cropped(np.asarray(picture), how.crop)
+        raise InputError(f"{name}: the image {what}; replace it or take it out.") from error
+    return _cropped(np.asarray(image), how.crop)
 
 
-def _open(data: bytes, name: str) -> Any:
+def _open(data: bytes, name: str) -> "Image.Image":
     """A Pillow image whose size is known and whose pixels are not read yet."""
     from PIL import Image
 
     # Filters of warnings are the whole process's, and this is a thread among others.
     with OPENING, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        picture = Image.open(io.BytesIO(data))
-    if math.prod(picture.size) > MOST_PIXELS:
+        image = Image.open(io.BytesIO(data))
+    if math.prod(image.size) > MOST_PIXELS:
         raise InputError(
-            f"{name}: a picture of {picture.size[0]:,} x {picture.size[1]:,} pixels; at most "
+            f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels; at most "
             f"{MOST_PIXELS // 10**6} million are decoded: scale it down."
         )
-    return picture
+    return image
 
 
-def _rgb(picture: Any, name: str) -> Any:
-    """The picture in 8 bits of red, green and blue."""
+def _rgb(image: "Image.Image", name: str) -> "Image.Image":
+    """The image in 8 bits of red, green and blue."""
     from PIL import Image
 
-    if picture.mode.startswith("I"):
-        deep = np.asarray(picture).astype(np.int32)
+    if image.mode.startswith("I"):
+        deep = np.asarray(image).astype(np.int32)
         if deep.min() < 0 or deep.max() > 65535:
             raise InputError(f"{name}: gray values beyond 16 bits; save it with 8 or 16.")
-        picture = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
-    elif picture.mode == "F":
-        raise InputError(f"{name}: a picture of floating point numbers; save it with 8 bits.")
-    if "A" in picture.getbands() or "transparency" in picture.info:
-        white = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(white, picture.convert("RGBA"))
-    return picture.convert("RGB")
+        image = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
+    elif image.mode == "F":
+        raise InputError(f"{name}: an image of floating point numbers; save it with 8 bits.")
+    if "A" in image.getbands() or "transparency" in image.info:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("RGB")
 
 
 def _resized(size: tuple[int, int], edge: int | tuple[int, int]) -> tuple[int, int]:
-    """Width and height of a picture of `size` (width, height) after resizing."""
+    """Width and height of an image of `size` (width, height) after resizing."""
     if isinstance(edge, tuple):
         return edge[1], edge[0]
     short = min(size)
@@ -173,25 +177,24 @@ def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
 
 
 def stream(
-    references: Sequence[str],
-    open_picture: Callable[[str], bytes],
+    refs: Sequence[ImageRef],
     how: Preprocessing,
     size: int,
-) -> Iterator[Batch]:
-    """Batches of up to `size` pictures, decoded ahead in threads, few at a time in memory."""
+) -> Iterator[DecodedImages]:
+    """Batches of up to `size` images, decoded ahead in threads, few at a time in memory."""
 
-    def read(reference: str) -> np.ndarray:
-        return prepare(open_picture(reference), reference, how)
+    def read(ref: ImageRef) -> np.ndarray:
+        return prepare(ref.read(), str(ref), how)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting: deque[tuple[int, Future[np.ndarray]]] = deque()
-        ahead = iter(enumerate(references))
+        ahead = iter(enumerate(refs))
         pixels = np.zeros((size, *how.crop, 3), np.uint8)
         rows: list[int] = []
         failed: dict[int, str] = {}
         while True:
-            for row, reference in ahead:
-                waiting.append((row, pool.submit(read, reference)))
+            for row, ref in ahead:
+                waiting.append((row, pool.submit(read, ref)))
                 if len(waiting) >= 2 * size:
                     break
             if not waiting:
@@ -203,10 +206,10 @@ def stream(
             except InputError as error:
                 failed[row] = str(error)
             if len(rows) == size:
-                yield Batch(rows, pixels, failed)
+                yield DecodedImages(rows, pixels, failed)
                 pixels, rows, failed = np.zeros_like(pixels), [], {}
         if rows or failed:
-            yield Batch(rows, pixels, failed)
+            yield DecodedImages(rows, pixels, failed)
 
 
 def normalize(pixels: jax.Array, how: Preprocessing) -> jax.Array:

@@ -1,63 +1,78 @@
-"""The compiled programs of the causal engine: grow a prefix, run lines of rows, read slots."""
+"""Compiled programs of `CausalLM`: prefill a prefix, run packed sequences, gather log-probs."""
 
+from collections.abc import Hashable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import NamedSharding
 
-from batch_calibration.models.attention import Attend, cut, keep, own, past, within
+from batch_calibration.models.attention import (
+    PLAIN,
+    Attend,
+    AttentionOptions,
+    append_cache,
+    in_window,
+    prefix_attention,
+    self_attention,
+    truncate_cache,
+)
+from batch_calibration.models.family import CausalNetwork
+from batch_calibration.scoring.sharding import replicate
 
 READS = 64
-"""Positions that are unembedded at once; a line's length is a multiple of it."""
+"""Positions that are unembedded at once; a packed sequence's length is a multiple of it."""
 
+State = nnx.State[Hashable, object]
+Graph = nnx.GraphDef[CausalNetwork]
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
-"""Each layer's keys and values of a prefix, as `keep` lays them."""
+"""Each layer's keys and values of a prefix, as `append_cache` lays them."""
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def extend(
-    graph: Any,
+def prefill(
+    graph: Graph,
     size: int,
     at_once: bool,
-    state: Any,
+    state: State,
     cache: Cache,
     start: jax.Array,
     tokens: jax.Array,
     count: jax.Array,
 ) -> Cache:
-    """Keys and values, in `size` places, of the first `start` cached tokens and `count` more.
+    """Keys and values, in `size` positions, of the first `start` cached tokens and `count` more.
 
     `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
     """
-    place = jnp.arange(tokens.shape[1])
-    positions = (start + jnp.minimum(place, count - 1))[None]
-    before = tuple(cut(*kept, start) for kept in cache)
-    attention = _attention(before, positions, (place <= place[:, None])[None], at_once)
-    grown = []
+    offset = jnp.arange(tokens.shape[1])
+    positions = (start + jnp.minimum(offset, count - 1))[None]
+    before = tuple(truncate_cache(*layer, start) for layer in cache)
+    attention = _attention(before, positions, (offset <= offset[:, None])[None], at_once)
+    extended = []
 
-    def attend(layer: int, q: jax.Array, k: jax.Array, v: jax.Array, **options: Any) -> jax.Array:
-        old = before[layer] if before else None
-        grown.append(keep(old, k, v, start, count, size))
-        return attention(layer, q, k, v, **options)
+    def attend(
+        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
+    ) -> jax.Array:
+        cached = before[layer] if before else None
+        extended.append(append_cache(cached, k, v, start, count, size))
+        return attention(layer, q, k, v, options)
 
     nnx.merge(graph, state).hidden(tokens, positions, attend)
-    return tuple(grown)
+    return tuple(extended)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def rows(
-    graph: Any,
+def forward_packed(
+    graph: Graph,
     at_once: bool,
-    state: Any,
+    state: State,
     cache: Cache,
     tokens: jax.Array,
     positions: jax.Array,
     ends: jax.Array,
 ) -> jax.Array:
-    """Hidden states `[b t, d]` of lines of rows, each after the cached prefix."""
+    """Hidden states `[b t, d]` of packed sequences, their prompts after the cached prefix."""
     slot = jnp.arange(tokens.shape[1])
     mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
     attend = _attention(cache, positions, mask, at_once)
@@ -66,10 +81,10 @@ def rows(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def read(
-    graph: Any,
+def gather_log_probs(
+    graph: Graph,
     whole: NamedSharding | None,
-    state: Any,
+    state: State,
     h: jax.Array,
     slots: jax.Array,
     targets: jax.Array,
@@ -90,52 +105,45 @@ def read(
         return jax.lax.dynamic_update_slice_in_dim(found, log_probs, first, axis=0)
 
     found = jnp.zeros(targets.shape, jnp.float32)
-    found = jax.lax.fori_loop(0, (count + READS - 1) // READS, part, found)
-    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
+    return replicate(jax.lax.fori_loop(0, (count + READS - 1) // READS, part, found), whole)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def read_logits(
-    graph: Any,
+def gather_logits(
+    graph: Graph,
     whole: NamedSharding | None,
-    state: Any,
+    state: State,
     h: jax.Array,
     slots: jax.Array,
     tokens: jax.Array,
-    places: jax.Array,
+    indices: jax.Array,
 ) -> jax.Array:
-    """Logits `[m, c]` of `tokens [places]`, the rest of the vocabulary left alone."""
+    """Logits `[m, c]` of `tokens [indices]`, the rest of the vocabulary left alone."""
     logits = nnx.merge(graph, state).unembed(h[slots], tokens)
-    found = jnp.take_along_axis(logits, places, axis=1)
-    return found if whole is None else jax.lax.with_sharding_constraint(found, whole)
+    return replicate(jnp.take_along_axis(logits, indices, axis=1), whole)
 
 
 def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: bool) -> Attend:
-    """Attention of lines over themselves under `mask [b, t, t]` and over the shared prefix."""
+    """Attention of sequences over themselves under `mask [b, t, t]` and over the shared prefix."""
 
     def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        *,
-        scale: float | None = None,
-        window: int | None = None,
-        cap: float | None = None,
+        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
     ) -> jax.Array:
-        near = mask if window is None else mask & within(positions, positions, window)
-        here, here_mass = own(q, k, v, near, scale=scale, cap=cap, at_once=at_once)
+        window, own_mask, prefix_mask = options.window, mask, None
+        if window is not None:
+            own_mask = mask & in_window(positions, positions, window)
+        own, own_mass = self_attention(q, k, v, own_mask, options, at_once=at_once)
         if not cache:
-            return here
+            return own
         keys, values = cache[layer]
-        seen = None
         if window is not None:
             # Padding weighs nothing, but is the first key again: it must not be the largest either.
-            near_keys = within(positions.reshape(-1), jnp.arange(len(keys)), window)
-            seen = near_keys & (values[:, 0, -1] > 0)
-        flat = q.reshape(-1, *q.shape[2:])
-        there, there_mass = past(flat, keys, values, seen, scale=scale, cap=cap, at_once=at_once)
-        share = jax.nn.sigmoid(there_mass.reshape(here_mass.shape) - here_mass)[..., None]
-        return here + share.astype(here.dtype) * (there.reshape(here.shape) - here)
+            near = in_window(positions.reshape(-1), jnp.arange(len(keys)), window)
+            prefix_mask = near & (values[:, 0, -1] > 0)
+        prefix, prefix_mass = prefix_attention(
+            q.reshape(-1, *q.shape[2:]), keys, values, prefix_mask, options, at_once=at_once
+        )
+        share = jax.nn.sigmoid(prefix_mass.reshape(own_mass.shape) - own_mass)[..., None]
+        return own + share.astype(own.dtype) * (prefix.reshape(own.shape) - own)
 
     return attend

@@ -1,4 +1,4 @@
-"""Devices: a mesh from one line of text, and where arrays lie on it."""
+"""Makes a mesh of devices from one line of text, and places arrays on it."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ AXES = ("data", "model")
 def make_mesh(text: str) -> Mesh | None:
     """The mesh that `data:4,model:2` describes, over all devices of all processes; None for "".
 
-    Rows are shared along `data`; heads, perceptrons and vocabulary along `model`.
+    Rows are shared along `data`; heads, MLPs and vocabulary along `model`.
 
     Raises:
         InputError: another form, or another number of devices than there are.
@@ -43,15 +43,27 @@ def make_mesh(text: str) -> Mesh | None:
 
 def whole(mesh: Mesh | None) -> NamedSharding | None:
     """Where an array lies that every device holds whole; None without a mesh."""
-    return None if mesh is None else NamedSharding(mesh, PartitionSpec())
+    return None if mesh is None else _sharding(mesh)
+
+
+def replicate(x: jax.Array, home: NamedSharding | None) -> jax.Array:
+    """An array of a compiled program, held whole by every device of `home`'s mesh."""
+    if home is None:
+        return x
+    held: jax.Array = jax.lax.with_sharding_constraint(x, home)  # type: ignore[no-untyped-call]
+    return held
 
 
 def over_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
     """Arrays whose first axis the devices along `data` share, every process giving its own part."""
     if mesh is None:
         return arrays
-    home = NamedSharding(mesh, PartitionSpec("data"))
+    home = _sharding(mesh, "data")
     return [jax.make_array_from_callback(a.shape, home, a.__getitem__) for a in arrays]
+
+
+def _sharding(mesh: Mesh, *axes: str) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]  # jax has no type
 
 
 def rows_of(mesh: Mesh | None) -> int:

@@ -1,9 +1,9 @@
-"""What a prompt costs a model: its tokens, where its label begins, the positions it takes."""
+"""Counts what prompts cost a model: their tokens and the positions they take with labels."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from batch_calibration.models.checkpoint import Reader
+from batch_calibration.models.checkpoint import TokenizerInfo
 from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.tokens import Encoded, encode
@@ -19,23 +19,23 @@ class Cost(NamedTuple):
     asked: int
 
 
-class Room:
+class TokenBudget:
     r"""A tokenizer and the model's positions: all that can be said before weights are loaded.
 
     Example:
-        room = Room(load_tokenizer("checkpoints/gpt2"))
-        room.needs(["Review: fine\nSentiment:"], [" negative", " positive"])
+        budget = TokenBudget(load_tokenizer("checkpoints/gpt2"))
+        budget.positions_needed(["Review: fine\nSentiment:"], [" negative", " positive"])
     """
 
-    def __init__(self, reader: Reader):
-        self.reader = reader
+    def __init__(self, tokenizer_info: TokenizerInfo):
+        self.tokenizer_info = tokenizer_info
 
     @property
     def positions(self) -> int:
         """Positions of the model."""
-        return self.reader.positions
+        return self.tokenizer_info.positions
 
-    def needs(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
+    def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Positions that each text and the longest of its labels take, the beginning token's too.
 
         A label's last token is read, never fed, so it takes none.
@@ -46,13 +46,13 @@ class Room:
             for prompt, row in zip(*window, strict=True)
         ]
 
-    def lengths(self, texts: Sequence[str]) -> list[int]:
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, those that the tokenizer puts around it included."""
-        return [len(one.ids) for one in self.reader.tokenizer.encode_batch_fast(texts)]
+        return [len(one.ids) for one in self.tokenizer_info.tokenizer.encode_batch_fast(texts)]
 
-    def cut(self, text: str, tokens: int) -> str:
+    def truncate_left(self, text: str, tokens: int) -> str:
         """The text from the edge of its token number `tokens` on."""
-        offsets = self.reader.tokenizer.encode(text, add_special_tokens=False).offsets
+        offsets = self.tokenizer_info.tokenizer.encode(text, add_special_tokens=False).offsets
         if tokens >= len(offsets):
             return ""
         # A character of several tokens begins where its first one does: always cut at least one.
@@ -60,10 +60,12 @@ class Room:
 
     def boundary(self, text: str, labels: Sequence[str]) -> tuple[list[str], list[list[str]]]:
         """The prompt's tokens and each label's, as the tokenizer writes them."""
-        prompts, ids = encode(self.reader.tokenizer, [text], labels, self.reader.bos)
+        prompts, ids = encode(
+            self.tokenizer_info.tokenizer, [text], labels, self.tokenizer_info.bos
+        )
 
         def write(numbers: Sequence[int]) -> list[str]:
-            return [self.reader.tokenizer.id_to_token(number) or "?" for number in numbers]
+            return [self.tokenizer_info.tokenizer.id_to_token(number) or "?" for number in numbers]
 
         return write(prompts[0]), [write(label) for label in ids[0]]
 
@@ -72,7 +74,7 @@ class Room:
         read = asked = 0
         for prompts, ids in self._windows(texts, labels):
             read += sum(map(len, prompts))
-            asked += sum(len(trie.grow(row).tokens) for row in ids)
+            asked += sum(len(trie.build_trie(row).tokens) for row in ids)
             for shared, rows in group(prompts):
                 asked += shared + sum(len(prompts[row]) - shared for row in rows)
         return Cost(read, asked)
@@ -80,4 +82,6 @@ class Room:
     def _windows(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
         for start in range(0, len(texts), WINDOW):
             part = texts[start : start + WINDOW]
-            yield encode(self.reader.tokenizer, part, labels, self.reader.bos, start)
+            yield encode(
+                self.tokenizer_info.tokenizer, part, labels, self.tokenizer_info.bos, start
+            )

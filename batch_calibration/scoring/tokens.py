@@ -1,4 +1,4 @@
-"""Prompts and labels as token ids, tokenized jointly and split where the prompt ends.
+"""Tokenizes prompts and labels jointly and splits them where the prompt ends.
 
 The rule is lm-evaluation-harness's: white space at the end of a prompt moves to the label, prompt
 and label are encoded together, and the label's tokens are those past the prompt's own count.
@@ -13,14 +13,15 @@ from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
 
-Labels = tuple[tuple[int, ...], ...]
+LabelTokens = tuple[tuple[int, ...], ...]
+"""The token ids of each label after one prompt."""
 
 
 class Encoded(NamedTuple):
     """Token ids of `n` prompts, and for each of them those of the `k` labels that follow it."""
 
     prompts: list[list[int]]
-    labels: list[Labels]
+    labels: list[LabelTokens]
 
 
 def encode(
@@ -78,7 +79,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _cut(text: str) -> int:
-    """The last place where a text may be cut (0 where there is none)."""
+    """The last index where a text may be cut (0 where there is none)."""
     for i in range(len(text) - 1, 0, -1):
         if text[i] in " \n" and "!" <= text[i - 1] <= "~":
             return i
@@ -113,7 +114,7 @@ def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in encodings]
 
 
-def _check(split: Labels, labels: Sequence[str], text: str) -> None:
+def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
     """Refuse labels that the tokenizer leaves empty or cannot tell apart."""
     seen: dict[tuple[int, ...], str] = {}
     for ids, label in zip(split, labels, strict=True):

@@ -1,11 +1,11 @@
-"""The trie of a row's label tokens: labels share what they begin with."""
+"""Builds the trie of a row's label tokens, whose shared beginnings are run once."""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.scoring.tokens import Labels
+from batch_calibration.scoring.tokens import LabelTokens
 
 
 class Trie(NamedTuple):
@@ -20,7 +20,7 @@ class Trie(NamedTuple):
         depths: `[t]` tokens between the prompt's end and the node.
         ends: `[t]` the node after the last of its subtree.
         targets: `[1 + t, c]` tokens whose log-probabilities are read at each slot, -1 for none.
-        paths: `[k, m]` places in `targets`, flat, that sum to each label, -1 for none.
+        paths: `[k, m]` indices into `targets`, flat, that sum to each label, -1 for none.
     """
 
     tokens: np.ndarray
@@ -31,10 +31,10 @@ class Trie(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def grow(labels: Labels) -> Trie:
+def build_trie(labels: LabelTokens) -> Trie:
     """Pack the labels' proper beginnings.
 
-    >>> trie = grow(((7, 8), (7, 9), (5,)))
+    >>> trie = build_trie(((7, 8), (7, 9), (5,)))
     >>> trie.tokens, trie.targets.tolist(), trie.paths.tolist()
     (array([7], dtype=int32), [[7, 5], [8, 9]], [[0, 2], [0, 3], [1, -1]])
     """

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +111,7 @@ def train(
 
 def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: Tokenizer) -> None:
     """Write a Hugging Face directory: config, weights, tokenizer, and how pictures are prepared."""
-    weights.save(directory, model, clip, nested(config, tokenizer))
+    weights.save(directory, model, clip.FAMILY, nested(config, tokenizer))
     tokenizer.save(str(directory / "tokenizer.json"))
     edge = config.vision_image_size
     prepared = {
@@ -142,7 +143,7 @@ def nested(config: clip.Config, tokenizer: Tokenizer) -> dict[str, Any]:
     """What `config.json` says: the keys of each tower under its name."""
     end = tokenizer.token_to_id(END)
     raw: dict[str, Any] = {"model_type": "clip", "architectures": ["CLIPModel"]}
-    for key, value in config._asdict().items():
+    for key, value in asdict(config).items():
         tower, _, name = key.partition("_")
         if tower in ("text", "vision"):
             raw.setdefault(f"{tower}_config", {})[name] = value

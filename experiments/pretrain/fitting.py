@@ -74,7 +74,7 @@ def fit(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         raw, tasks, tokenizer, phases, learning, config.seed,
         state, config.save_every, report,
     )  # fmt: skip
-    weights.save(out, model, gpt2, raw)
+    weights.save(out, model, gpt2.FAMILY, raw)
     tokenizer.save(str(out / "tokenizer.json"))
     progress.close()
     return list(accumulate(steps))

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from tokenizers import Tokenizer
 from batch_calibration.embedded import suite
 from batch_calibration.errors import InputError
 from batch_calibration.models import gpt2
-from batch_calibration.models.attention import Attend
+from batch_calibration.models.attention import PLAIN, Attend, AttentionOptions
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import documents, prose
 from experiments.pretrain.documents import Batch, Recipe
@@ -169,16 +170,9 @@ def _whole(mask: jax.Array) -> Attend:
     bias = jnp.where(mask, 0.0, -1e9)[:, None]
 
     def attend(
-        layer: int,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        *,
-        scale: float | None = None,
-        window: int | None = None,
-        cap: float | None = None,
+        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
     ) -> jax.Array:
-        del layer, scale, window, cap  # GPT-2 has none of them
+        del layer, options  # GPT-2's are plain
         logits = jnp.einsum("bthd,bshd->bhts", q * q.shape[-1] ** -0.5, k) + bias
         return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(logits, axis=-1), v)
 
@@ -207,7 +201,9 @@ def train(
     """
     devices, names = jax.device_count(), documents.names(tasks)
     check(phases, raw_config["n_positions"], devices)
-    config = gpt2.Config(**{k: raw_config[k] for k in gpt2.Config._fields if k in raw_config})
+    config = gpt2.Config(
+        **{f.name: raw_config[f.name] for f in fields(gpt2.Config) if f.name in raw_config}
+    )
     graph, params = nnx.split(begin(config, learning.spread, seed))
 
     def batch(number: int, index: int) -> Lesson:

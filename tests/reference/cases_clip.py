@@ -89,7 +89,7 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def answers(model: CLIPModel, pixels: torch.Tensor, tokens: torch.Tensor) -> dict[str, np.ndarray]:
-    """Embeddings `[b p]` of pictures and texts, as projected, and logits per picture."""
+    """Embeddings `[b p]` of images and texts, as projected, and logits per image."""
     with torch.no_grad():
         return {
             "image": model.get_image_features(pixel_values=pixels).pooler_output.numpy(),

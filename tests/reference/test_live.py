@@ -59,8 +59,8 @@ def test_causal_scores(name, shots, tmp_path):
             prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
             with torch.no_grad():
                 log_probs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
-            places = range(len(prompt), len(ids))
-            expected = sum(float(log_probs[place - 1, ids[place]]) for place in places)
+            rest = range(len(prompt), len(ids))
+            expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
             assert scores[row, column] == pytest.approx(expected, abs=1e-4)
 
 

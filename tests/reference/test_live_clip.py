@@ -1,8 +1,9 @@
-"""Our CLIP, its tokenizer and its pictures against transformers, live: `make reference`."""
+"""Our CLIP, its tokenizer and its images against transformers, live: `make reference`."""
 
 import io
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from batch_calibration.models import clip, clip_tokenizer, weights  # noqa: E402
 from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
-from batch_calibration.scoring import preprocessing as images  # noqa: E402
+from batch_calibration.models.config import read_config  # noqa: E402
+from batch_calibration.scoring import ImageInputs, preprocessing  # noqa: E402
 from batch_calibration.scoring.dual_encoder import DualEncoder  # noqa: E402
 
 MERGES = "tokenizers/clip/bpe_simple_vocab_16e6.txt.gz"
@@ -30,7 +32,7 @@ B16 = CLIPConfig(vision_config=dict(patch_size=16))
 def check(theirs, directory, pixels, tokens):
     """Embeddings to 1e-4 and logits to 1e-3, from what `save_pretrained` wrote."""
     expected = answers(theirs, pixels, tokens)
-    _, ours = weights.load(directory, clip)
+    _, ours = weights.load(directory, clip.FAMILY)
     graph, state = nnx.split(ours)
 
     @jax.jit
@@ -70,8 +72,9 @@ def test_real_shape(sharded, tmp_path):
 def test_what_we_save_transformers_loads(tmp_path):
     theirs = build("clip_plain")
     save("clip_plain", theirs, tmp_path / "a")
-    _, ours = weights.load(tmp_path / "a", clip)
-    weights.save(tmp_path / "b", ours, clip, json.loads((tmp_path / "a/config.json").read_text()))
+    _, ours = weights.load(tmp_path / "a", clip.FAMILY)
+    raw = json.loads((tmp_path / "a/config.json").read_text())
+    weights.save(tmp_path / "b", ours, clip.FAMILY, raw)
     again, report = CLIPModel.from_pretrained(tmp_path / "b", output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, tensor in theirs.state_dict().items():
@@ -96,8 +99,8 @@ def test_token_ids_of_what_transformers_wrote(written, shared, tmp_path):
         "eos_token_id": 49407,
         "max_position_embeddings": 77,
     }
-    config = weights.read_config(clip, raw, tmp_path)
-    weights.save(tmp_path, clip.Model(config, rngs=nnx.Rngs(0)), clip, raw)
+    config = read_config(clip.FAMILY, raw, tmp_path)
+    weights.save(tmp_path, clip.Model(config, rngs=nnx.Rngs(0)), clip.FAMILY, raw)
     theirs.save_pretrained(tmp_path)
     if written != "tokenizer.json":
         (tmp_path / "tokenizer.json").unlink()
@@ -107,43 +110,57 @@ def test_token_ids_of_what_transformers_wrote(written, shared, tmp_path):
     assert [row.ids for row in ours.encode_batch(texts)] == theirs(texts).input_ids
 
 
-def pictures(shared) -> list[Path]:
-    """Fifty pictures of every class."""
+class File(NamedTuple):
+    """An image in a file."""
+
+    path: Path
+
+    def read(self) -> bytes:
+        return self.path.read_bytes()
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def images(shared) -> list[Path]:
+    """Fifty images of every class."""
     return sorted((shared / "data/extra_dtd10/images").rglob("*.jpg"))[::24]
 
 
-def expected_pixels(picture: Image.Image, how=None) -> np.ndarray:
-    """What transformers' Pillow processor makes of a picture, before rescaling: `[h w 3]`."""
+def expected_pixels(image: Image.Image, how=None) -> np.ndarray:
+    """What transformers' Pillow processor makes of an image, before rescaling: `[h w 3]`."""
     processor = CLIPImageProcessorPil(do_rescale=False, do_normalize=False, **(how or {}))
-    return processor(picture, return_tensors="np").pixel_values[0].transpose(1, 2, 0)
+    return processor(image, return_tensors="np").pixel_values[0].transpose(1, 2, 0)
 
 
-def encoded(picture: Image.Image, form: str = "PNG", **options) -> bytes:
+def encoded(image: Image.Image, form: str = "PNG", **options) -> bytes:
     file = io.BytesIO()
-    picture.save(file, form, **options)
+    image.save(file, form, **options)
     return file.getvalue()
 
 
-def how(edge=224, crop=(224, 224)) -> images.Preprocessing:
-    return images.Preprocessing(edge, crop, 3, images.OPENAI_MEAN, images.OPENAI_STD)
+def how(edge=224, crop=(224, 224)) -> preprocessing.Preprocessing:
+    return preprocessing.Preprocessing(
+        edge, crop, 3, preprocessing.OPENAI_MEAN, preprocessing.OPENAI_STD
+    )
 
 
-def test_pixels_of_real_pictures(shared):
-    paths = pictures(shared)
+def test_pixels_of_real_images(shared):
+    paths = images(shared)
     assert len(paths) == 50
     for path in paths:
-        ours = images.prepare(path.read_bytes(), str(path), how())
+        ours = preprocessing.prepare(path.read_bytes(), str(path), how())
         np.testing.assert_array_equal(ours, expected_pixels(Image.open(path)))
 
 
 def test_pixels_of_odd_sizes(shared):
     random = np.random.default_rng(0)
-    for path in pictures(shared):
-        with Image.open(path) as picture:
-            wide, high = (int(random.integers(5, side)) for side in picture.size)
-            picture = picture.crop((0, 0, wide, high))
-        ours = images.prepare(encoded(picture), str(path), how())
-        np.testing.assert_array_equal(ours, expected_pixels(picture), err_msg=str(picture.size))
+    for path in images(shared):
+        with Image.open(path) as image:
+            wide, high = (int(random.integers(5, side)) for side in image.size)
+            image = image.crop((0, 0, wide, high))
+        ours = preprocessing.prepare(encoded(image), str(path), how())
+        np.testing.assert_array_equal(ours, expected_pixels(image), err_msg=str(image.size))
 
 
 @pytest.mark.parametrize(
@@ -155,37 +172,39 @@ def test_pixels_of_odd_sizes(shared):
     ],
 )
 def test_pixels_of_other_settings(edge, crop, said, shared):
-    for path in pictures(shared)[:5]:
-        ours = images.prepare(path.read_bytes(), str(path), how(edge, crop))
+    for path in images(shared)[:5]:
+        ours = preprocessing.prepare(path.read_bytes(), str(path), how(edge, crop))
         np.testing.assert_array_equal(ours, expected_pixels(Image.open(path), said))
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "palette"])
 def test_pixels_of_other_modes(mode, shared):
-    with Image.open(pictures(shared)[7]) as picture:
-        alpha = picture.convert("L").resize(picture.size)
+    with Image.open(images(shared)[7]) as image:
+        alpha = image.convert("L").resize(image.size)
         if mode in ("LA", "RGBA"):
-            picture = picture.convert(mode)
-            picture.putalpha(alpha)
+            image = image.convert(mode)
+            image.putalpha(alpha)
         elif mode == "palette":
-            picture = picture.quantize(16)
-            picture.info["transparency"] = 3
+            image = image.quantize(16)
+            image.info["transparency"] = 3
         else:
-            picture = picture.convert(mode)
+            image = image.convert(mode)
     form = {"CMYK": "JPEG", "YCbCr": "JPEG"}.get(mode, "PNG")
-    data = encoded(picture, form)
-    ours = images.prepare(data, mode, how())
+    data = encoded(image, form)
+    ours = preprocessing.prepare(data, mode, how())
     np.testing.assert_array_equal(ours, expected_pixels(Image.open(io.BytesIO(data))))
 
 
 def test_normalized_pixels(shared):
-    path = pictures(shared)[3]
+    path = images(shared)[3]
     theirs = CLIPImageProcessorPil()(Image.open(path), return_tensors="np").pixel_values[0]
-    ours = images.normalize(jnp.asarray(images.prepare(path.read_bytes(), "x", how())), how())
+    ours = preprocessing.normalize(
+        jnp.asarray(preprocessing.prepare(path.read_bytes(), "x", how())), how()
+    )
     np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0), atol=1e-5)
 
 
-def test_scores_of_real_pictures(shared, tmp_path):
+def test_scores_of_real_images(shared, tmp_path):
     """The whole way: a directory that transformers wrote, files, statements, logits."""
     torch.manual_seed(1)
     config = CLIPConfig(
@@ -202,12 +221,10 @@ def test_scores_of_real_pictures(shared, tmp_path):
     )
     for part in (theirs, tokenizer, processor):
         part.save_pretrained(tmp_path)
-    paths = pictures(shared)[:23]
+    paths = images(shared)[:23]
     labels = ["banded texture.", "a photo of a BRAIDED café.", "👍 bumpy"]
     scorer = DualEncoder(load_checkpoint(tmp_path), scale=0, max_tokens=77, batch_size=8)
-    scores = scorer.score(
-        [str(p) for p in paths], labels, open_picture=lambda name: Path(name).read_bytes()
-    )
+    scores = scorer.score(ImageInputs([File(path) for path in paths]), labels)
     with torch.no_grad():
         expected = theirs(
             **tokenizer(labels, padding=True, return_tensors="pt"),

@@ -34,7 +34,9 @@ def draw(group: SettingRecords) -> Figure:
             labeled = 100 * np.array([curve.labeled for curve in kept])
             _band(axes, test, COLORS["bc"], "test rows")
             _band(axes, labeled, COLORS["cc"], "labeled rows")
-            learned = np.mean([record.strength for record in records if record.strength is not None])
+            learned = np.mean(
+                [record.strength for record in records if record.strength is not None]
+            )
             for value, shade, style, name in (
                 (0.0, COLORS["icl"], ":", "γ = 0: ICL"),
                 (1.0, COLORS["bc"], "--", "γ = 1: BC"),

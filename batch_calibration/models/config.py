@@ -1,0 +1,97 @@
+"""Reads a checkpoint's `config.json` into the config of its family."""
+
+import json
+import math
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from batch_calibration.errors import InputError
+from batch_calibration.models.family import Config, Family, RawConfig
+
+EXPECTED: dict[object, str] = {
+    int: "a whole number from 1 on",
+    int | None: "a whole number from 1 on, or null",
+    float: "a positive number",
+    float | None: "a positive number, or null",
+    bool: "true or false",
+    str: "text",
+    tuple[int, ...]: "a list of whole numbers",
+    tuple[float, ...]: "a list of positive numbers",
+    tuple[str, ...]: "a list of names",
+}
+"""What a config's field may be, in words, by its type."""
+
+
+def read_json(path: Path, what: str) -> dict[str, object]:
+    """The JSON object in `path`, or a sentence that says what is missing or broken."""
+    if not path.is_file():
+        raise InputError(
+            f"{path.parent}: expected {what} in {path.name}, found no such file; give a Hugging "
+            "Face checkpoint directory (config.json, *.safetensors, tokenizer.json)."
+        )
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
+    return value
+
+
+def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
+    """The family's config from a raw `config.json`; keys that change nothing are left out.
+
+    Raises:
+        InputError: keys that are missing, of another type, out of range, or of a value that the
+            network is not written for.
+    """
+    raw = family.flatten(raw)
+    known = fields(family.config)
+    missing = [f.name for f in known if f.name not in raw and f.default is MISSING]
+    if missing:
+        raise InputError(f"{where}: config.json lacks {', '.join(missing)}; is it the right file?")
+    for key, value in family.fixed.items():
+        if raw.get(key, value) != value:
+            raise InputError(
+                f"{where}: config.json says {key} = {raw[key]!r}; this {family.name} network "
+                f"is written for {value!r} alone, and would score wrongly; use another checkpoint."
+            )
+    types = get_type_hints(family.config)
+    given: dict[str, Any] = {f.name: raw[f.name] for f in known if f.name in raw}
+    for name, value in given.items():
+        if not _is(types[name], value):
+            raise InputError(
+                f"{where}: config.json says {name} = {value!r}; expected {EXPECTED[types[name]]}; "
+                "fetch the file again."
+            )
+    config = family.config(**given)
+    if not given.get("head_dim") and config.width % config.heads:
+        raise InputError(
+            f"{where}: config.json says {config.heads} attention heads of a width of "
+            f"{config.width}, expected heads that divide it; fetch the file again."
+        )
+    groups = given.get("num_key_value_heads") or 1
+    if config.heads % groups:
+        raise InputError(
+            f"{where}: config.json says {config.heads} attention heads over {groups} of keys and "
+            "values, expected a multiple; fetch the file again."
+        )
+    return config
+
+
+def _is(expected: object, value: object) -> bool:
+    """Whether a value from JSON is of a field's type; every number is positive."""
+    if expected is bool:
+        return isinstance(value, bool)
+    if value is None or isinstance(value, bool):
+        return value is None and expected in (int | None, float | None)
+    if expected in (float, float | None):
+        return isinstance(value, int | float) and 0 < value < math.inf
+    if expected == tuple[int, ...]:
+        return isinstance(value, tuple) and all(type(one) is int for one in value)
+    if expected in (tuple[float, ...], tuple[str, ...]):
+        return isinstance(value, tuple) and all(_is(get_args(expected)[0], one) for one in value)
+    if expected is str:
+        return isinstance(value, str)
+    return isinstance(value, int) and value >= 1

@@ -1,0 +1,151 @@
+"""What a model family is: a value that says how its checkpoints become a network."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import jax
+from flax import nnx
+
+from batch_calibration.models.attention import Attend
+
+RawConfig = dict[str, object]
+"""What a `config.json` says."""
+Kind = Literal["causal_lm", "sentence_encoder", "clip"]
+"""What a network offers: `CausalNetwork`, `SentenceEncoder` or `ClipNetwork`."""
+
+
+class CausalNetwork(Protocol):
+    """A language model: scored by `CausalLM`."""
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        ...
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        ...
+
+
+class SentenceEncoder(Protocol):
+    """An encoder whose mean hidden state is a text's embedding: scored by `DualEncoder`."""
+
+    def hidden(
+        self,
+        tokens: jax.Array,
+        positions: jax.Array,
+        attend: Attend,
+        types: jax.Array | None = None,
+    ) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        ...
+
+
+class ClipNetwork(Protocol):
+    """A text tower and an image tower with one embedding space: scored by `DualEncoder`."""
+
+    @property
+    def scale(self) -> jax.Array:
+        """What cosines are multiplied by to be logits."""
+        ...
+
+    def embed_text(self, tokens: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of `tokens [b, t]`."""
+        ...
+
+    def embed_image(self, pixels: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of normalized `pixels [b, h, w, 3]`."""
+        ...
+
+
+class Config(Protocol):
+    """What every family's config, a frozen dataclass, can tell."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that the network embeds."""
+        ...
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        ...
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The fields that most `config.json` files share; a family adds its own to them."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    max_position_embeddings: int
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.max_position_embeddings
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        return self.num_attention_heads
+
+
+class Weight(NamedTuple):
+    """Where a checkpoint's tensor lives in our network; `{i}` stands for a layer's number.
+
+    Attributes:
+        path: Our name.
+        transpose: Whether the file holds it as `[out, in]`, ours being `[in, out]`.
+        split: The axis of ours that the devices along a mesh's `model` share, None for no axis.
+    """
+
+    path: str
+    transpose: bool = False
+    split: int | None = None
+
+
+class Family(NamedTuple):
+    """Networks of one architecture.
+
+    Attributes:
+        name: What error sentences call it.
+        kind: What its networks offer, and so which scorer takes them.
+        config: A frozen dataclass; its fields are keys of `config.json`.
+        model: `(config, rngs=...)` -> the network.
+        weights: The tensors of a checkpoint by their names there.
+        prefixes: Beginnings of tensors' names that some files leave out.
+        fixed: Keys of `config.json` and the only value each may have; the network knows no other.
+        ignored: Patterns of tensors, prefixes removed, that the network does without.
+        flatten: Brings nested parts and older spellings of a config to the names of its fields.
+    """
+
+    name: str
+    kind: Kind
+    config: type[Config]
+    model: Callable[..., nnx.Module]
+    weights: Mapping[str, Weight]
+    prefixes: tuple[str, ...] = ()
+    fixed: Mapping[str, object] = MappingProxyType({})
+    ignored: tuple[str, ...] = ()
+    flatten: Callable[[RawConfig], RawConfig] = dict

@@ -1,0 +1,88 @@
+"""Compiled programs of `DualEncoder`: embeddings of texts and images, each of length one."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import NamedSharding
+
+from batch_calibration.models.attention import masked
+from batch_calibration.models.checkpoint import Checkpoint
+from batch_calibration.models.family import ClipNetwork, SentenceEncoder
+from batch_calibration.scoring import sharding
+from batch_calibration.scoring.preprocessing import Preprocessing, normalize
+from batch_calibration.scoring.programs import State
+
+Array = jax.Array | np.ndarray
+
+
+def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
+    """`(tokens [b, t], lengths [b])` -> embeddings of texts, for the checkpoint's kind."""
+    whole = sharding.whole(checkpoint.mesh)
+    if checkpoint.kind == "clip":
+        tower, state = nnx.split(cast(ClipNetwork, checkpoint.model))
+        return lambda tokens, _: _embed_captions(tower, whole, state, tokens)
+    encoder, state = nnx.split(cast(SentenceEncoder, checkpoint.model))
+    return lambda tokens, lengths: _embed_sentences(encoder, whole, state, tokens, lengths)
+
+
+def image_program(
+    checkpoint: Checkpoint, preprocessing: Preprocessing
+) -> Callable[[Array], jax.Array]:
+    """`pixels [b, h, w, 3]` -> embeddings of images; the checkpoint is of the kind `clip`."""
+    whole = sharding.whole(checkpoint.mesh)
+    graph, state = nnx.split(cast(ClipNetwork, checkpoint.model))
+    return lambda pixels: _embed_images(graph, whole, preprocessing, state, pixels)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _embed_sentences(
+    graph: nnx.GraphDef[SentenceEncoder],
+    whole: NamedSharding | None,
+    state: State,
+    tokens: jax.Array,
+    lengths: jax.Array,
+) -> jax.Array:
+    """Mean hidden states `[b, d]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    offset = jnp.arange(tokens.shape[1])
+    mask = offset < lengths[:, None]
+    # Padding may lie past the network's last position, where an embedding is NaN.
+    positions = jnp.minimum(offset, lengths[:, None] - 1)
+    h = nnx.merge(graph, state).hidden(tokens, positions, masked(mask))
+    return _unit(jnp.mean(h.astype(jnp.float32), axis=1, where=mask[:, :, None]), whole)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _embed_captions(
+    graph: nnx.GraphDef[ClipNetwork],
+    whole: NamedSharding | None,
+    state: State,
+    tokens: jax.Array,
+) -> jax.Array:
+    """CLIP's embeddings `[b, p]` of `tokens [b, t]`, which hold their end token."""
+    return _unit(nnx.merge(graph, state).embed_text(tokens), whole)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _embed_images(
+    graph: nnx.GraphDef[ClipNetwork],
+    whole: NamedSharding | None,
+    preprocessing: Preprocessing,
+    state: State,
+    pixels: jax.Array,
+) -> jax.Array:
+    """CLIP's embeddings `[b, p]` of uint8 `pixels [b, h, w, 3]`."""
+    dtype = jax.tree.leaves(state)[0].dtype
+    normalized = normalize(pixels, preprocessing).astype(dtype)
+    return _unit(nnx.merge(graph, state).embed_image(normalized), whole)
+
+
+def _unit(vectors: jax.Array, whole: NamedSharding | None) -> jax.Array:
+    """Vectors of length one in float32, whole on every device of a mesh."""
+    vectors = vectors.astype(jnp.float32)
+    vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+    return sharding.replicate(vectors, whole)
