@@ -18,7 +18,12 @@ def main() -> None:
     machine.set_up()
     study, store = cli.configured_study(), Store(WORKDIR.value, create=True)
     with ProgressBar("scoring", "examples") as bar:
-        report = run_scoring(*study, store, progress=lambda now: bar.update(*now), notify=print)
+        report = run_scoring(
+            *study,
+            store,
+            progress=lambda now: bar.update(now.done, now.total, now.context),
+            notify=print,
+        )
     print(*report.notes, sep="\n", end="\n" * bool(report.notes))
     print(
         f"{len(report.ids)} contexts: {report.scored:,} rows scored in {report.seconds:.1f} s, "

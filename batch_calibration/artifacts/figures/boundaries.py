@@ -115,7 +115,7 @@ def heading(two: TwoLabels) -> str:
 
 def panels(two: TwoLabels) -> dict[str, Panel]:
     """The panel of each drawn method, by name."""
-    scores, labels = two.blocks["test"]
+    scores, _ = two.blocks["test"]
     low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
     probable = float(np.quantile(np.exp(scores), 0.995)) * 1.05
     reach = {"log_probs": (low - 0.4, high + 0.4), "probs": (0.0, probable)}
