@@ -4,31 +4,32 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import safetensors.numpy
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError, safe_open
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
+from batch_calibration.files import Json, write_whole
 
 FORMAT = 1
 NAMES = ("model", "data")
 """Keys of a context that are for people: what they say decides no number."""
 
 
-def canonical(value: Any) -> str:
+def canonical(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
     """JSON with sorted keys and no spaces: the text that ids are hashes of."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def digest(value: Any) -> str:
+def digest(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
-def context_id(context: Mapping[str, Any]) -> str:
+def context_id(context: Mapping[str, Json]) -> str:
     """The id of a context: the digest of it without the names that are for people."""
     return digest({key: value for key, value in context.items() if key not in NAMES})
 
@@ -48,7 +49,7 @@ class Block(NamedTuple):
     labels: np.ndarray
     tokens: np.ndarray
     row_ids: tuple[str, ...]
-    spec: dict[str, Any]
+    spec: dict[str, Json]
 
 
 class ScoreTable(NamedTuple):
@@ -61,7 +62,7 @@ class ScoreTable(NamedTuple):
       (1, 2)
     """
 
-    context: dict[str, Any]
+    context: dict[str, Json]
     label_names: tuple[str, ...]
     blocks: dict[str, Block]
 
@@ -78,13 +79,13 @@ class ScoreTable(NamedTuple):
         for name, block in self.blocks.items():
             for part in ("log_probs", "labels", "tokens"):
                 arrays[f"{name}.{part}"] = np.ascontiguousarray(getattr(block, part))
-        header = {
+        header: dict[str, Json] = {
             "format": FORMAT,
             "id": self.id,
             "context": self.context,
-            "label_names": self.label_names,
+            "label_names": list(self.label_names),
             "blocks": {
-                name: {"row_ids": block.row_ids, "spec": block.spec}
+                name: {"row_ids": list(block.row_ids), "spec": block.spec}
                 for name, block in self.blocks.items()
             },
         }
@@ -93,11 +94,11 @@ class ScoreTable(NamedTuple):
 
 
 def make_block(
-    log_probs: Any,
-    labels: Any = None,
-    tokens: Any = None,
+    log_probs: ArrayLike,
+    labels: ArrayLike | None = None,
+    tokens: ArrayLike | None = None,
     row_ids: Sequence[str] | None = None,
-    spec: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Json] | None = None,
 ) -> Block:
     """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
     scores = np.asarray(log_probs, np.float32)

@@ -1,13 +1,13 @@
 """The workdir: score tables by the id of their context, records by the same id."""
 
-import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
+from batch_calibration.files import Json, write_whole
+from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
 
 
@@ -33,7 +33,7 @@ class Store:
                 "found no scores/ in it; run experiments.score with this --workdir first."
             )
 
-    def get(self, context: dict[str, Any]) -> ScoreTable | None:
+    def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
         """The stored table of a context, or None."""
         path = self._table(scores.context_id(context))
         return scores.load(path) if path.exists() else None
@@ -53,38 +53,41 @@ class Store:
                 broken.append(str(error))
         return tables, broken
 
-    def put_record(self, name: str, record: dict[str, Any]) -> None:
-        """Keep what was derived from a table."""
-        text = json.dumps(record, indent=1, sort_keys=True)
-        write_whole(self._record(name), text.encode())
+    def table_of(self, record: Record) -> ScoreTable | None:
+        """The score table that a record was made from; None where it is gone."""
+        path = self._table(record.id)
+        return scores.load(path) if path.exists() else None
 
-    def record(self, name: str) -> dict[str, Any]:
-        """The record of a table; an empty one where there is none that can be read."""
+    def put_record(self, record: Record) -> None:
+        """Keep what was derived from a table, in place of what an earlier call derived."""
+        write_whole(self._record(record.id), record.to_json().encode())
+
+    def record(self, name: str) -> Record | None:
+        """The record of a table; None where there is none that can be read."""
+        path = self._record(name)
         try:
-            found = json.loads(self._record(name).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            return Record.from_json(path.read_text(encoding="utf-8"), path)
+        except (FileNotFoundError, UnicodeDecodeError, InputError):
+            return None
 
-    def records(self) -> list[dict[str, Any]]:
-        """Every record; a sentence where there is none."""
+    def records(self) -> Records:
+        """Every record, in the order of the ids.
+
+        Raises:
+            InputError: there is none, or one of them cannot be read.
+        """
         paths = sorted((self.workdir / "records").glob("*.json"))
         if not paths:
             raise InputError(
                 f"workdir {self.workdir}: no records yet; run experiments.calibrate with this "
                 "--workdir first."
             )
-        records = []
-        for path in paths:
-            try:
-                record = json.loads(path.read_text(encoding="utf-8"))
-                _ = record["context"], record["methods"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(
-                    f"{path}: no record of experiments.calibrate ({error!r}); run it again."
-                ) from error
-            records.append(record)
-        return records
+        return Records(
+            [
+                Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
+                for path in paths
+            ]
+        )
 
     def _record(self, name: str) -> Path:
         return self.workdir / "records" / f"{name}.json"

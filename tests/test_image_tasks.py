@@ -154,7 +154,7 @@ def test_images_that_are_not_there(tmp_path):
     huge = tmp_path / "huge.png"
     with huge.open("wb") as file:
         file.truncate(2**28 + 1)
-    with pytest.raises(InputError, match=r"huge\.png: a image of 256 MiB; 256 MiB is the most"):
+    with pytest.raises(InputError, match=r"huge\.png: an image of 256 MiB; 256 MiB is the most"):
         ImageFile(huge).read()
     fill(tmp_path / "few", ["banded", "dotted"], each=3)
     with pytest.raises(InputError, match="split train is empty"):
@@ -207,7 +207,7 @@ def test_tables_of_paths_and_labels(tmp_path):
     [
         ([("path", "label"), ("a.png", "0"), ("gone.png", "1")], r"line 3: no image .*gone\.png"),
         ([("path", "label"), ("a.png", "zero")], "line 2: task svhn has no class 'zero'"),
-        ([("image", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
+        ([("photo", "label"), ("a.png", "0")], "task svhn needs image or else path or else file"),
         ([("path", "label"), ("a.png", "0")], "all 1 images of task svhn are of class '0'"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_task_file_of_ones_own_images(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"image"', '"image"', "kind must be 'image', got 'image'"),
+        ('"image"', '"photo"', "kind must be 'image', got 'photo'"),
         ('folder = "leaves"', "", r"expected folder or \[files\] and not both"),
         ('folder = "leaves"', 'fields = ["x"]', "no key of a task file named 'fields'"),
         (

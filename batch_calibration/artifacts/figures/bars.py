@@ -16,7 +16,7 @@ def draw(group: SettingRecords) -> Figure:
     The whisker is one standard deviation over seeds of the average over tasks.
     """
     methods = group.compared
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(1 + 1.1 * len(methods), 3.2))
         for x, method in enumerate(methods):
             per_task = 100 * np.array([group.values(t, method).mean() for t in group.records])

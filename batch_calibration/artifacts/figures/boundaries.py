@@ -84,7 +84,7 @@ def draw(tables: Sequence[ScoreTable], setting: str) -> Figure:
     log-probabilities, where theirs is a shifted diagonal (PC: the curve of equal densities).
     """
     rows, methods = [cut(table) for table in tables], drawn_methods()
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
             len(rows), len(methods), figsize=(2.6 * len(methods), 2.8 * len(rows)),
             squeeze=False, layout="constrained",

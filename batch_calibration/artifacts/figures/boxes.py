@@ -13,7 +13,7 @@ from batch_calibration.artifacts.robustness import Axis
 
 def draw(found: Sequence[Axis]) -> Figure:
     """ICL beside BC on each axis of one task."""
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(1.5 + 1.6 * len(found), 3.2))
         for x, one in enumerate(found):
             for side, method in zip((-0.2, 0.2), REFERENCES, strict=True):

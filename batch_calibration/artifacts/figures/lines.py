@@ -18,7 +18,7 @@ def draw(curves: Curves) -> Figure:
     count = len(curves.tasks)
     columns = min(count, COLUMNS)
     lines = -(-count // columns)
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
             lines, columns, figsize=(1 + 3 * columns, 0.6 + 2.6 * lines), squeeze=False,
             layout="constrained",

@@ -22,7 +22,7 @@ def draw(group: SettingRecords) -> Figure:
     tasks = list(group.records)
     columns = min(len(tasks), COLUMNS)
     lines = -(-len(tasks) // columns)
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
             lines, columns, figsize=(3.2 * columns, 0.8 + 2.3 * lines), squeeze=False,
             layout="constrained",

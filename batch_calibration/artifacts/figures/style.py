@@ -1,8 +1,8 @@
 """How figures look: one size of type, colors that survive color blindness, PNG and PDF."""
 
 import io
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -25,7 +25,7 @@ OTHERS = ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22")
 COLUMNS = 4
 """Panels side by side, at most."""
 CLASSES = ("#D55E00", "#0072B2")
-STYLE: Mapping[str, object] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.spines.top": False,
@@ -47,7 +47,7 @@ def color(method: str) -> str:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF, close it, and say where they are."""
     written = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
-    with plt.rc_context(dict(STYLE)):
+    with plt.rc_context(STYLE):
         # Laid out and measured once for both files: this takes as long as drawing.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
