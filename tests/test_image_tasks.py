@@ -480,8 +480,9 @@ def test_drawn_rows_are_the_real_tasks_rows(name):
     with Image.open(io.BytesIO(open_picture(rows.rows[0]["image"]))) as picture:
         assert np.array_equal(np.asarray(picture), drawn.draw(rows.rows[0]["image"]))
     k = len(family.classes)
-    assert len(family.caption.frequency) == len(family.caption.words) == k
-    assert sum(family.caption.frequency) == pytest.approx(1)
+    caption = captions.CAPTIONS[name]
+    assert len(caption.frequency) == len(caption.words) == k
+    assert sum(caption.frequency) == pytest.approx(1)
 
 
 def test_counted_shapes_are_as_many_as_said():
@@ -524,9 +525,9 @@ def test_training_pairs_repeat_by_seed_and_lean_to_common_words():
 
 def test_captions_hold_the_tasks_own_statements():
     for name, family in drawn.TASKS.items():
-        phrases = {phrase.text for phrase in family.caption.phrases}
+        phrases = {phrase.text for phrase in captions.CAPTIONS[name].phrases}
         assert TASKS[name].statement in phrases
-        words = {words[0] for words in family.caption.words}
+        words = {words[0] for words in captions.CAPTIONS[name].words}
         assert words == {TASKS[name].statement_words[label] for label in family.classes}
     assert isinstance(captions.DIGITS, captions.Caption)
 

@@ -1,7 +1,6 @@
 """The tiny CLIP: its tokenizer, its training that resumes, the checkpoint that is shipped."""
 
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer
 
+from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.embedded import images as pictures
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.tasks import TASKS
@@ -17,7 +17,7 @@ from experiments.pretrain import clip_training as training
 from experiments.pretrain import vocabulary
 from experiments.pretrain.optimization import Optimizer
 
-SHIPPED = Path(training.__file__).with_name("clip_checkpoint")
+SHIPPED = CHECKPOINTS["mini_clip"]
 ACCURACY = {
     "svhn": (64.0, 67.8), "eurosat": (37.3, 62.4), "clevr": (43.8, 37.0), "dtd": (38.7, 42.1),
 }  # fmt: skip
