@@ -17,7 +17,7 @@ from batch_calibration.data import label_names as names
 from batch_calibration.data.images import open_picture
 from batch_calibration.data.sources import read, splits
 from batch_calibration.data.task_file import load_task
-from batch_calibration.embedded import drawing
+from batch_calibration.embedded import clevr
 from batch_calibration.embedded import images as drawn
 from batch_calibration.errors import InputError
 from batch_calibration.prompts.render import plan
@@ -489,13 +489,13 @@ def test_counted_shapes_are_as_many_as_said():
     """Each object's pixels touch, and no other's: count them on a plain table."""
     random = np.random.default_rng(0)
     for count in range(3, 11):
-        pixels, _ = drawing.shapes(np.array([count - 3] * 5), random)
+        pixels, _ = clevr.shapes(np.array([count - 3] * 5), random)
         for picture in pixels:
             gray = np.ptp(picture, axis=-1) > 0.1
             cells = gray.reshape(4, 12, 4, 12).any(axis=(1, 3))
             # A gray object hides from this measure.
             assert cells.sum() <= count
-    pixels, _ = drawing.shapes(np.array([7] * 50), random)
+    pixels, _ = clevr.shapes(np.array([7] * 50), random)
     cells = (np.ptp(pixels, axis=-1) > 0.1).reshape(50, 4, 12, 4, 12).any(axis=(2, 4))
     assert Counter(cells.sum(axis=(1, 2)).tolist()).most_common(1)[0][0] == 10
 
@@ -505,7 +505,7 @@ def test_counted_shapes_are_as_many_as_said():
     ["mini:svhn/test/1000", "mini:svhn/dev/0", "mini:trec/test/0", "mini:svhn/test/x", "mini:"],
 )
 def test_references_to_nothing(reference):
-    with pytest.raises(InputError, match="the mini suite has no such picture; it has mini:"):
+    with pytest.raises(InputError, match="the mini suite has no such image; it has mini:"):
         open_picture(reference)
 
 

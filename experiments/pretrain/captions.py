@@ -172,10 +172,10 @@ def caption_batch(
         places = np.flatnonzero(kinds == kind)
         if not len(places):
             continue
-        family = TASKS[name]
+        task = TASKS[name]
         edges = np.cumsum(CAPTIONS[name].frequency)
         classes = np.searchsorted(edges / edges[-1], random.random(len(places)))
-        pictures, colors = family.paint(classes, random)
+        pictures, colors = task.draw(classes, random)
         pixels[places] = drawing.as_bytes(pictures, random)
         for place, text in zip(places, write(CAPTIONS[name], classes, colors, random), strict=True):
             texts[place] = text

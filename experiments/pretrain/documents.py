@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded.chance import draw
+from batch_calibration.embedded.sampling import categorical
 from batch_calibration.embedded.suite import labeled
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks.base import Task
@@ -148,11 +148,11 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tupl
     if rng.random() < recipe.own_words:
         words = task.words
     weights = preference(task.name, recipe, rng)
-    out, spans, length, label = [], [], 0, draw(weights, rng)
+    out, spans, length, label = [], [], 0, categorical(weights, rng)
     for _ in range(count):
         if rng.random() >= recipe.sticky:
-            label = draw(weights, rng)
-        about = draw(weights, rng) if rng.random() < recipe.noise else label
+            label = categorical(weights, rng)
+        about = categorical(weights, rng) if rng.random() < recipe.noise else label
         made = labeled(task.name, rng, about, recipe.hardest)
         ask = templates.query(template, made.row)
         answer = templates.continuation(template, words[label])
