@@ -265,12 +265,12 @@ def test_noise_parts_labels_from_texts():
     assert agreement(0.0) > 0.9 and abs(agreement(1.0) - 0.5) < 0.15
 
 
-@pytest.mark.parametrize("kind", prose.KINDS)
+@pytest.mark.parametrize("kind", prose.GENERATORS)
 def test_prose_says_what_follows_from_what_stands_before(kind):
     rng = random.Random(0)
     seen = Counter()
     for _ in range(400):
-        text, spans = prose.KINDS[kind](rng, 5)
+        text, spans = prose.GENERATORS[kind](rng, 5)
         assert len(spans) == text.count("\n") + 1 <= 5
         for line, (start, stop) in zip(text.split("\n"), spans, strict=True):
             told = text[start:stop]
@@ -303,7 +303,7 @@ def test_templates_and_label_words_fit_the_task(task):
 
 
 def test_tokens_of_labels_are_marked_and_any_text_encodes():
-    tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
+    tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(MINI, RECIPE, tokenizer, random.Random(2))
     made = next(source)
     marked = tokenizer.decode(
@@ -315,7 +315,7 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     (number,) = set(made.label) - {-1}
     name = documents.names(MINI)[number]
     assert set(marked.split()) <= {*MINI[name].words, *sum(documents.VERBALIZERS[name], ())}
-    packed = documents.batch(source, rows=3, length=64)
+    packed = documents.pack(source, rows=3, length=64)
     assert packed.tokens.shape == (3, 64) and packed.document.min() == 0
     starts = packed.positions == 0
     np.testing.assert_array_equal(np.cumsum(starts, axis=1) - 1, packed.document)
@@ -324,7 +324,7 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
 
 
 def test_every_second_document_takes_a_stretch_of_all_positions():
-    tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
+    tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(
         MINI, RECIPE._replace(shots=0, reach=200), tokenizer, random.Random(0)
     )
@@ -332,7 +332,7 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
     starts = np.array([one.start for one in made])
     assert 150 < (starts == 0).sum() < 250 and starts.max() > 120
     assert all(one.start + len(one.tokens) <= 200 or one.start == 0 for one in made)
-    row = documents.batch(iter(made), rows=1, length=len(made[0].tokens) + 5)
+    row = documents.pack(iter(made), rows=1, length=len(made[0].tokens) + 5)
     np.testing.assert_array_equal(row.positions[0, -5:], made[1].start + np.arange(5))
 
 

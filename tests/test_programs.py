@@ -199,8 +199,8 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
     ("flags", "sentence"),
     [
         (["--config.peak=1"], "give --config="),
-        (["--config=configs/mini.py"], "a training run with phases, found none"),
-        (["--config=configs/train_mini.py", "--config.phase=1"], "did you mean 'phases'?"),
+        (["--config=configs/mini.py"], "a training run with stages, found none"),
+        (["--config=configs/train_mini.py", "--config.stage=1"], "did you mean 'stages'?"),
         (
             ["--config=configs/train_mini.py:smoke", "--config.positions=32"],
             "config.positions = 32",

@@ -1,8 +1,8 @@
-"""Text that is no task: where a reader of the documents learns what means the same.
+"""Generates text that is no task, from which a model learns which words mean the same.
 
 In prose things are said twice in other words, questions are asked and answered, events have
 consequences, and a word's uses in one sense stand together. A thesaurus says of two words or
-phrases whether they mean the same: matching at its plainest, a label every six tokens.
+phrases whether they mean the same: a label every six tokens.
 """
 
 import random
@@ -109,5 +109,5 @@ def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
 
 
 Write = Callable[[random.Random, int], tuple[str, list[tuple[int, int]]]]
-KINDS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
+GENERATORS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
 """Text by the name it has in a mix."""
