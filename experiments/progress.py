@@ -1,4 +1,4 @@
-"""Shows how far a long run is: a bar with speed and time left; of a training, each step on disk."""
+"""Shows how far a program is: a bar with its rate and the time left; training keeps each step."""
 
 import json
 import time
@@ -7,73 +7,65 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich import progress as rich
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 
-class Speed(rich.ProgressColumn):
+class RateColumn(ProgressColumn):
     """Units per second."""
 
     def __init__(self, unit: str):
         super().__init__()
         self.unit = unit
 
-    def render(self, task: rich.Task) -> Text:
-        """The speed so far."""
+    def render(self, task: Task) -> Text:
+        """The rate so far."""
         return Text(f"{task.finished_speed or task.speed or 0:,.0f} {self.unit}/s")
 
 
-class Progress:
-    """A bar: what is done now, how much of all, units per second, time left.
+class ProgressBar:
+    """A bar in the terminal; where the output is none, it is printed once, at the end.
 
-    A scoring loop uses it so, with one update after each batch of a context's rows:
-
-        with Progress("scoring", sum(sizes), "examples") as progress:
-            for cell, size, before in zip(cells, sizes, accumulate(sizes, initial=0)):
-                progress.update(description=f"{cell['task']}, seed {cell['seed']}")
-                score(cell, report=lambda rows: progress.update(completed=before + rows))
-
-    Where the output is no terminal, the bar is printed once, at the end.
-
-    Args:
-        description: What is done.
-        total: How many units there are.
-        unit: What they are, in the plural.
+    Example:
+        with ProgressBar("scoring", "examples") as bar:
+            bar.update(done=3, total=10, description="sst2, seed 0")
     """
 
-    def __init__(self, description: str, total: float, unit: str):
-        columns = (rich.TextColumn("{task.description}"), rich.BarColumn(),
-                   rich.MofNCompleteColumn(), Speed(unit), rich.TimeRemainingColumn())  # fmt: skip
-        self._bar = rich.Progress(*columns)
-        self._task = self._bar.add_task(description, total=total)
+    def __init__(self, description: str, unit: str):
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(unit),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        self._line = self._bar.add_task(description, total=None)
+
+    def update(self, done: int, total: int, description: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._line, completed=done, total=total, description=description)
+
+    def print(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._bar.start()
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._bar.stop()
 
-    def update(
-        self,
-        completed: float | None = None,
-        description: str | None = None,
-        total: float | None = None,
-    ) -> None:
-        """Set how many units are completed, what is done now, or how many units there are."""
-        self._bar.update(self._task, completed=completed, description=description, total=total)
 
-    def print(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-class TrainingProgress(Progress):
+class TrainingProgress(ProgressBar):
     """The bar of a training run, whose steps are also kept in a file; a stopped run adds to it.
 
     Args:
@@ -83,7 +75,7 @@ class TrainingProgress(Progress):
     """
 
     def __init__(self, path: Path, every: int, unit: str):
-        super().__init__("training", 0, unit)
+        super().__init__("training", unit)
         self._every = every
         self._file = path.open("a", buffering=1, encoding="utf-8")
         self._file.write("\n")  # ends a line that a stopped run left incomplete
@@ -91,16 +83,14 @@ class TrainingProgress(Progress):
         self._recent: dict[str, list[float]] = {}
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._file.close()
         super().__exit__(kind, error, traceback)
 
-    def step(self, step: int, numbers: Mapping[str, float], completed: int, left: int) -> None:
-        """Keep a step's numbers; of all units so many are completed and at most so many left.
+    def step(self, step: int, numbers: Mapping[str, float], done: int, left: int) -> None:
+        """Keep a step's numbers; of all units so many are done and at most so many left.
 
         Every few steps the means of the numbers since the last line are printed.
         """
@@ -110,7 +100,7 @@ class TrainingProgress(Progress):
         self._last = now
         for name, value in numbers.items():
             self._recent.setdefault(name, []).append(value)
-        self.update(completed=completed, total=completed + left)
+        self.update(done, done + left, "training")
         if step % self._every == 0 or not left:
             means = "  ".join(f"{k} {sum(v) / len(v):.3f}" for k, v in self._recent.items())
             self.print(f"step {step}  {means}")
