@@ -1,6 +1,7 @@
-"""What is scored: real rows as prompts, and random networks in GPT-2's shape."""
+"""Makes what benchmarks score: real rows as prompts, and random networks in GPT-2's shape."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,6 @@ SMALL: dict[str, Any] = {
 """The shape of GPT-2-small."""
 TINY = SMALL | {"n_embd": 64, "n_layer": 2, "n_head": 2}
 TWO_TOKENS = {"entailment": "yes indeed", "neutral": "not sure", "contradiction": "no way"}
-TASKS["mnli"] = TASKS["mnli"]._replace(verbalizers={"two_tokens": TWO_TOKENS})
 CONFIG = str(Path(__file__).resolve().parents[1] / "configs" / "main_table.py")
 
 
@@ -71,8 +71,20 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
         "data": str(data), "task": case.task, "shots": case.shots, "seed": 0, "limit": rows,
         "verbalizer": case.verbalizer, "labeled_per_class": 0, "dc_texts": 1, "over_long": "error",
     }  # fmt: skip
-    planned = plan(settings)
+    with two_token_labels():
+        planned = plan(settings)
     return {"texts": list(planned.blocks["test"].texts), "labels": planned.label_texts}
+
+
+@contextmanager
+def two_token_labels() -> Iterator[None]:
+    """Gives MNLI a verbalizer of two-token label words for as long as it is entered."""
+    shipped = TASKS["mnli"]
+    TASKS["mnli"] = shipped._replace(verbalizers={**shipped.verbalizers, "two_tokens": TWO_TOKENS})
+    try:
+        yield
+    finally:
+        TASKS["mnli"] = shipped
 
 
 def many(data: Path, rows: int) -> dict[str, Any]:

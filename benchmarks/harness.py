@@ -1,4 +1,4 @@
-"""lm-evaluation-harness's `hf` backend, measured on the same jobs as ours."""
+"""Measures lm-evaluation-harness's `hf` backend on the same jobs as ours."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The measurements as one table, and its place in RESULTS.md."""
+"""Writes the measurements as one table, at its place in RESULTS.md."""
 
 import platform
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Scoring timed: our scorer beside lm-evaluation-harness's `hf` backend, in turn, in one run.
+"""Times our scorer beside lm-evaluation-harness's `hf` backend, in turn, in one run.
 
     make bench                 # FLAGS=--quick for a sample; at most 15 minutes on two cores
     python -m benchmarks.scoring --quick

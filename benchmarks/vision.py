@@ -1,4 +1,4 @@
-"""Images timed: our CLIP beside transformers', on the same pictures and cores, in turn.
+"""Times our CLIP beside transformers', on the same images and cores, in turn.
 
     make bench                 # FLAGS=--quick for a sample; at most 15 minutes on two cores
     python -m benchmarks.vision --quick
@@ -45,16 +45,16 @@ BATCHES = (1, 8, 32)
 """Batch sizes of transformers, of which the best counts; ours has its default."""
 REPEATS = 3
 SHAPES = {"ViT-B/32": (32, 64), "ViT-B/16": (16, 32)}
-"""The patches' edge, and pictures in one call."""
+"""The patches' edge, and images in one call."""
 PACKAGES = ("jax", "flax", "torch", "transformers", "tokenizers", "pillow")
 COLUMNS = (
-    "CLIP", "pictures", "transformers/s (batch)", "ours/s", "ours/s, cold", "times as fast",
+    "CLIP", "images", "transformers/s (batch)", "ours/s", "ours/s, cold", "times as fast",
     "goal", "memory, GB: theirs, ours", "47 statements, s: theirs, ours", "max Δ",
 )  # fmt: skip
 LEGEND = """\
 Both sides read the same JPEG files of DTD from disk, decode, resize, crop, normalize and embed \
 them, in turn, in processes of their own on the same cores; loading is not timed. Rates are images \
-a second, the median of three calls, each on other pictures; ours cold is the first call of a \
+a second, the median of three calls, each on other images; ours cold is the first call of a \
 process, compilation included. transformers: `CLIPImageProcessorPil` and \
 `CLIPModel.get_image_features` at its best batch size of 1, 8 and 32. Statements are encoded once \
 a task; their time is the second call's, apart. Δ is between embeddings of length one. Memory is a \
@@ -62,7 +62,7 @@ process's high-water mark."""
 
 
 class Side(NamedTuple):
-    """One side's answers: statements, and pictures in several calls."""
+    """One side's answers: statements, and images in several calls."""
 
     statements: dict[str, Any]
     calls: list[dict[str, Any]]
@@ -74,7 +74,7 @@ class Side(NamedTuple):
 
     @property
     def vectors(self) -> np.ndarray:
-        """Embeddings of all pictures and statements."""
+        """Embeddings of all images and statements."""
         return np.concatenate([answer["vectors"] for answer in [self.statements, *self.calls]])
 
 
@@ -84,11 +84,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         task = TASKS["dtd"]
-        pictures = read(task, str(shared / "data" / "extra_dtd10"), "test").rows
+        images = read(task, str(shared / "data" / "extra_dtd10"), "test").rows
         case = folder / "case.json"
         case.write_text(
             json.dumps({
-                "texts": [row[IMAGE] for row in pictures],
+                "texts": [row[IMAGE] for row in images],
                 "labels": [task.statement.replace("{label}", w) for w in task.label_names],
             })
         )  # fmt: skip
@@ -101,7 +101,7 @@ def main() -> None:
         (
             f"## {date.today()}, images beside transformers' CLIP, {THREADS.value} cores of "
             f"{processor()}",
-            f"`make bench`: CLIP's shapes with random weights in float32, pictures of DTD{cut}. "
+            f"`make bench`: CLIP's shapes with random weights in float32, images of DTD{cut}. "
             f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}, Python "
             f"{platform.python_version()}.",
             table([list(COLUMNS), *lines]),

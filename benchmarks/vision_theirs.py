@@ -1,4 +1,4 @@
-"""transformers' CLIP with its Pillow image processor, measured on the same jobs as ours."""
+"""Measures transformers' CLIP with its Pillow image processor on the same jobs as ours."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from benchmarks import worker
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of pictures' paths and statements."""
+    """Serve jobs on a checkpoint and a file of images' paths and statements."""
     torch.set_num_threads(worker.pin())
     directory, texts = map(Path, sys.argv[1:])
     case = json.loads(texts.read_text())
@@ -24,8 +24,8 @@ def main() -> None:
     processor = CLIPImageProcessorPil.from_pretrained(directory)
 
     def embed(paths: list[str]) -> torch.Tensor:
-        pictures = [Image.open(path) for path in paths]
-        pixels = processor(pictures, return_tensors="pt").pixel_values
+        images = [Image.open(path) for path in paths]
+        pixels = processor(images, return_tensors="pt").pixel_values
         return model.get_image_features(pixel_values=pixels).pooler_output
 
     @torch.inference_mode()

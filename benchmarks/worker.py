@@ -1,4 +1,4 @@
-"""A measured program as a process of its own: a job a line on stdin, an answer on stdout."""
+"""Runs a measured program as its own process: a job a line on stdin, an answer on stdout."""
 
 import json
 import os

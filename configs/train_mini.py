@@ -13,11 +13,11 @@ PLAIN = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0
          "own_words": 1.0, "own_template": 1.0}  # fmt: skip
 
 
-def phase(
+def stage(
     steps: int, rows: int, length: int, mix: dict[str, float], shots: int, hardest: int,
     rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: float,
 ) -> dict[str, object]:  # fmt: skip
-    """One phase, as `training.Phase` says; knobs are those of the text that differ in it.
+    """One stage, as `TextStage` says; knobs are those of the text that differ in it.
 
     `mix` gives tasks and their shares, `shots` and `hardest` are as `documents.Recipe` says.
     """
@@ -25,22 +25,22 @@ def phase(
             "hardest": hardest, "rate": rate, "gate": gate, **knobs}  # fmt: skip
 
 
-# Matching is learned abruptly, and only where little else pays: first of two words, then of two
-# sentences in plain examples; then come the harder grades and the other tasks, and last the
-# few-shot documents with all that makes them biased.
-PHASES = (
-    phase(
+# Whether two texts mean the same is learned abruptly, and only where the loss falls by little else:
+# first of two words, then of two sentences in plain examples; then come the harder grades and the
+# other tasks, and last the few-shot documents with all that makes them biased.
+STAGES = (
+    stage(
         2000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
     ),
-    phase(2500, 24, 128, FIRST, 1, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.45), **PLAIN),
-    phase(1000, 24, 128, ALL, 1, 3, (1e-3, 1e-3), own_words=1.0, own_template=1.0, reach=576),
-    phase(1500, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=576),
-    phase(1500, 12, 288, ALL, 4, 3, (1e-3, 5e-4), reach=576),
-    phase(1000, 6, 576, ALL, 4, 3, (5e-4, 5e-5), reach=576),
+    stage(2500, 24, 128, FIRST, 1, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.45), **PLAIN),
+    stage(1000, 24, 128, ALL, 1, 3, (1e-3, 1e-3), own_words=1.0, own_template=1.0, reach=576),
+    stage(1500, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=576),
+    stage(1500, 12, 288, ALL, 4, 3, (1e-3, 5e-4), reach=576),
+    stage(1000, 6, 576, ALL, 4, 3, (5e-4, 5e-5), reach=576),
 )
 SMOKE = (
-    phase(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
-    phase(20, 2, 128, {"mnli": 1.0, "sst2": 1.0}, 2, 3, (2e-3, 1e-3)),
+    stage(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
+    stage(20, 2, 128, {"mnli": 1.0, "sst2": 1.0}, 2, 3, (2e-3, 1e-3)),
 )
 
 
@@ -57,7 +57,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.width = 128
     config.layers = 4
     config.heads = 4
-    config.phases = SMOKE if preset == "smoke" else PHASES
+    config.stages = SMOKE if preset == "smoke" else STAGES
     config.own_template = 0.65
     config.own_words = 0.75
     config.concentration = 2.0

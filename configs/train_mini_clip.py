@@ -7,8 +7,8 @@ from ml_collections import ConfigDict
 
 # Digits and textures are learned last, land at once.
 MIX = (*("svhn",) * 4, *("dtd",) * 3, "clevr", "eurosat")
-# steps, pairs a step, kinds of pictures in it.
-PHASES = ((5000, 128, MIX),)
+# steps, pairs a step, image tasks.
+STAGES = ((5000, 128, MIX),)
 SMOKE = ((40, 32, MIX),)
 
 
@@ -29,7 +29,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.layers = 4
     config.heads = 4
     config.patch = 12
-    config.phases = SMOKE if preset == "smoke" else PHASES
+    config.stages = SMOKE if preset == "smoke" else STAGES
     config.peak = 1e-3
     config.final = 5e-5
     config.warmup = 150

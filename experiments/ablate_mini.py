@@ -17,8 +17,8 @@ from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.tasks import get_task
 from experiments import study
 from experiments.cli import enter
-from experiments.pretrain.fitting import fit
-from experiments.pretrain.preferences import Preferences, Score, measure
+from experiments.pretrain.from_config import train_language_model
+from experiments.pretrain.label_biases import LabelBiases, Score, measure
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "the ablations", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "directory for models and results", required=True)
@@ -27,18 +27,18 @@ HEADER = ["text", "common", "majority", "recency", "templates", "label words", "
 
 
 def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
-    """The base training run on one task, in one phase, with some of its knobs turned."""
+    """The base training run on one task, in one stage, with some of its knobs turned."""
     made = study.settings(config.base).copy_and_resolve_references()
-    phase = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
+    stage = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
     for knob, value in knobs.items():
         if knob not in made:
             raise InputError.unknown("knob of the text", knob, list(made))
         made[knob] = value
-    made.phases = ({**phase, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
+    made.stages = ({**stage, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
     return made
 
 
-def cells(found: dict[str, Preferences]) -> Cells:
+def cells(found: dict[str, LabelBiases]) -> Cells:
     """A row for each text; biases in nats, accuracies in percent."""
     rows = [HEADER]
     for name, one in found.items():
@@ -51,7 +51,7 @@ def cells(found: dict[str, Preferences]) -> Cells:
     return rows
 
 
-def _reader(checkpoint: Path) -> Score:
+def _scorer(checkpoint: Path) -> Score:
     scorer = CausalLM(load_checkpoint(checkpoint))
     return lambda texts, labels: scorer.score(texts, labels).log_probs
 
@@ -72,18 +72,18 @@ def main() -> None:
         )
     for name, knobs in config.recipes:
         home = workdir / name.replace(" ", "_")
-        kept = home / "preferences.json"
+        kept = home / "label_biases.json"
         recipe = recipe_config(config, knobs)
         asked = {"recipe": str(recipe), "draws": config.draws, "test_rows": config.test_rows}
         if not kept.is_file():
             print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
-            fit(recipe, home / "checkpoint", home)
-            seen = measure(task, _reader(home / "checkpoint"), config.draws, config.test_rows)
+            train_language_model(recipe, home / "checkpoint", home)
+            seen = measure(task, _scorer(home / "checkpoint"), config.draws, config.test_rows)
             write_whole(kept, json.dumps([asked, seen._asdict()], indent=1).encode())
         of, numbers = json.loads(kept.read_text(encoding="utf-8"))
         if of != asked:
             raise InputError(f"{home}: holds results of another config; give another --workdir.")
-        found[name] = Preferences(**numbers)
+        found[name] = LabelBiases(**numbers)
     table = markdown(cells(found))
     write_whole(workdir / "ablations.md", table.encode())
     print(table)

@@ -1,6 +1,11 @@
-"""Shows how far a program is: a bar with its rate and the time left."""
+"""Shows how far a program is: a bar with its rate and the time left; training keeps each step."""
 
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from rich.progress import (
     BarColumn,
@@ -27,7 +32,7 @@ class RateColumn(ProgressColumn):
 
 
 class ProgressBar:
-    """A bar in the terminal.
+    """A bar in the terminal; where the output is none, it is printed once, at the end.
 
     Example:
         with ProgressBar("scoring", "examples") as bar:
@@ -45,7 +50,11 @@ class ProgressBar:
         """Move the bar."""
         self._bar.update(self._line, completed=done, total=total, description=description)
 
-    def __enter__(self) -> "ProgressBar":
+    def print(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
@@ -54,3 +63,57 @@ class ProgressBar:
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
         self._bar.stop()
+
+
+class TrainingProgress(ProgressBar):
+    """The bar of a training run, whose steps are also kept in a file; a stopped run adds to it.
+
+    Args:
+        path: The file, JSON lines.
+        every: After how many steps a line is printed.
+        unit: What a step learns from, in the plural.
+    """
+
+    def __init__(self, path: Path, every: int, unit: str):
+        super().__init__("training", unit)
+        self._every = every
+        self._file = path.open("a", buffering=1, encoding="utf-8")
+        self._file.write("\n")  # ends a line that a stopped run left incomplete
+        self._last = time.monotonic()
+        self._recent: dict[str, list[float]] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._file.close()
+        super().__exit__(kind, error, traceback)
+
+    def step(self, step: int, numbers: Mapping[str, float], done: int, left: int) -> None:
+        """Keep a step's numbers; of all units so many are done and at most so many left.
+
+        Every few steps the means of the numbers since the last line are printed.
+        """
+        now = time.monotonic()
+        row = {"step": step, "seconds": round(now - self._last, 4), **numbers}
+        self._file.write(json.dumps(row) + "\n")
+        self._last = now
+        for name, value in numbers.items():
+            self._recent.setdefault(name, []).append(value)
+        self.update(done, done + left, "training")
+        if step % self._every == 0 or not left:
+            means = "  ".join(f"{k} {sum(v) / len(v):.3f}" for k, v in self._recent.items())
+            self.print(f"step {step}  {means}")
+            self._recent.clear()
+
+
+def read_curve(path: Path) -> list[dict[str, float]]:
+    """The steps of a run, each once: after a stop its last line is torn and some steps repeat."""
+    steps: dict[float, dict[str, float]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        steps[row["step"]] = row
+    return [steps[step] for step in sorted(steps)]

@@ -8,7 +8,7 @@ import pytest
 from batch_calibration.embedded import suite
 from batch_calibration.tasks import TASKS
 from experiments.pretrain import documents
-from experiments.pretrain.preferences import DEMONSTRATIONS, measure
+from experiments.pretrain.label_biases import DEMONSTRATIONS, measure
 
 COMMON, MAJORITY, RECENCY = 0.75, 1.25, -0.5  # sums of powers of two: means are exact
 

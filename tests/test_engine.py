@@ -171,7 +171,10 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
     assert np.ptp(difference[:, 0]) > 1e-3
     for method in ("icl", "bc"):
         one, two = (np.asarray(calibrate(scores, method)) for scores in (whole, bare))
-        np.testing.assert_array_equal(one.argmax(1), two.argmax(1))
+        first, second = np.sort(one)[:, -1], np.sort(one)[:, -2]
+        clear = first - second > 1e-3  # else the last bits decide
+        assert clear.mean() > 0.8
+        np.testing.assert_array_equal(one.argmax(1)[clear], two.argmax(1)[clear])
     assert scorer.identity != CausalLM(checkpoint).identity
     with pytest.raises(InputError, match="with logits_only every label must be one token, but one"):
         scorer.score(texts, [" positive journey", " a"])

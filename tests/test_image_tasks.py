@@ -17,7 +17,7 @@ from batch_calibration.data.image_refs import EmbeddedImage, ImageFile, ImageRec
 from batch_calibration.data.images import image_splits as splits
 from batch_calibration.data.images import read_images as read
 from batch_calibration.data.task_file import load_task
-from batch_calibration.embedded import drawing
+from batch_calibration.embedded import clevr
 from batch_calibration.embedded import images as drawn
 from batch_calibration.errors import InputError
 from batch_calibration.scores import context_id
@@ -475,21 +475,22 @@ def test_drawn_rows_are_the_real_tasks_rows(name):
     with Image.open(io.BytesIO(rows.images[0].read())) as image:
         assert np.array_equal(np.asarray(image), drawn.draw(rows.images[0].name))
     k = len(family.classes)
-    assert len(captions.CAPTIONS[name].frequency) == len(captions.CAPTIONS[name].words) == k
-    assert sum(captions.CAPTIONS[name].frequency) == pytest.approx(1)
+    caption = captions.CAPTIONS[name]
+    assert len(caption.frequency) == len(caption.words) == k
+    assert sum(caption.frequency) == pytest.approx(1)
 
 
 def test_counted_shapes_are_as_many_as_said():
     """Each object's pixels touch, and no other's: count them on a plain table."""
     random = np.random.default_rng(0)
     for count in range(3, 11):
-        pixels, _ = drawing.shapes(np.array([count - 3] * 5), random)
+        pixels, _ = clevr.shapes(np.array([count - 3] * 5), random)
         for image in pixels:
             gray = np.ptp(image, axis=-1) > 0.1
             cells = gray.reshape(4, 12, 4, 12).any(axis=(1, 3))
             # A gray object hides from this measure.
             assert cells.sum() <= count
-    pixels, _ = drawing.shapes(np.array([7] * 50), random)
+    pixels, _ = clevr.shapes(np.array([7] * 50), random)
     cells = (np.ptp(pixels, axis=-1) > 0.1).reshape(50, 4, 12, 4, 12).any(axis=(2, 4))
     assert Counter(cells.sum(axis=(1, 2)).tolist()).most_common(1)[0][0] == 10
 

@@ -1,11 +1,14 @@
 """The embedded world: fair rows, honest hold-out, text with statistics."""
 
+import hashlib
+import json
 import math
 import random
 import re
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +16,12 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.embedded import chance, suite, world
+from batch_calibration.embedded import images, sampling, suite, world
 from batch_calibration.pipeline import make_room, make_scorer
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.rte import RTE
-from experiments.pretrain import documents, prose, vocabulary
+from experiments.pretrain import captions, documents, prose, vocabulary
 from experiments.pretrain.documents import Recipe
 
 MINI = {name: TASKS[name] for name in suite.GRAMMARS}
@@ -31,7 +34,7 @@ def examples(task, test, count=4000):
     """Examples, and their labels as drawn."""
     rng = random.Random(int(test))
     made = [suite.example(task, rng, test) for _ in range(count)]
-    return made, [chance.draw(one.chances, rng) for one in made]
+    return made, [sampling.categorical(one.probabilities, rng) for one in made]
 
 
 def words(text):
@@ -65,10 +68,10 @@ def test_every_person_and_topic_of_a_row_is_a_pair_of_the_split(task):
 
 
 @pytest.mark.parametrize("task", MINI)
-def test_chances_are_a_distribution_and_labels_are_balanced(task):
+def test_probabilities_are_a_distribution_and_labels_are_balanced(task):
     made, labels = examples(task, True)
-    assert all(abs(sum(one.chances) - 1) < 1e-9 for one in made)
-    shares = np.mean([one.chances for one in made], axis=0)
+    assert all(abs(sum(one.probabilities) - 1) < 1e-9 for one in made)
+    shares = np.mean([one.probabilities for one in made], axis=0)
     np.testing.assert_allclose(shares, 1 / len(shares), atol=0.03)
     assert len(shares) == len(MINI[task].label_names) == len(set(labels))
 
@@ -81,8 +84,10 @@ def test_best_accuracy_is_known_and_below_one(task):
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)
     made, labels = examples(task, True)
-    reached = np.mean([np.argmax(one.chances) == y for one, y in zip(made, labels, strict=True)])
-    assert abs(reached - np.mean([max(one.chances) for one in made])) < 0.02
+    reached = np.mean(
+        [np.argmax(one.probabilities) == y for one, y in zip(made, labels, strict=True)]
+    )
+    assert abs(reached - np.mean([max(one.probabilities) for one in made])) < 0.02
 
 
 def test_grades_rise_from_mnli_to_anli():
@@ -105,7 +110,7 @@ def test_no_field_alone_tells_the_label(task):
 
 
 PHRASES = {said.format(words[form]): name for name, topic in world.TOPICS.items()
-           for words in topic.words for form, said in enumerate(topic.said)}  # fmt: skip
+           for words in topic.words for form, said in enumerate(topic.frames)}  # fmt: skip
 
 
 def shape(text):
@@ -161,7 +166,7 @@ def test_a_text_and_its_claim_never_repeat_a_word_of_a_value():
 def test_every_word_meets_as_many_in_one_split_as_any_other(share):
     options = [f"w{i}" for i in range(8)]
     for word in world.PEOPLE:
-        out, kept = (chance.partners(word, options, test, share) for test in (True, False))
+        out, kept = (sampling.allowed(word, options, test, share) for test in (True, False))
         assert len(out) == 8 // share and sorted({*out, *kept}) == options
         assert len(kept) == 8 - len(out)
 
@@ -169,6 +174,46 @@ def test_every_word_meets_as_many_in_one_split_as_any_other(share):
 def test_rows_are_the_same_on_every_machine():
     assert suite.rows.__wrapped__("sst2", "validation") == suite.rows("sst2", "validation")
     assert suite.rows("sst2", "validation", seed=1) != suite.rows("sst2", "validation")
+
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_embedded.json").read_text())
+"""Digests of texts; of images the mean color of each quarter, as drawing rounds by machine."""
+
+
+def digest(texts):
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("split", suite.SIZES)
+@pytest.mark.parametrize("task", MINI)
+def test_rows_are_those_that_the_docs_were_measured_on(task, split):
+    assert digest(suite.rows(task, split)) == GOLDEN["rows"][f"{task}/{split}"]
+
+
+def test_pretraining_text_is_what_the_shipped_model_learned_from():
+    mix = (*((name, 1.0) for name in MINI), ("prose", 2.0), ("thesaurus", 2.0))
+    rng = random.Random(0)
+    made = [documents.written(MINI, Recipe(mix, shots=4), rng) for _ in range(200)]
+    assert digest(made) == GOLDEN["documents"]
+
+
+def quarters(image):
+    return image.reshape(2, 24, 2, 24, 3).mean(axis=(1, 3))
+
+
+@pytest.mark.parametrize("split", images.SIZES)
+@pytest.mark.parametrize("task", images.TASKS)
+def test_drawn_images_are_those_that_the_docs_were_measured_on(task, split):
+    references, classes = zip(*images.rows(task, split, 20), strict=True)
+    golden = GOLDEN["images"][f"{task}/{split}"]
+    assert list(classes) == golden["classes"]
+    means = [quarters(images.draw(one)) for one in references]
+    np.testing.assert_allclose(means, golden["means"], atol=0.5)
+
+
+def test_captions_are_what_the_shipped_clip_learned_from():
+    _, texts = captions.caption_batch(np.random.default_rng(0), 256)
+    assert digest(texts) == GOLDEN["captions"]
 
 
 def labels_of(recipe, count=1500, task="sst2"):
@@ -220,12 +265,12 @@ def test_noise_parts_labels_from_texts():
     assert agreement(0.0) > 0.9 and abs(agreement(1.0) - 0.5) < 0.15
 
 
-@pytest.mark.parametrize("kind", prose.KINDS)
+@pytest.mark.parametrize("kind", prose.GENERATORS)
 def test_prose_says_what_follows_from_what_stands_before(kind):
     rng = random.Random(0)
     seen = Counter()
     for _ in range(400):
-        text, spans = prose.KINDS[kind](rng, 5)
+        text, spans = prose.GENERATORS[kind](rng, 5)
         assert len(spans) == text.count("\n") + 1 <= 5
         for line, (start, stop) in zip(text.split("\n"), spans, strict=True):
             told = text[start:stop]
@@ -238,7 +283,7 @@ def test_prose_says_what_follows_from_what_stands_before(kind):
 def test_prose_keeps_to_the_words_of_training():
     """No sentence of prose brings a person together with a topic held out for the test rows."""
     topics = {f.format(w[i]): (t, i) for t, topic in world.TOPICS.items()
-              for w in topic.words for i, f in enumerate(topic.said)}  # fmt: skip
+              for w in topic.words for i, f in enumerate(topic.frames)}  # fmt: skip
     rng = random.Random(0)
     met = set()
     for _ in range(2000):
@@ -258,7 +303,7 @@ def test_templates_and_label_words_fit_the_task(task):
 
 
 def test_tokens_of_labels_are_marked_and_any_text_encodes():
-    tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
+    tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(MINI, RECIPE, tokenizer, random.Random(2))
     made = next(source)
     marked = tokenizer.decode(
@@ -270,7 +315,7 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     (number,) = set(made.label) - {-1}
     name = documents.names(MINI)[number]
     assert set(marked.split()) <= {*MINI[name].words, *sum(documents.VERBALIZERS[name], ())}
-    packed = documents.batch(source, rows=3, length=64)
+    packed = documents.pack(source, rows=3, length=64)
     assert packed.tokens.shape == (3, 64) and packed.document.min() == 0
     starts = packed.positions == 0
     np.testing.assert_array_equal(np.cumsum(starts, axis=1) - 1, packed.document)
@@ -279,7 +324,7 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
 
 
 def test_every_second_document_takes_a_stretch_of_all_positions():
-    tokenizer = vocabulary.learn(MINI, RECIPE, size=600, texts=200, seed=0)
+    tokenizer = vocabulary.train_tokenizer(MINI, RECIPE, size=600, texts=200, seed=0)
     source = documents.documents(
         MINI, RECIPE._replace(shots=0, reach=200), tokenizer, random.Random(0)
     )
@@ -287,7 +332,7 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
     starts = np.array([one.start for one in made])
     assert 150 < (starts == 0).sum() < 250 and starts.max() > 120
     assert all(one.start + len(one.tokens) <= 200 or one.start == 0 for one in made)
-    row = documents.batch(iter(made), rows=1, length=len(made[0].tokens) + 5)
+    row = documents.pack(iter(made), rows=1, length=len(made[0].tokens) + 5)
     np.testing.assert_array_equal(row.positions[0, -5:], made[1].start + np.arange(5))
 
 

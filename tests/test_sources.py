@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 
+import google_crc32c
 import numpy as np
 import pytest
 
@@ -365,10 +366,15 @@ def test_checksums_of_many_lengths_agree_with_bit_by_bit():
     data = rng.integers(256, size=500, dtype=np.uint8)
     starts = rng.integers(0, 400, 20)
     lengths = rng.integers(0, 100, 20)
-    found = tfrecord.masked(tfrecord.crc32c(data, starts, lengths))
-    assert found.tolist() == [
-        crc(data[s : s + n].tobytes()) for s, n in zip(starts, lengths, strict=True)
-    ]
+    parts = [data[s : s + n].tobytes() for s, n in zip(starts, lengths, strict=True)]
+    found = [tfrecord.masked(google_crc32c.value(part)) for part in parts]
+    assert found == [crc(part) for part in parts]
+
+
+def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(InputError, match=r"needs google-crc32c; pip install 'batch-calibration\[d"):
+        tfrecord.records(tmp_path / "x.tfrecord")
 
 
 def test_what_is_not_a_tfds_folder(folder):

@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from llama2c import convert
 from test_causal_lm import naive
 
+from batch_calibration.errors import InputError
 from batch_calibration.models.attention import causal
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
@@ -25,14 +27,12 @@ def folder(shared):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(program, folder, tmp_path_factory):
+def checkpoint(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("stories") / "llama"
-    said = program(
-        "convert_llama2c", f"--weights={folder / 'stories260K.bin'}",
-        f"--tokenizer={folder / 'tok512.bin'}", f"--out={out}",
-    ).stdout  # fmt: skip
-    assert "a Llama of 260,032 parameters and 512 tokens is in" in said
-    return load_checkpoint(out)
+    assert convert(folder / "stories260K.bin", folder / "tok512.bin", out) == 260_032
+    read = load_checkpoint(out)
+    assert read.tokenizer.get_vocab_size() == 512
+    return read
 
 
 def llama2c(path, tokens):
@@ -158,21 +158,19 @@ def test_the_engine_scores_what_is_sane_above_what_is_not(checkpoint):
     assert scores.argmax(axis=1).tolist() == [0, 1]
 
 
-def test_files_that_are_no_llama2c(program, folder, tmp_path):
+def test_files_that_are_no_llama2c(folder, tmp_path):
     whole = (folder / "stories260K.bin").read_bytes()
     (tmp_path / "cut.bin").write_bytes(whole[:-4])
     (tmp_path / "short.bin").write_bytes(whole[:20])
     (tmp_path / "text.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1")
-    good = str(folder / "stories260K.bin"), str(folder / "tok512.bin")
+    good = folder / "stories260K.bin", folder / "tok512.bin"
     for network, tokenizer, sentence in [
         (tmp_path / "cut.bin", good[1], "asks for 264,128 numbers, found 264,127; fetch it again"),
         (tmp_path / "short.bin", good[1], "expected a header of 7 whole numbers, got 20 bytes"),
         (tmp_path / "text.bin", good[1], "the header's sizes make no network"),
-        (tmp_path / "none.bin", good[1], "none.bin: No such file"),
         (good[0], tmp_path / "short.bin", "token 1 of 512 cannot be read"),
     ]:
-        said = program(
-            "convert_llama2c", f"--weights={network}", f"--tokenizer={tokenizer}",
-            f"--out={tmp_path / 'out'}", code=2,
-        ).stderr  # fmt: skip
-        assert sentence in said and "Traceback" not in said
+        with pytest.raises(InputError, match=sentence):
+            convert(network, tokenizer, tmp_path / "out")
+    with pytest.raises(FileNotFoundError, match=r"none\.bin"):
+        convert(tmp_path / "none.bin", good[1], tmp_path / "out")

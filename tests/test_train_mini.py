@@ -18,22 +18,23 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import gpt2
 from batch_calibration.models.attention import masked
 from batch_calibration.tasks import TASKS
-from experiments.pretrain import documents, training, vocabulary
+from experiments.pretrain import documents, vocabulary
+from experiments.pretrain import train_language_model as training
 from experiments.pretrain.documents import Recipe
-from experiments.pretrain.loss_curve import curve as draw_curve
-from experiments.pretrain.training import Phase
+from experiments.pretrain.loss_curve import draw_curve
+from experiments.pretrain.train_language_model import TextStage
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
 RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0)), shots=1)
-TOKENIZER = vocabulary.learn(MINI, RECIPE, size=400, texts=100, seed=0)
+TOKENIZER = vocabulary.train_tokenizer(MINI, RECIPE, size=400, texts=100, seed=0)
 RAW = {"vocab_size": TOKENIZER.get_vocab_size(), "n_positions": 64, "n_embd": 16, "n_layer": 1,
        "n_head": 2}  # fmt: skip
-TWO = (Phase(10, 4, 64, RECIPE, (1e-2, 1e-2)), Phase(6, 2, 48, RECIPE, (1e-2, 0.0)))
+TWO = (TextStage(10, 4, 64, RECIPE, (1e-2, 1e-2)), TextStage(6, 2, 48, RECIPE, (1e-2, 0.0)))
 
 
-def train(tmp_path, phases=TWO, stop_at=None, learning=training.Learning(warmup=3)):  # noqa: B008
-    """A tiny network's weights, the steps of each phase, and what each step said."""
+def train(tmp_path, stages=TWO, stop_at=None, shared=training.Hyperparameters(warmup=3)):  # noqa: B008
+    """A tiny network's weights, the steps of each stage, and what each step said."""
     told = []
 
     def report(now):
@@ -44,7 +45,7 @@ def train(tmp_path, phases=TWO, stop_at=None, learning=training.Learning(warmup=
     # optax mixes Python floats and integer counts.
     with jax.numpy_dtype_promotion("standard"):
         model, steps = training.train(
-            RAW, MINI, TOKENIZER, phases, learning, 0, tmp_path / "state.safetensors", 4, report
+            RAW, MINI, TOKENIZER, stages, shared, 0, tmp_path / "state.safetensors", 4, report
         )
     return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], steps, told
 
@@ -53,7 +54,7 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(tmp_path):
     whole, steps, told = train(tmp_path / "whole")
     assert steps == [10, 6] and [sum(now.steps) for now in told] == list(range(1, 17))
     assert told[-1].loss < told[0].loss - 0.3
-    assert set(told[-1].labels) <= set(MINI) and told[0].tokens == 4 * 64
+    assert set(told[-1].metrics) <= set(MINI) and told[0].size == 4 * 64
     for stop_at in (7, 14):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "torn", stop_at=stop_at)
@@ -66,12 +67,12 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(tmp_path):
 def gated(nats, steps=70, later=5):
     recipe = Recipe((("mnli", 1.0),), shots=1, hardest=1)
     return (
-        Phase(steps, 2, 64, recipe, (1e-2, 1e-2), (("mnli",), nats)),
-        Phase(later, 2, 64, RECIPE, (1e-2, 1e-3)),
+        TextStage(steps, 2, 64, recipe, (1e-2, 1e-2), (("mnli",), nats)),
+        TextStage(later, 2, 64, RECIPE, (1e-2, 1e-3)),
     )
 
 
-def test_a_phase_ends_when_its_gate_opens_and_a_later_one_does_not_notice(tmp_path):
+def test_a_stage_ends_when_its_gate_opens_and_a_later_one_does_not_notice(tmp_path):
     _, steps, told = train(tmp_path / "open", gated(50.0))
     assert steps == [50, 5]
     with pytest.raises(KeyboardInterrupt):
@@ -81,20 +82,20 @@ def test_a_phase_ends_when_its_gate_opens_and_a_later_one_does_not_notice(tmp_pa
 
 
 def test_a_gate_asks_for_the_mean_over_the_labels_of_fifty_steps():
-    phase = TWO[0]._replace(steps=200, gate=(("mnli",), 0.75))
-    over = training._stretch(0, phase, 0, list(MINI)).over
+    stage = TWO[0]._replace(steps=200, gate=(("mnli",), 0.75))
+    over = training._stage(0, stage, 0, list(MINI)).over
     recent = np.zeros((50, 2, 2), np.float32)
     recent[:, :, 0] = 0.9, 1
     recent[10, :, 0] = 0.0, 20  # steps weigh as their labels are many: 0.639 a label, 0.882 a step
     assert over(50, recent) and over(61, recent) and not over(49, recent)
     recent[10, :, 0] = 0.0, 5
     assert not over(50, recent) and not over(199, recent)
-    assert training._stretch(0, TWO[0], 0, list(MINI)).over(10, recent)
+    assert training._stage(0, TWO[0], 0, list(MINI)).over(10, recent)
 
 
 def test_a_gate_that_stays_shut_keeps_the_state_and_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"phase 1: after 8 steps .* mnli \d\.\d+, expected below "
-                       r"0\.01; the state is kept: raise the phase's steps"):  # fmt: skip
+    with pytest.raises(InputError, match=r"stage 1: after 8 steps .* mnli \d\.\d+, expected below "
+                       r"0\.01; the state is kept: raise the stage's steps"):  # fmt: skip
         train(tmp_path, gated(0.01, steps=8))
     with pytest.raises(InputError, match="after 8 steps"):
         train(tmp_path, gated(0.01, steps=8))
@@ -102,13 +103,13 @@ def test_a_gate_that_stays_shut_keeps_the_state_and_says_what_to_do(tmp_path):
     assert steps == [50, 5] and told[0].steps == (9,)
 
 
-def test_rates_are_of_the_phase_alone():
-    begin, later = (training._stretch(k, TWO[k], 4, list(MINI)) for k in (0, 1))
+def test_rates_are_of_the_stage_alone():
+    begin, later = (training._stage(k, TWO[k], 4, list(MINI)) for k in (0, 1))
     np.testing.assert_allclose([begin.rate(i) for i in range(5)], np.array([1, 2, 3, 4, 4]) / 400)
     np.testing.assert_allclose([later.rate(i) for i in (0, 3)], [1e-2, 5e-3])
 
 
-@pytest.mark.parametrize("lost", ["shape", "steps", "phase"])
+@pytest.mark.parametrize("lost", ["shape", "steps", "stage"])
 def test_the_state_of_another_run_is_refused(tmp_path, lost):
     path = tmp_path / "state.safetensors"
     if lost == "shape":
@@ -123,24 +124,24 @@ def test_the_state_of_another_run_is_refused(tmp_path, lost):
 
 
 @pytest.mark.parametrize(
-    ("phase", "sentence"),
+    ("stage", "sentence"),
     [
-        (TWO[0]._replace(gate=(("rte",), 1.0)), "phase 1: its gate asks for rte"),
+        (TWO[0]._replace(gate=(("rte",), 1.0)), "stage 1: its gate asks for rte"),
         (TWO[0]._replace(rows=3), "rows cannot be shared"),
     ],
 )
-def test_phases_that_cannot_be(tmp_path, phase, sentence, monkeypatch):
+def test_stages_that_cannot_be(tmp_path, stage, sentence, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 2)
     with pytest.raises(InputError, match=sentence):
-        train(tmp_path, (phase,))
+        train(tmp_path, (stage,))
 
 
 def made_batch():
     source = documents.documents(MINI, RECIPE, TOKENIZER, random.Random(1))
-    return documents.batch(source, rows=2, length=64)
+    return documents.pack(source, rows=2, length=64)
 
 
-def test_the_loss_of_all_places_is_the_plain_one():
+def test_the_loss_of_all_positions_is_the_plain_one():
     batch, config = made_batch(), gpt2.Config(**RAW)
     model = gpt2.Model(config, rngs=nnx.Rngs(3))
     same = batch.document[:, :, None] == batch.document[:, None, :]
@@ -150,7 +151,7 @@ def test_the_loss_of_all_places_is_the_plain_one():
     nll = np.asarray(nll)
     known = batch.document[:, 1:] == batch.document[:, :-1]
     weight = np.where(batch.label[:, 1:] >= 0, 10.0, 1.0) * known
-    whole = training.lesson(batch, 1.0, 10.0, np.random.default_rng(0))
+    whole = training.make_train_batch(batch, 1.0, 10.0, np.random.default_rng(0))
     loss, labels = training.loss(model, whole, 2)
     np.testing.assert_allclose(loss, (nll * weight).sum() / weight.sum(), rtol=1e-5)
     for task in (0, 1):
@@ -160,14 +161,14 @@ def test_the_loss_of_all_places_is_the_plain_one():
 
 @pytest.mark.parametrize("share", [0.05, 1 / 3])
 def test_what_is_read_counts_for_what_is_not(share):
-    """Summed over many choices, each place weighs as it does where all are read."""
+    """Summed over many choices, each position weighs as it does where all are read."""
     batch, rng = made_batch(), np.random.default_rng(0)
-    whole = training.lesson(batch, 1.0, 10.0, rng)
+    whole = training.make_train_batch(batch, 1.0, 10.0, rng)
     expected, found = np.zeros((2, 64)), np.zeros((2, 64))
     row = np.arange(2)[:, None]
     np.add.at(expected, (row, whole.read), whole.weight)
     for _ in range(4000):
-        part = training.lesson(batch, share, 10.0, rng)
+        part = training.make_train_batch(batch, share, 10.0, rng)
         assert part.read.shape == (2, np.ceil(share * 63))
         np.testing.assert_allclose(part.weight.sum(1), whole.weight.sum(1), rtol=1e-5)
         np.add.at(found, (row, part.read), part.weight / 4000)
@@ -177,9 +178,9 @@ def test_what_is_read_counts_for_what_is_not(share):
 def test_four_devices_learn_as_one_does(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'tests'); from pathlib import Path; import jax; "
-        "import test_train_mini as t; phases = tuple(p._replace(rows=4) for p in t.TWO); "
+        "import test_train_mini as t; stages = tuple(s._replace(rows=4) for s in t.TWO); "
         f"print(jax.device_count(), *[s.loss for s in t.train(Path({str(tmp_path)!r}) / "
-        "str(jax.device_count()), phases)[2]])"
+        "str(jax.device_count()), stages)[2]])"
     )
     losses = {}
     for devices in (1, 4):
@@ -198,7 +199,7 @@ def test_four_devices_learn_as_one_does(tmp_path):
 def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
     said = program("train_mini", "--config=configs/train_mini.py:smoke",
                    f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}")  # fmt: skip
-    assert "phase 1: 50 steps" in said.stdout and "mnli" in said.stdout
+    assert "stage 1: 50 steps" in said.stdout and "mnli" in said.stdout
     curve = [
         json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line
     ]
@@ -223,7 +224,7 @@ def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
     path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
                     '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
     code = (
-        "from pathlib import Path; from experiments.pretrain.progress import read_curve; "
+        "from pathlib import Path; from experiments.progress import read_curve; "
         f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
     )
     done = subprocess.run(
@@ -239,10 +240,10 @@ def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
             RECIPE._replace(reach=65),
             r"reach of 65 must be within config\.positions = 64",
         ),
-        (RECIPE._replace(mix=(("trec", 1.0),)), r"no text in the mix of phase 1 named 'trec'"),
+        (RECIPE._replace(mix=(("trec", 1.0),)), r"no text in the mix of stage 1 named 'trec'"),
         (RECIPE._replace(mix=(("anli_r3", 1.0),), hardest=2), "anli_r3 has no example as easy as"),
     ],
 )
-def test_phases_that_cannot_be_are_refused_before_anything_is_made(recipe, sentence):
+def test_stages_that_cannot_be_are_refused_before_anything_is_made(recipe, sentence):
     with pytest.raises(InputError, match=sentence):
-        training.check([Phase(1, 2, 64, recipe)], 64, 1)
+        training.check_stages([TextStage(1, 2, 64, recipe)], 64, 1)

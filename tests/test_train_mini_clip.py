@@ -1,7 +1,6 @@
 """The tiny CLIP: its tokenizer, its training that resumes, the checkpoint that is shipped."""
 
 import json
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,23 +9,23 @@ import pytest
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded import images as pictures
+from batch_calibration.embedded import CHECKPOINTS, images
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.tasks import TASKS
-from experiments.pretrain import clip_training as training
+from experiments.pretrain import train_clip as training
 from experiments.pretrain import vocabulary
 from experiments.pretrain.optimization import Optimizer
 
-SHIPPED = Path(training.__file__).with_name("clip_checkpoint")
+SHIPPED = CHECKPOINTS["mini_clip"]
 ACCURACY = {
     "svhn": (64.0, 67.8), "eurosat": (37.3, 62.4), "clevr": (43.8, 37.0), "dtd": (38.7, 42.1),
 }  # fmt: skip
-"""Zero-shot and BC in percent on the 1,000 test pictures, as docs/mini.md says."""
+"""Zero-shot and BC in percent on the 1,000 test images, as docs/mini.md says."""
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return vocabulary.learn_captions(700, 2000, seed=0)
+    return vocabulary.train_clip_tokenizer(700, 2000, seed=0)
 
 
 def test_any_text_is_tokens_between_start_and_end(tokenizer):
@@ -40,7 +39,7 @@ def test_any_text_is_tokens_between_start_and_end(tokenizer):
     words = ["this", "is", "a", "photo", "of", "1", "0", "objects"]
     assert said == [clip_tokenizer.START, *(word + "</w>" for word in words), clip_tokenizer.END]
     assert tokenizer.encode("PHOTO").ids == tokenizer.encode("photo").ids
-    again = vocabulary.learn_captions(700, 2000, seed=0)
+    again = vocabulary.train_clip_tokenizer(700, 2000, seed=0)
     assert again.to_str() == tokenizer.to_str()
 
 
@@ -60,10 +59,11 @@ def train(tokenizer, workdir, stop_at=None):
         if now.step == stop_at:
             raise KeyboardInterrupt
 
+    stage = training.ImageStage(12, 8, ("svhn", "dtd"))
     # optax's schedules mix Python floats and integer counts.
     with jax.numpy_dtype_promotion("standard"):
         model = training.train(
-            config, tokenizer, (training.Phase(12, 8, ("svhn", "dtd")),), Optimizer(peak=1e-2), 0,
+            config, tokenizer, (stage,), Optimizer(peak=1e-2), 0,
             workdir / "state.safetensors", 6, report,
         )  # fmt: skip
     return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(model))], losses
@@ -79,8 +79,8 @@ def test_a_stopped_training_goes_on_to_the_very_same_weights(tokenizer, tmp_path
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_loss_chooses_among_captions_and_among_pictures():
-    """Against numpy: the second and third picture have one caption."""
+def test_the_loss_chooses_among_captions_and_among_images():
+    """Against numpy: the second and third image have one caption."""
     said, seen = np.array([[1.0, 0], [0, 2], [0, 2]]), np.eye(3, 2) + 0.1
 
     class Fixed:
@@ -88,15 +88,15 @@ def test_the_loss_chooses_among_captions_and_among_pictures():
         embed_image = staticmethod(lambda pixels: jnp.asarray(seen, jnp.float32))
         embed_text = staticmethod(lambda tokens: jnp.asarray(said, jnp.float32))
 
-    batch = training.Batch(np.zeros((3, 4, 4, 3), np.uint8), np.array([[0], [1], [1]]))
+    batch = training.PairBatch(np.zeros((3, 4, 4, 3), np.uint8), np.array([[0], [1], [1]]))
     chances = np.exp(3 * seen / np.linalg.norm(seen, axis=1, keepdims=True))
     to_caption = chances / chances.sum(1, keepdims=True)
-    to_picture = chances / chances.sum(0)
-    own, shared = to_picture[0, 0], to_picture[1:, 1].sum()
+    to_image = chances / chances.sum(0)
+    own, shared = to_image[0, 0], to_image[1:, 1].sum()
     expected = -np.log([to_caption[0, 0], to_caption[1, 1], to_caption[2, 1], own, shared, shared])
-    loss, right = training.loss(Fixed, batch)
+    loss, accuracy = training.loss(Fixed, batch)
     np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
-    assert right == pytest.approx(2 / 3)
+    assert accuracy == pytest.approx(2 / 3)
 
 
 def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
@@ -115,7 +115,7 @@ def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
 def test_the_wrong_config_is_a_sentence(tmp_path, program):
     said = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
-    assert "a training run with phases of pictures, found none" in said.stderr
+    assert "a training run with stages of images, found none" in said.stderr
 
 
 def test_the_shipped_checkpoint_is_small():
@@ -124,16 +124,16 @@ def test_the_shipped_checkpoint_is_small():
 
 @pytest.mark.parametrize("task", ACCURACY)
 def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
-    """On 400 of the 1,000 pictures: three standard errors are within 8 points."""
+    """On 400 of the 1,000 images: three standard errors are within 8 points."""
     _, model = weights.load(SHIPPED, clip.FAMILY)
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
-    names, of = pictures.class_names(task), TASKS[task]
+    names, of = images.class_names(task), TASKS[task]
     texts = [of.statement.replace("{label}", of.statement_words[name]) for name in names]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
-    rows = pictures.rows(task, "test", 400)
-    pixels = np.stack([pictures.draw(reference) for reference, _ in rows]) / 255
+    rows = images.rows(task, "test", 400)
+    pixels = np.stack([images.draw(reference) for reference, _ in rows]) / 255
     pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
     seen, said = (
         vectors / jnp.linalg.norm(vectors, axis=1, keepdims=True)

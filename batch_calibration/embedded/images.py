@@ -1,9 +1,9 @@
-"""Drawn pictures in the schemas of SVHN, EuroSAT, CLEVR and DTD: rows to test, pairs to learn from.
+"""Rows of drawn images in the schemas of SVHN, EuroSAT, CLEVR and DTD.
 
-A row's picture is drawn from its reference alone, `mini:TASK/SPLIT/NUMBER`, so that it is the same
-whenever and wherever it is opened; its classes are equally frequent. Training pairs come from
-`caption_batch`, whose generator has nothing to do with any reference. Rows are taken with a poorer
-camera than those were: as with the real tasks, they are not the pictures a model has learned from.
+A row's image is drawn from its reference alone, `mini:TASK/SPLIT/NUMBER`, so that it is the same
+whenever and wherever it is opened; its classes are equally frequent. The image-caption
+pairs that the checkpoint was trained on are drawn from another generator and with less noise: as
+with the real tasks, rows are not the images a model has learned from.
 """
 
 import io
@@ -11,27 +11,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.embedded import drawing, scenery
+from batch_calibration.embedded import clevr, drawing, dtd, eurosat, svhn
 from batch_calibration.errors import InputError
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
-CAMERA = (0.05, 0.15)
-"""Least and largest deviation of a row's noise, of values from 0 to 1; captioned ones have none."""
+NOISE = (0.05, 0.15)
+"""Least and largest standard deviation of a row's noise, of values from 0 to 1."""
 
 
-class Family(NamedTuple):
-    """A kind of image: names of its classes as the real task's labels, and its painter."""
+class ImageTask(NamedTuple):
+    """Names of the classes, as the real task's labels, and how images of them are drawn."""
 
     classes: tuple[str, ...]
-    paint: drawing.Painter
+    draw: drawing.Draw
 
 
 TASKS = {
-    "svhn": Family(tuple("0123456789"), drawing.digits),
-    "eurosat": Family(tuple(scenery.LAND), scenery.satellite),
-    "clevr": Family(tuple(map(str, range(3, 11))), drawing.shapes),
-    "dtd": Family(tuple(scenery.TEXTURES), scenery.textures),
+    "svhn": ImageTask(tuple("0123456789"), svhn.digits),
+    "eurosat": ImageTask(tuple(eurosat.LAND), eurosat.satellite),
+    "clevr": ImageTask(tuple(map(str, range(3, 11))), clevr.shapes),
+    "dtd": ImageTask(tuple(dtd.TEXTURES), dtd.textures),
 }
 """The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
 
@@ -42,7 +42,7 @@ def class_names(task: str) -> tuple[str, ...]:
 
 
 def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
-    """References of a split's pictures and the names of their classes.
+    """References of a split's images and the names of their classes.
 
     >>> rows("svhn", "test")[0][0]
     'mini:svhn/test/0'
@@ -55,22 +55,23 @@ def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
 
 
 def draw(reference: str) -> np.ndarray:
-    """The picture of a reference, `uint8 [48 48 3]`.
+    """The image of a reference, `uint8 [48 48 3]`.
 
     Raises:
-      InputError: it names no picture of the suite.
+      InputError: it names no image of the suite.
 
     >>> draw("mini:clevr/train/17").shape
     (48, 48, 3)
     """
-    family, label, random = _class(reference)
-    pictures, _ = family.paint(np.array([label]), random)
-    noise = random.normal(0, random.uniform(*CAMERA), pictures.shape)
-    return drawing.as_bytes(pictures + noise, random)[0]
+    of, label, random = _class(reference)
+    images, _ = of.draw(np.array([label]), random)
+    noise = random.normal(0, random.uniform(*NOISE), images.shape)
+    (image,) = drawing.as_bytes(images + noise, random)
+    return np.asarray(image)
 
 
 def png(reference: str) -> bytes:
-    """The picture of a reference as a PNG file."""
+    """The image of a reference as a PNG file."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -78,14 +79,14 @@ def png(reference: str) -> bytes:
     return file.getvalue()
 
 
-def _class(reference: str) -> tuple[Family, int, np.random.Generator]:
-    """The family and class of a reference, and its generator for the rest."""
+def _class(reference: str) -> tuple[ImageTask, int, np.random.Generator]:
+    """The task and class of a reference, and its generator for the rest."""
     task, _, rest = reference.removeprefix(PREFIX).partition("/")
     split, _, number = rest.partition("/")
     known = task in TASKS and split in SIZES and number.isdecimal()
     if not known or int(number) >= SIZES[split]:
         raise InputError(
-            f"{reference}: the mini suite has no such picture; it has "
+            f"{reference}: the mini suite has no such image; it has "
             f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER."
         )
     random = np.random.default_rng(list(reference.encode()))

@@ -1,73 +1,81 @@
-"""The suite: rows of each task, drawn from the grammar, train and test sharing no word pair."""
+"""Generates the rows of each language task; train and test share no word pair."""
 
 import random
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from batch_calibration.embedded import causes, inference, likeness, senses, sentiment
-from batch_calibration.embedded.chance import Example, draw
-from batch_calibration.embedded.inference import CONTRADICTION, ENTAILMENT, NEUTRAL
+from batch_calibration.embedded import copa, nli, paraphrase, qnli, sst2, wic
+from batch_calibration.embedded.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
+from batch_calibration.embedded.sampling import Example, categorical
+from batch_calibration.embedded.world import Structure
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Rows
 
+S = TypeVar("S")
+Sample = Callable[[int, random.Random, bool], Example]
+"""`(label, generator, whether of the test split)` -> an example."""
+
 
 class Grammar(NamedTuple):
-    """How a task's rows are made: how many labels, a shape, an example of label and shape.
-
-    `make` takes label, shape, a generator and whether the words are those of the test split.
-    """
+    """How many labels a task has, and how an example of a label is sampled."""
 
     labels: int
-    kind: Callable[..., Any]
-    make: Callable[[int, Any, random.Random, bool], Example]
+    sample: Sample
+
+
+def _sampler(
+    structure: Callable[[random.Random], S], make: Callable[[int, S, random.Random, bool], Example]
+) -> Sample:
+    """Draws the structure before the words, so the words held out do not change its share."""
+
+    def sample(label: int, rng: random.Random, test: bool) -> Example:
+        return make(label, structure(rng), rng, test)
+
+    return sample
 
 
 ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
 
 
-def _nli(extra: float, other: float) -> Callable[..., Any]:
-    return partial(inference.kind, extra, other)
+def _structure(extra_fact: float, other_person: float) -> Callable[[random.Random], Structure]:
+    return partial(nli.sample_structure, extra_fact, other_person)
 
 
 GRAMMARS = {
-    "sst2": Grammar(2, sentiment.kind, sentiment.sentence),
-    "mnli": Grammar(3, _nli(0.5, 0.0), partial(inference.three, ENC)),
-    "cb": Grammar(3, inference.committed, partial(inference.three, ECN)),
-    "anli_r1": Grammar(3, _nli(0.0, 1.0), partial(inference.three, ENC)),
-    "anli_r2": Grammar(3, _nli(0.5, 1.0), partial(inference.three, ENC)),
-    "anli_r3": Grammar(3, _nli(1.0, 1.0), partial(inference.three, ENC)),
-    "rte": Grammar(2, _nli(0.5, 0.0), inference.rte),
-    "qnli": Grammar(2, _nli(0.5, 0.3), likeness.qnli),
-    "mrpc": Grammar(2, likeness.retelling, likeness.mrpc),
-    "qqp": Grammar(2, likeness.retelling, likeness.qqp),
-    "boolq": Grammar(2, _nli(0.5, 0.3), inference.boolq),
-    "copa": Grammar(2, causes.kind, causes.copa),
-    "wic": Grammar(2, senses.kind, senses.wic),
+    "sst2": Grammar(2, _sampler(sst2.sample_structure, sst2.sentence)),
+    "mnli": Grammar(3, _sampler(_structure(0.5, 0.0), partial(nli.three, ENC))),
+    "cb": Grammar(3, _sampler(nli.sample_commitment, partial(nli.three, ECN))),
+    "anli_r1": Grammar(3, _sampler(_structure(0.0, 1.0), partial(nli.three, ENC))),
+    "anli_r2": Grammar(3, _sampler(_structure(0.5, 1.0), partial(nli.three, ENC))),
+    "anli_r3": Grammar(3, _sampler(_structure(1.0, 1.0), partial(nli.three, ENC))),
+    "rte": Grammar(2, _sampler(_structure(0.5, 0.0), nli.rte)),
+    "qnli": Grammar(2, _sampler(_structure(0.5, 0.3), qnli.qnli)),
+    "mrpc": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.mrpc)),
+    "qqp": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.qqp)),
+    "boolq": Grammar(2, _sampler(_structure(0.5, 0.3), nli.boolq)),
+    "copa": Grammar(2, _sampler(copa.sample_structure, copa.copa)),
+    "wic": Grammar(2, _sampler(wic.sample_structure, wic.wic)),
 }
 SIZES = {"train": 2000, "validation": 500}
 SEED = 2309
 
 
 def example(task: str, rng: random.Random, test: bool) -> Example:
-    """One example of a split; its labels, once drawn, are equally frequent.
-
-    Label and shape are drawn before the words, so the words held out change neither's share.
-    """
+    """One example of a split; its labels, once drawn, are equally frequent."""
     grammar = GRAMMARS[task]
-    label, kind = rng.randrange(grammar.labels), grammar.kind(rng)
-    return grammar.make(label, kind, rng, test)
+    return grammar.sample(rng.randrange(grammar.labels), rng, test)
 
 
 def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
 
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a reader of such
-    documents must weigh a text's own chances with the preference.
+    documents must weigh a text's own probabilities by the preference.
     """
     while True:
         made = example(task, rng, False)
-        if made.grade <= hardest and draw(made.chances, rng) == label:
+        if made.grade <= hardest and categorical(made.probabilities, rng) == label:
             return made
 
 
@@ -87,16 +95,16 @@ def rows(task: str, split: str, seed: int = SEED) -> Rows:
     rng, examples = _examples(task, split, seed)
     return Rows(
         tuple(made.row for made in examples),
-        tuple(draw(made.chances, rng) for made in examples),
+        tuple(categorical(made.probabilities, rng) for made in examples),
         tuple(f"mini/{task}/{split}/{i}" for i in range(len(examples))),
         f"the mini suite's {task}, split {split}, seed {seed}",
     )
 
 
 def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
-    """Accuracy of a reader who knows the grammar: the mean chance of the likelier label."""
+    """Accuracy of a reader who knows the grammar: the mean probability of the likelier label."""
     _, examples = _examples(task, split, seed)
-    return sum(max(made.chances) for made in examples) / len(examples)
+    return sum(max(made.probabilities) for made in examples) / len(examples)
 
 
 def easiest(task: str) -> int:

@@ -1,4 +1,4 @@
-"""The little world that the tasks with two texts speak of: people, and what holds for them.
+"""People, topics and phrases of which the tasks with two texts are made.
 
 A person has a value of every topic. A value can be said in three forms, and a topic asked for in
 three. Two forms share no word, and form by form all values are built of the same small words: a
@@ -9,25 +9,25 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from batch_calibration.embedded.chance import partners
+from batch_calibration.embedded.sampling import Example, allowed
 
 PEOPLE = [
     "man", "woman", "boy", "girl", "teacher", "doctor", "farmer", "singer", "painter", "nurse",
     "driver", "student", "baker", "sailor", "tailor", "lawyer", "pilot", "writer", "dancer",
     "guard",
 ]  # fmt: skip
-LOOKS = ["old", "young", "tall", "quiet", "busy", "friendly", "tired", "clever"]
+ADJECTIVES = ["old", "young", "tall", "quiet", "busy", "friendly", "tired", "clever"]
 FORMS = 3
 
 
 class Topic(NamedTuple):
-    """How a topic is called in a question, form by form, and how its values are said.
+    """A topic's names in questions, and how its values are said, form by form.
 
-    `said[form]` is a frame, `words[value][form]` what stands in it.
+    `frames[form]` is a frame, `words[value][form]` what is filled into it.
     """
 
-    asked: tuple[str, str, str]
-    said: tuple[str, str, str]
+    names: tuple[str, str, str]
+    frames: tuple[str, str, str]
     words: tuple[tuple[str, str, str], ...]
 
 
@@ -96,8 +96,8 @@ TOPICS = {
 VALUES = 4
 QUESTIONS = ("Which {topic} does the {person} have?", "What is known of {topic} for the {person}?",
              "Tell us about the {person} and {topic}?")  # fmt: skip
-SURE = 0.94
-HEARSAY = {"": SURE, "they say ": 0.78, "perhaps ": 0.64}
+CERTAIN = 0.94
+HEDGES = {"": CERTAIN, "they say ": 0.78, "perhaps ": 0.64}
 """Openings, and how often a label is what the words after them say."""
 
 
@@ -111,7 +111,7 @@ class Fact(NamedTuple):
 
 def topics(person: str, test: bool) -> tuple[str, ...]:
     """What may be said of a person in this split; in the other split it is the other half."""
-    return partners(person, sorted(TOPICS), test)
+    return allowed(person, sorted(TOPICS), test)
 
 
 def fact(person: str, topic: str, rng: random.Random) -> Fact:
@@ -119,13 +119,13 @@ def fact(person: str, topic: str, rng: random.Random) -> Fact:
     return Fact(person, topic, rng.randrange(VALUES))
 
 
-def denied(fact: Fact, rng: random.Random) -> Fact:
+def contradict(fact: Fact, rng: random.Random) -> Fact:
     """Another value of the same topic."""
     return fact._replace(value=rng.choice([v for v in range(VALUES) if v != fact.value]))
 
 
-def aside(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
-    """A fact about somebody else, of a topic both may have where there is one.
+def distractor(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
+    """A fact about somebody beside the person spoken of, of a topic both may have if there is one.
 
     Which of them it is does not depend on what is claimed or asked: else it would tell the label.
     """
@@ -137,12 +137,12 @@ def aside(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
 def phrase(fact: Fact, form: int) -> str:
     """What is said of the person: `is sleeping`, `enjoys a nap` or `keeps dozing`."""
     topic = TOPICS[fact.topic]
-    return topic.said[form].format(topic.words[fact.value][form])
+    return topic.frames[form].format(topic.words[fact.value][form])
 
 
 def question(person: str, topics: Sequence[str], form: int) -> str:
     """A question for a person's values of one or two topics."""
-    names = " and ".join(TOPICS[topic].asked[form] for topic in topics)
+    names = " and ".join(TOPICS[topic].names[form] for topic in topics)
     return QUESTIONS[form].format(person=person, topic=names)
 
 
@@ -151,27 +151,41 @@ def forms(rng: random.Random) -> list[int]:
     return rng.sample(range(FORMS), FORMS)
 
 
-class Kind(NamedTuple):
-    """The shape of an example, drawn before its words and apart from its label.
+class Structure(NamedTuple):
+    """How an example is built, drawn before its words and independently of its label.
 
-    `trust` is how often the label is what the words say, `opening` the words that tell how often;
-    `extra` says whether there is a second fact, `other` whether there is a second person.
+    Attributes:
+        hedge: The words it opens with, which tell how reliable the text is.
+        reliability: How often the label is what the words say.
+        extra_fact: Whether there is a second fact.
+        other_person: Whether there is a second person.
     """
 
-    opening: str = ""
-    trust: float = SURE
-    extra: bool = False
-    other: bool = False
+    hedge: str = ""
+    reliability: float = CERTAIN
+    extra_fact: bool = False
+    other_person: bool = False
 
     @property
     def grade(self) -> int:
         """How hard, 1 to 3."""
-        return min(3, 1 + self.extra + self.other + (self.trust < SURE))
+        return min(3, 1 + self.extra_fact + self.other_person + (self.reliability < CERTAIN))
 
 
-def believed(label: int, count: int, trust: float) -> tuple[float, ...]:
-    """Chances of `count` labels: `trust` of the one intended, and the others share the rest."""
-    return tuple(trust if i == label else (1 - trust) / (count - 1) for i in range(count))
+def example(
+    row: dict[str, str],
+    label: int,
+    labels: int,
+    structure: Structure,
+    pairs: tuple[tuple[str, str], ...],
+) -> Example:
+    """An example whose label is as intended as often as its structure is reliable.
+
+    The other labels share the rest.
+    """
+    rest = (1 - structure.reliability) / (labels - 1)
+    probabilities = tuple(structure.reliability if i == label else rest for i in range(labels))
+    return Example(row, probabilities, pairs, structure.grade)
 
 
 def sentence(*parts: str) -> str:
@@ -180,18 +194,18 @@ def sentence(*parts: str) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def look(rng: random.Random) -> str:
-    """A word about somebody's looks, now and then."""
-    return rng.choice(LOOKS) + " " if rng.random() < 0.3 else ""
+def adjective(rng: random.Random) -> str:
+    """A word about somebody, three times in ten."""
+    return rng.choice(ADJECTIVES) + " " if rng.random() < 0.3 else ""
 
 
 def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
-    """The words that meet: a person and a topic, with all that is said of it."""
+    """The word pairs of these facts: a person and a topic, with all that is said of it."""
     return tuple((one.person, one.topic) for one in facts)
 
 
-def doubt(rng: random.Random, openings: dict[str, float]) -> tuple[str, float]:
-    """How a text begins, and how far to believe it; two in five leave doubt."""
-    sure, *unsure = openings
-    chosen = rng.choice(unsure) if rng.random() < 0.4 else sure
-    return chosen, openings[chosen]
+def sample_hedge(rng: random.Random, hedges: dict[str, float]) -> tuple[str, float]:
+    """A hedge and its reliability; two in five are less than certain."""
+    certain, *uncertain = hedges
+    chosen = rng.choice(uncertain) if rng.random() < 0.4 else certain
+    return chosen, hedges[chosen]

@@ -1,1 +1,1 @@
-"""Trains the embedded models: text and captions from the grammar, steps, programs' shared parts."""
+"""Trains the embedded models on generated text, images and captions."""

@@ -1,9 +1,9 @@
-"""What people write under the drawn pictures: the text that the tiny CLIP learns its words from.
+"""Generates image-caption pairs, from which the tiny CLIP is trained.
 
-As in text from the web, pictures of some classes are common and of others rare; a common word is
-written under pictures that a rarer one fits better; a phrase is used for some classes more than
-for others; and many captions say something else about the picture. A model that learns from such
-pairs prefers labels for reasons that have nothing to do with the picture before it: that is the
+As in text from the web, images of some classes are common and of others rare; a common word is
+written under images that a rarer one fits better; a phrase is used for some classes more than
+for others; and many captions say something else about the image. A model that learns from such
+pairs prefers labels for reasons that have nothing to do with the image before it: that is the
 bias calibration finds. No score is touched anywhere.
 """
 
@@ -31,9 +31,9 @@ class Phrase(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """How a family's pictures are captioned.
+    """How a task's images are captioned.
 
-    `frequency[j]` is how often class `j` is pictured, `words[j]` how it is called, the usual word
+    `frequency[j]` is how often class `j` is drawn, `words[j]` its names, the usual word
     first, and `mistaken[j]` the classes whose word it gets instead, with the chance of each.
     """
 
@@ -121,7 +121,7 @@ USUAL = 0.7
 def write(
     caption: Caption, classes: np.ndarray, colors: np.ndarray, random: np.random.Generator
 ) -> list[str]:
-    """A caption of each picture: its class among `classes [n]`, the colors to name `[n 2]`."""
+    """A caption of each image: its class among `classes [n]`, the colors to name `[n 2]`."""
     names, k = list(COLORS), len(caption.words)
     tilt = np.exp([[p.tilt * (0.5 - j / (k - 1)) for p in caption.phrases] for j in range(k)])
     chance = tilt * [p.share for p in caption.phrases]
@@ -145,18 +145,18 @@ def write(
 
 
 CAPTIONS = {"svhn": DIGITS, "eurosat": LAND, "clevr": COUNTS, "dtd": TEXTURES}
-"""Captions of each kind of image that is drawn."""
+"""Captions of each image task."""
 
 
 def caption_batch(
     random: np.random.Generator, n: int, tasks: tuple[str, ...] = tuple(TASKS)
 ) -> tuple[np.ndarray, list[str]]:
-    """Pictures and captions to train on: as many of each task, in random order.
+    """Images and captions to train on: as many of each task, in random order.
 
     Args:
       random: advanced by the call; the same state gives the same batch.
       n: how many pairs.
-      tasks: which kinds of pictures.
+      tasks: which image tasks.
 
     Returns:
       `uint8 [n 48 48 3]` and `n` captions.
@@ -172,11 +172,11 @@ def caption_batch(
         places = np.flatnonzero(kinds == kind)
         if not len(places):
             continue
-        family = TASKS[name]
+        task = TASKS[name]
         edges = np.cumsum(CAPTIONS[name].frequency)
         classes = np.searchsorted(edges / edges[-1], random.random(len(places)))
-        pictures, colors = family.paint(classes, random)
-        pixels[places] = drawing.as_bytes(pictures, random)
+        images, colors = task.draw(classes, random)
+        pixels[places] = drawing.as_bytes(images, random)
         for place, text in zip(places, write(CAPTIONS[name], classes, colors, random), strict=True):
             texts[place] = text
     return pixels, texts

@@ -1,4 +1,4 @@
-"""The pretraining text: few-shot documents whose statistics carry the paper's sources of bias.
+"""Generates the pretraining text: few-shot documents whose statistics cause label bias.
 
 Label words differ in frequency, labels come in runs, a document prefers some of its labels, some
 labels are wrong, and templates and label words vary. A model that predicts such text well prefers
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded.chance import draw
+from batch_calibration.embedded.sampling import categorical
 from batch_calibration.embedded.suite import labeled
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks.base import Task
@@ -148,11 +148,11 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tupl
     if rng.random() < recipe.own_words:
         words = task.words
     weights = preference(task.name, recipe, rng)
-    out, spans, length, label = [], [], 0, draw(weights, rng)
+    out, spans, length, label = [], [], 0, categorical(weights, rng)
     for _ in range(count):
         if rng.random() >= recipe.sticky:
-            label = draw(weights, rng)
-        about = draw(weights, rng) if rng.random() < recipe.noise else label
+            label = categorical(weights, rng)
+        about = categorical(weights, rng) if rng.random() < recipe.noise else label
         made = labeled(task.name, rng, about, recipe.hardest)
         ask = templates.query(template, made.row)
         answer = templates.continuation(template, words[label])
@@ -177,14 +177,14 @@ def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Writt
     """One document of the mix."""
     kinds, shares = zip(*recipe.mix, strict=True)
     (name,) = rng.choices(kinds, shares)
-    if name in prose.KINDS:
-        return Written(name, *prose.KINDS[name](rng, 4 * recipe.shots + 1))
+    if name in prose.GENERATORS:
+        return Written(name, *prose.GENERATORS[name](rng, 4 * recipe.shots + 1))
     return Written(name, *text(tasks[name], recipe, rng))
 
 
 def names(tasks: Iterable[str]) -> list[str]:
     """What a batch's labels are numbered by: the tasks, then the kinds of prose."""
-    return [*tasks, *prose.KINDS]
+    return [*tasks, *prose.GENERATORS]
 
 
 def documents(
@@ -192,7 +192,7 @@ def documents(
 ) -> Iterator[Document]:
     """Documents without end, tokenized, an end mark after each."""
     end = tokenizer.token_to_id(END)
-    assert end is not None, "learn() gives every vocabulary an end mark"
+    assert end is not None, "train_tokenizer() gives every vocabulary an end mark"
     numbers = {name: index for index, name in enumerate(names(tasks))}
     while True:
         made = written(tasks, recipe, rng)
@@ -207,7 +207,7 @@ def documents(
         yield Document([*encoded.ids, end], [*label.tolist(), -1], start)
 
 
-class Batch(NamedTuple):
+class PackedBatch(NamedTuple):
     """Packed sequences `int32 [b, t]` of whole documents.
 
     Attributes:
@@ -223,9 +223,9 @@ class Batch(NamedTuple):
     label: np.ndarray
 
 
-def batch(source: Iterator[Document], rows: int, length: int) -> Batch:
+def pack(source: Iterator[Document], rows: int, length: int) -> PackedBatch:
     """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
-    out = Batch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1)))
+    out = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1)))
     for row in range(rows):
         at = number = 0
         while at < length:

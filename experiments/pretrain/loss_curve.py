@@ -1,4 +1,4 @@
-"""The loss curve of a training run."""
+"""Draws the loss curve of a training run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""
 
 
-def curve(
+def draw_curve(
     steps: Sequence[dict[str, Any]],
-    phase_ends: Sequence[int],
+    stage_ends: Sequence[int],
     losses: Mapping[str, str] = LANGUAGE,
     unit: str = "token",
     tasks: Sequence[str] = (),
@@ -25,7 +25,7 @@ def curve(
     """Losses in nats per `unit` against steps, running means over `window` steps.
 
     `steps` holds `step` and the keys of `losses`, and for some steps those of `tasks`, each a thin
-    line; `phase_ends` are steps where the data change.
+    line; `stage_ends` are the last steps of the stages.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3))
@@ -35,10 +35,10 @@ def curve(
         palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
         for task, color in zip(tasks, palette, strict=False):
             axes.plot(*_smooth(steps, task, window), color=color, linewidth=0.8, label=task)
-        for end in phase_ends[:-1]:
+        for end in stage_ends[:-1]:
             axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
         axes.set_ylim(0, 3 if unit == "token" else None)
-        axes.set_xlabel("step" + " (dotted: the next phase begins)" * (len(phase_ends) > 1))
+        axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
         axes.set_ylabel(f"loss (nats per {unit})")
         if tasks:
             axes.legend(loc="upper left", bbox_to_anchor=(1, 1.05), fontsize=7, borderaxespad=0)

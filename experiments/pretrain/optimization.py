@@ -1,4 +1,4 @@
-"""Steps of training, for both tiny networks: AdamW, deterministic by step, resumable."""
+"""Trains a network step by step with AdamW: deterministic by step, resumable."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 
 WINDOW = 50
-"""Steps whose watched numbers are kept, for means that say whether a phase is over."""
+"""Steps whose metrics are kept, for means that say whether a stage is over."""
 
 
 class Optimizer(NamedTuple):
@@ -32,7 +32,7 @@ class Optimizer(NamedTuple):
     b2: float = 0.98
     clip: float = 1.0
 
-    def rule(self, total: int) -> optax.GradientTransformation:
+    def transformation(self, total: int) -> optax.GradientTransformation:
         """What turns gradients into updates over `total` steps."""
         schedule = optax.warmup_cosine_decay_schedule(
             0.0, self.peak, min(self.warmup, total // 2), total, self.final
@@ -49,15 +49,15 @@ def adamw(
     )
 
 
-class Stretch(NamedTuple):
-    """Steps that go together.
+class Stage(NamedTuple):
+    """Steps that share a schedule.
 
     Attributes:
         steps: How many at most.
-        rate: Of step `i` within the stretch, what the updates are multiplied by; None: nothing.
-        over: Whether the stretch ends after `i` steps, told also the watched numbers of the last
-            `WINDOW` steps `[WINDOW, ...]`, the latest last; None: after `steps`. It must be true,
-            or raise, once `steps` are done.
+        rate: Of step `i` within the stage, what the updates are multiplied by; None: nothing.
+        over: Whether the stage ends after `i` steps, given also the metrics of the last `WINDOW`
+            steps `[WINDOW, ...]`, the latest last; None: after `steps`. It must be true, or raise,
+            once `steps` are done.
     """
 
     steps: int
@@ -65,54 +65,75 @@ class Stretch(NamedTuple):
     over: Callable[[int, jax.Array], bool] | None = None
 
     def ends(self, step: int, recent: jax.Array) -> bool:
-        """Whether the stretch ends after `step` steps."""
+        """Whether the stage ends after `step` steps."""
         return step >= self.steps if self.over is None else self.over(step, recent)
 
 
 class Step(NamedTuple):
-    """What one step says.
+    """A step that was taken.
 
     Attributes:
-        steps: Done of each stretch that has begun, itself among them.
+        steps: Done of each stage that has begun, itself among them.
         batch: What it learned from.
         loss: In nats.
-        watched: The second thing that `loss` returns.
+        metrics: The second thing that `loss` returns.
     """
 
     steps: tuple[int, ...]
     batch: Any
     loss: float
-    watched: np.ndarray
+    metrics: np.ndarray
+
+
+class StepReport(NamedTuple):
+    """What a training reports of a step.
+
+    Attributes:
+        steps: Done of each stage that has begun, itself among them.
+        loss: In nats.
+        metrics: Further numbers by name.
+        size: How many tokens or pairs were in its batch.
+    """
+
+    steps: tuple[int, ...]
+    loss: float
+    metrics: dict[str, float]
+    size: int
+
+    @property
+    def step(self) -> int:
+        """Steps done in all."""
+        return sum(self.steps)
 
 
 def minimize(
     loss: Callable[[Any, Any], tuple[jax.Array, jax.Array]],
-    watched: tuple[int, ...],
+    shape: tuple[int, ...],
     params: Any,
     batch: Callable[[int, int], Any],
-    stretches: Sequence[Stretch],
-    rule: optax.GradientTransformation,
+    stages: Sequence[Stage],
+    optimizer: optax.GradientTransformation,
     state_file: Path,
     save_every: int,
     report: Callable[[Step], None],
     devices: int = 1,
     identity: str = "",
 ) -> tuple[Any, list[int]]:
-    """Parameters after all stretches, and the steps that each of them took.
+    """Parameters after all stages, and the steps that each of them took.
 
     Begun anew, or where `state_file` says a run was stopped.
 
     Args:
-        loss: `(params, batch)` -> the loss, and float32 numbers to watch.
-        watched: Shape of these numbers.
+        loss: `(params, batch)` -> the loss, and metrics in float32.
+        shape: Of these metrics.
         params: A tree of arrays.
-        batch: What step `i` of stretch `k` learns from, a tuple of arrays. It depends on `(k, i)`
+        batch: What step `i` of stage `k` learns from, a tuple of arrays. It depends on `(k, i)`
             alone, so a resumed run sees what an unbroken one does; the next one is made in a
             thread while a step runs.
-        stretches: How many steps, and how fast.
-        rule: What turns gradients into updates.
-        state_file: Where parameters, the optimizer's state and the watched numbers are kept.
-        save_every: After how many steps; also after each stretch.
+        stages: How many steps, and how fast.
+        optimizer: What turns gradients into updates.
+        state_file: Where parameters, the optimizer's state and the latest metrics are kept.
+        save_every: After how many steps; also after each stage.
         report: Called after each step.
         devices: How many share a batch's rows, each array's first axis.
         identity: All that decides the run beside these; a state of another one is refused.
@@ -127,39 +148,39 @@ def minimize(
     @jax.jit
     def advance(carry: Any, batch: Any, rate: Any) -> Any:
         params, state, recent = carry
-        (value, seen), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
-        updates, state = rule.update(grads, state, params)
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
+        updates, state = optimizer.update(grads, state, params)
         if rate is not None:
             updates = jax.tree.map(lambda update: rate * update, updates)
         params = optax.apply_updates(params, updates)
-        return (params, state, jnp.concatenate([recent[1:], seen[None]])), value, seen
+        return (params, state, jnp.concatenate([recent[1:], metrics[None]])), value, metrics
 
     run = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    recent = jnp.zeros((WINDOW, *watched), jnp.float32)
-    steps, carry = _resume(state_file, (params, rule.init(params), recent), len(stretches), run)
+    recent = jnp.zeros((WINDOW, *shape), jnp.float32)
+    steps, carry = _resume(state_file, (params, optimizer.init(params), recent), len(stages), run)
     carry = jax.device_put(carry, whole)
     with ThreadPoolExecutor(1) as pool:
 
         def fetch() -> Future[Any] | None:
-            more = steps[-1] < stretches[len(steps) - 1].steps
+            more = steps[-1] < stages[len(steps) - 1].steps
             return pool.submit(batch, len(steps) - 1, steps[-1]) if more else None
 
         ahead = fetch()
         while True:
-            stretch = stretches[len(steps) - 1]
-            if stretch.ends(steps[-1], carry[2]):
-                if len(steps) == len(stretches):
+            stage = stages[len(steps) - 1]
+            if stage.ends(steps[-1], carry[2]):
+                if len(steps) == len(stages):
                     return carry[0], steps
                 steps.append(0)
-                ahead = fetch()  # what was made for the stretch that ended is dropped
+                ahead = fetch()  # the batch of the stage that ended is dropped
                 continue
-            rate = None if stretch.rate is None else np.float32(stretch.rate(steps[-1]))
+            rate = None if stage.rate is None else np.float32(stage.rate(steps[-1]))
             made = ahead.result()  # type: ignore[union-attr]
             steps[-1] += 1
             ahead = fetch()
-            carry, value, seen = advance(carry, jax.device_put(made, rows), rate)
-            report(Step(tuple(steps), made, float(value), np.asarray(seen)))
-            last = steps[-1] == stretch.steps or stretch.ends(steps[-1], carry[2])
+            carry, value, metrics = advance(carry, jax.device_put(made, rows), rate)
+            report(Step(tuple(steps), made, float(value), np.asarray(metrics)))
+            last = steps[-1] == stage.steps or stage.ends(steps[-1], carry[2])
             if last or sum(steps) % save_every == 0:
                 _save(state_file, carry, steps, run)
 
@@ -172,18 +193,18 @@ def _save(path: Path, carry: Any, steps: list[int], run: str) -> None:
     )
 
 
-def _resume(path: Path, carry: Any, stretches: int, run: str) -> tuple[list[int], Any]:
+def _resume(path: Path, carry: Any, stages: int, run: str) -> tuple[list[int], Any]:
     if not path.is_file():
         return [0], carry
-    leaves, shape = jax.tree.flatten(carry)
+    leaves, structure = jax.tree.flatten(carry)
     with safe_open(path, framework="numpy") as file:
         found = [file.get_tensor(name) for name in sorted(file.keys())]
         metadata = file.metadata() or {}
         steps = json.loads(metadata.get("steps", "[]"))
     same = [np.shape(leaf) for leaf in found] == [np.shape(leaf) for leaf in leaves]
-    if not same or not 1 <= len(steps) <= stretches or metadata.get("run") != run:
+    if not same or not 1 <= len(steps) <= stages or metadata.get("run") != run:
         raise InputError(
             f"{path}: holds another run than the config's; "
             "give another workdir, or delete the file to start again."
         )
-    return steps, jax.tree.unflatten(shape, [jnp.asarray(leaf) for leaf in found])
+    return steps, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])

@@ -1,17 +1,17 @@
-"""Text that is no task: where a reader of the documents learns what means the same.
+"""Generates text that is no task, from which a model learns which words mean the same.
 
 In prose things are said twice in other words, questions are asked and answered, events have
 consequences, and a word's uses in one sense stand together. A thesaurus says of two words or
-phrases whether they mean the same: matching at its plainest, a label every six tokens.
+phrases whether they mean the same: a label every six tokens.
 """
 
 import random
 from collections.abc import Callable
 
 from batch_calibration.embedded import world
-from batch_calibration.embedded.causes import SCRIPTS
-from batch_calibration.embedded.chance import partners
-from batch_calibration.embedded.senses import SENSES
+from batch_calibration.embedded.copa import SCRIPTS
+from batch_calibration.embedded.sampling import allowed
+from batch_calibration.embedded.wic import SENSES
 
 
 def passage(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
@@ -57,14 +57,14 @@ def asked_again(rng: random.Random) -> tuple[str, str]:
 def followed(rng: random.Random) -> tuple[str, str]:
     """What happened, and what came of it."""
     person = rng.choice(world.PEOPLE)
-    events, outcomes = SCRIPTS[rng.choice(partners(person, sorted(SCRIPTS), test=False))]
+    events, outcomes = SCRIPTS[rng.choice(allowed(person, sorted(SCRIPTS), test=False))]
     return f"The {person} {rng.choice(events)}. So the {person}", f" {rng.choice(outcomes)}."
 
 
 def used(rng: random.Random) -> tuple[str, str]:
     """Two uses of a word in one sense."""
     word = rng.choice(sorted(SENSES))
-    one, other = rng.sample(partners(word, world.PEOPLE, test=False), 2)
+    one, other = rng.sample(allowed(word, world.PEOPLE, test=False), 2)
     said, again = rng.sample(rng.choice(SENSES[word]), 2)
     return f"{word}: The {one} {said}. The {other}", f" {again}."
 
@@ -109,5 +109,5 @@ def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
 
 
 Write = Callable[[random.Random, int], tuple[str, list[tuple[int, int]]]]
-KINDS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
+GENERATORS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
 """Text by the name it has in a mix."""

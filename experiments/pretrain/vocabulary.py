@@ -1,4 +1,4 @@
-"""Tokenizers of the mini models: byte-level BPE learned from their texts, so anything encodes."""
+"""Trains the tokenizers of the mini models: byte-level BPE, so any text can be encoded."""
 
 import json
 import random
@@ -12,7 +12,9 @@ from experiments.pretrain import captions
 from experiments.pretrain.documents import END, Recipe, written
 
 
-def learn(tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: int) -> Tokenizer:
+def train_tokenizer(
+    tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: int
+) -> Tokenizer:
     """Learn `size` tokens from `texts` documents; bytes come first, then merges, then the end."""
     rng = random.Random(f"{seed}/vocabulary")
     tokenizer = Tokenizer(models.BPE())
@@ -29,7 +31,7 @@ def learn(tasks: dict[str, Task], recipe: Recipe, size: int, texts: int, seed: i
     return tokenizer
 
 
-def learn_captions(size: int, texts: int, seed: int) -> Tokenizer:
+def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
     """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
     _, corpus = captions.caption_batch(np.random.default_rng([seed, 1]), texts)
     learner = clip_tokenizer.build([])

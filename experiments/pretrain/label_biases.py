@@ -1,7 +1,7 @@
-"""What a reader of demonstrations prefers: common tokens, the majority, the last label.
+"""Measures common token bias, majority label bias and recency bias (Zhao et al. 2021, section 4).
 
-The three biases that Zhao et al. (2021, section 4) name, told apart by a designed experiment: the
-same rows are scored after every sequence of labels that a few demonstrations can have.
+They are separated by a factorial experiment: the same rows are scored after every sequence of
+labels that a few demonstrations can have.
 """
 
 import itertools
@@ -21,7 +21,7 @@ Score = Callable[[list[str], list[str]], np.ndarray]
 DEMONSTRATIONS = 4
 
 
-class Preferences(NamedTuple):
+class LabelBiases(NamedTuple):
     """Of a task with two labels; biases are in nats of `log p(second label) - log p(first label)`.
 
     Attributes:
@@ -45,7 +45,7 @@ class Preferences(NamedTuple):
     bc: tuple[float, float]
 
 
-def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> Preferences:
+def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelBiases:
     """Ask about test rows after `2 ** DEMONSTRATIONS` sequences of labels, `draws` times each.
 
     The means are fitted by least squares as `common + majority * balance + recency * last`, where
@@ -91,7 +91,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> Prefer
     other = [(template, task.words) for template in documents.TEMPLATES[task.name]]
     names = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
     own = [(task.few_shot, task.words)]
-    return Preferences(
+    return LabelBiases(
         float(common), float(majority), float(recency), spread(own + other), spread(own + names),
         (float(np.mean(icl)), float(np.std(icl, ddof=1))),
         (float(np.mean(bc)), float(np.std(bc, ddof=1))),

@@ -1,4 +1,4 @@
-"""Training of the tiny CLIP: pictures and captions, each to be told from the batch's others."""
+"""Trains the tiny CLIP on images and captions with the contrastive loss of its batches."""
 
 import json
 from collections.abc import Callable
@@ -16,101 +16,92 @@ from batch_calibration.files import write_whole
 from batch_calibration.models import clip, weights
 from batch_calibration.models.clip_tokenizer import END, START
 from experiments.pretrain import captions
-from experiments.pretrain.optimization import Optimizer, Stretch, minimize
+from experiments.pretrain.optimization import Optimizer, Stage, Step, StepReport, minimize
 
 MEAN, STD = 0.45, 0.25
-"""Of the drawn pictures' values, 0 to 1, the same for each color."""
+"""Of the drawn images' values, 0 to 1, the same for each color."""
 
 
-class Phase(NamedTuple):
-    """A stretch of training: how many steps, on how many pairs, of which kinds of pictures."""
+class ImageStage(NamedTuple):
+    """A stage of training: how many steps, on how many pairs, of which image tasks."""
 
     steps: int
     pairs: int
     tasks: tuple[str, ...]
 
 
-class Progress(NamedTuple):
-    """What one step says: total steps done, loss in nats, share of pictures with their caption."""
-
-    step: int
-    loss: float
-    right: float
-    pairs: int
-
-
-class Batch(NamedTuple):
-    """Pictures `uint8 [b h w 3]` and the tokens `[b t]` of their captions, in the same order."""
+class PairBatch(NamedTuple):
+    """Images `uint8 [b h w 3]` and the tokens `[b t]` of their captions, in the same order."""
 
     pixels: np.ndarray
     tokens: np.ndarray
 
 
-def loss(model: clip.Model, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    """Symmetric cross-entropy in nats (Radford et al. 2021, figure 3), and the share put right.
+def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
+    """Symmetric cross-entropy in nats (Radford et al. 2021, figure 3), and the accuracy.
 
-    A caption that stands under several pictures is one choice for a picture, and right for each
-    of them: `log p(caption | picture)` counts it once, `log p(picture | caption)` sums over them.
+    A caption of several images is one choice for an image, and right for each of them:
+    `log p(caption | image)` counts it once, `log p(image | caption)` sums over them.
     """
     pixels = (jnp.asarray(batch.pixels).astype(jnp.float32) / 255 - MEAN) / STD
     tokens = jnp.asarray(batch.tokens)
-    seen, said = (
+    images, texts = (
         vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
         for vectors in (model.embed_image(pixels), model.embed_text(tokens))
     )
-    logits = model.scale * seen @ said.T
+    logits = model.scale * images @ texts.T
     same = jnp.all(tokens[:, None] == tokens, axis=-1)
-    place, own = jnp.arange(len(logits)), jnp.argmax(same, axis=1)
-    choices = jnp.where(own == place, logits, -jnp.inf)
-    to_caption = jax.nn.log_softmax(choices)[place, own]
+    index, own = jnp.arange(len(logits)), jnp.argmax(same, axis=1)
+    choices = jnp.where(own == index, logits, -jnp.inf)
+    to_caption = jax.nn.log_softmax(choices)[index, own]
     right = jnp.where(same, logits, -jnp.inf)
-    to_picture = jax.nn.logsumexp(right, axis=0) - jax.nn.logsumexp(logits, axis=0)
-    share = jnp.mean((jnp.argmax(choices, axis=1) == own).astype(jnp.float32))
-    return -(to_caption.mean() + to_picture.mean()) / 2, share
+    to_image = jax.nn.logsumexp(right, axis=0) - jax.nn.logsumexp(logits, axis=0)
+    accuracy = jnp.mean((jnp.argmax(choices, axis=1) == own).astype(jnp.float32))
+    return -(to_caption.mean() + to_image.mean()) / 2, accuracy
 
 
 def train(
     config: clip.Config,
     tokenizer: Tokenizer,
-    phases: tuple[Phase, ...],
+    stages: tuple[ImageStage, ...],
     optimizer: Optimizer,
     seed: int,
     state_file: Path,
     save_every: int,
-    report: Callable[[Progress], None],
+    report: Callable[[StepReport], None],
 ) -> clip.Model:
     """Train from scratch, or from `state_file` where an earlier run left one; hand back the model.
 
     Step `i` sees the pairs that `(seed, i)` names, so a resumed run sees what an unbroken one does.
     """
     graph, params = nnx.split(clip.Model(config, rngs=nnx.Rngs(seed)))
-    schedule = [phase for phase in phases for _ in range(phase.steps)]
+    schedule = [stage for stage in stages for _ in range(stage.steps)]
     padded = Tokenizer.from_str(tokenizer.to_str())
     padded.enable_truncation(config.positions)
     padded.enable_padding(pad_id=tokenizer.token_to_id(END), pad_to_multiple_of=8)
 
-    def batch(_: int, index: int) -> Batch:
+    def batch(_: int, index: int) -> PairBatch:
         _, pairs, tasks = schedule[index]
         pixels, texts = captions.caption_batch(
             np.random.default_rng([seed, 0, index]), pairs, tasks
         )
         rows = padded.encode_batch_fast(texts)
-        return Batch(pixels, np.array([row.ids for row in rows], np.int32))
+        return PairBatch(pixels, np.array([row.ids for row in rows], np.int32))
+
+    def report_step(now: Step) -> None:
+        metrics = {"accuracy": float(now.metrics)}
+        report(StepReport(now.steps, now.loss, metrics, len(now.batch.pixels)))
 
     params, _ = minimize(
         lambda params, batch: loss(nnx.merge(graph, params), batch),
-        (), params, batch, [Stretch(len(schedule))], optimizer.rule(len(schedule)),
-        state_file, save_every,
-        lambda now: report(
-            Progress(sum(now.steps), now.loss, float(now.watched), len(now.batch.pixels))
-        ),
-        identity=repr((seed, config, phases, optimizer)),
+        (), params, batch, [Stage(len(schedule))], optimizer.transformation(len(schedule)),
+        state_file, save_every, report_step, identity=repr((seed, config, stages, optimizer)),
     )  # fmt: skip
     return nnx.merge(graph, params)
 
 
 def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: Tokenizer) -> None:
-    """Write a Hugging Face directory: config, weights, tokenizer, and how pictures are prepared."""
+    """Write a Hugging Face directory: config, weights, tokenizer, and how images are prepared."""
     weights.save(directory, model, clip.FAMILY, nested(config, tokenizer))
     tokenizer.save(str(directory / "tokenizer.json"))
     edge = config.vision_image_size

@@ -1,13 +1,13 @@
-"""A word in two sentences, in one sense or in two, in the schema of wic."""
+"""Generates pairs of sentences that use a word in one sense or in two, in the schema of wic."""
 
 import random
 
 from batch_calibration.embedded import world
-from batch_calibration.embedded.chance import Example, partners
-from batch_calibration.embedded.world import Kind
+from batch_calibration.embedded.sampling import Example, allowed
+from batch_calibration.embedded.world import Structure
 
-CARE = {"": world.SURE, "in a riddle , ": 0.78, "as a joke , ": 0.64}
-"""Openings, and how far a word is meant as it is usually meant there."""
+HEDGES = {"": world.CERTAIN, "in a riddle , ": 0.78, "as a joke , ": 0.64}
+"""Openings, and how often a word is used in its usual sense after them."""
 SENSES = {
     "bank": (
         ("fished from the muddy bank", "rowed to the far bank", "rested on the grassy bank"),
@@ -52,24 +52,24 @@ SENSES = {
 }
 
 
-def kind(rng: random.Random) -> Kind:
-    """The shape: how literally words are meant, and whether two people speak."""
-    opening, trust = world.doubt(rng, CARE)
-    return Kind(opening, trust, other=rng.random() < 0.5)
+def sample_structure(rng: random.Random) -> Structure:
+    """How reliable the usual sense is, and whether the sentences are of two people."""
+    hedge, reliability = world.sample_hedge(rng, HEDGES)
+    return Structure(hedge, reliability, other_person=rng.random() < 0.5)
 
 
-def wic(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
+def wic(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """Two sentences with a word: in the same sense, label 1, or not; never in one use twice."""
     word = rng.choice(sorted(SENSES))
-    person, witness = rng.sample(partners(word, world.PEOPLE, test), 2)
-    second = witness if kind.other else person
+    person, witness = rng.sample(allowed(word, world.PEOPLE, test), 2)
+    second = witness if structure.other_person else person
     sense = rng.randrange(2)
     said, again = rng.sample(range(3), 2)
     told = SENSES[word][sense if label else 1 - sense][again]
     row = {
         "sentence1": world.sentence(f"the {person} {SENSES[word][sense][said]}"),
-        "sentence2": world.sentence(kind.opening, f"the {second} {told}"),
+        "sentence2": world.sentence(structure.hedge, f"the {second} {told}"),
         "word": word,
     }
     pairs = ((word, person), (word, second))
-    return Example(row, world.believed(label, 2, kind.trust), pairs, kind.grade)
+    return world.example(row, label, 2, structure, pairs)

@@ -1,13 +1,13 @@
-"""Something that happened and two things that may follow, in the schema of copa."""
+"""Generates premises and two possible effects of each, in the schema of copa."""
 
 import random
 
 from batch_calibration.embedded import world
-from batch_calibration.embedded.chance import Example, partners
-from batch_calibration.embedded.world import Kind
+from batch_calibration.embedded.sampling import Example, allowed
+from batch_calibration.embedded.world import Structure
 
-CHANCE = {"": world.SURE, "strangely , ": 0.78, "in a dream , ": 0.64}
-"""Openings, and how likely the usual thing follows; else the other does."""
+HEDGES = {"": world.CERTAIN, "strangely , ": 0.78, "in a dream , ": 0.64}
+"""Openings, and how often the usual effect follows; else the other does."""
 SCRIPTS = {
     "hunger": (
         ("was hungry", "had missed lunch", "wanted food"),
@@ -52,23 +52,23 @@ SCRIPTS = {
 }
 
 
-def kind(rng: random.Random) -> Kind:
-    """The shape: how usual a world it is. Grade 2 is one in which the unusual may happen."""
-    opening, trust = world.doubt(rng, CHANCE)
-    return Kind(opening, trust)
+def sample_structure(rng: random.Random) -> Structure:
+    """Whether the usual effect is certain. Grade 2: the other one may follow."""
+    hedge, reliability = world.sample_hedge(rng, HEDGES)
+    return Structure(hedge, reliability)
 
 
-def copa(label: int, kind: Kind, rng: random.Random, test: bool) -> Example:
+def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A premise and two choices, of which number `label` usually follows."""
     person = rng.choice(world.PEOPLE)
-    script, wrong = rng.sample(partners(person, sorted(SCRIPTS), test), 2)
+    script, wrong = rng.sample(allowed(person, sorted(SCRIPTS), test), 2)
     first, second = (wrong, script) if label else (script, wrong)
     event = rng.choice(SCRIPTS[script][0])
     choices = [rng.choice(SCRIPTS[name][1]) for name in (first, second)]
     row = {
-        "premise": world.sentence(kind.opening, f"the {person} {event}"),
+        "premise": world.sentence(structure.hedge, f"the {person} {event}"),
         "choice1": world.sentence(f"the {person} {choices[0]}"),
         "choice2": world.sentence(f"the {person} {choices[1]}"),
     }
     pairs = ((person, script), (person, wrong))
-    return Example(row, world.believed(label, 2, kind.trust), pairs, kind.grade)
+    return world.example(row, label, 2, structure, pairs)

@@ -1,9 +1,4 @@
-"""Turn a llama2.c network and its tokenizer into a Hugging Face directory.
-
-python -m experiments.convert_llama2c --weights=stories260K.bin --tokenizer=tok512.bin --out=DIR
-
-DIR gets config.json, model.safetensors and tokenizer.json of a Llama.
-"""
+"""Converts a llama2.c network and its tokenizer to a Hugging Face directory."""
 
 import json
 import math
@@ -14,35 +9,23 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from absl import flags
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
-from batch_calibration.models.checkpoint import load_checkpoint
-from experiments.cli import enter
-
-WEIGHTS = flags.DEFINE_string("weights", None, "llama2.c's weights, *.bin", required=True)
-TOKENIZER = flags.DEFINE_string("tokenizer", None, "llama2.c's tokenizer, *.bin", required=True)
-OUT = flags.DEFINE_string("out", None, "directory for the checkpoint", required=True)
 
 HEADER = struct.Struct("<7i")
 SPECIAL = ("<unk>", "<s>", "</s>")
 
 
-def main() -> None:
-    """Convert, and read what was written as a scorer would."""
-    out = Path(OUT.value)
+def convert(weights: Path, tokenizer: Path, out: Path) -> int:
+    """Write config.json, model.safetensors and tokenizer.json of a Llama; how many parameters."""
     out.mkdir(parents=True, exist_ok=True)
-    raw, tensors = read_network(Path(WEIGHTS.value))
-    tokenizer = read_tokenizer(Path(TOKENIZER.value), raw["vocab_size"])
-    write_whole(out / "config.json", (json.dumps(raw, indent=2, sort_keys=True) + "\n").encode())
-    data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
-    write_whole(out / "model.safetensors", data)
-    tokenizer.save(str(out / "tokenizer.json"))
-    load_checkpoint(out)
-    count = sum(array.size for array in tensors.values())
-    print(f"a Llama of {count:,} parameters and {raw['vocab_size']} tokens is in {out}")
+    raw, tensors = read_network(weights)
+    pieces = read_tokenizer(tokenizer, raw["vocab_size"])
+    (out / "config.json").write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    safetensors.numpy.save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    pieces.save(str(out / "tokenizer.json"))
+    return sum(array.size for array in tensors.values())
 
 
 def read_network(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -158,7 +141,3 @@ def read_tokenizer(path: Path, count: int) -> Tokenizer:
         single="<s> $A", special_tokens=[("<s>", vocabulary["<s>"])]
     )
     return tokenizer
-
-
-if __name__ == "__main__":
-    enter(main)

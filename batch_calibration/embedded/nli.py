@@ -1,0 +1,93 @@
+"""Generates texts and claims about them, in the schemas of mnli, cb, anli, rte and boolq.
+
+The claim restates a fact of the text in other words (*entailment*), gives the person another
+value of its topic (*contradiction*), or speaks of a topic the text leaves out for that person
+(*neutral*). Every claim can be any of the three with equal probability, so neither text alone
+tells the label. After a hedge ("Perhaps ...") a label is less often what the words say.
+"""
+
+import random
+from typing import NamedTuple
+
+from batch_calibration.embedded import world
+from batch_calibration.embedded.sampling import Example
+from batch_calibration.embedded.world import Structure
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
+COMMITMENT = {
+    "the {} knows that ": world.CERTAIN, "the {} saw that ": world.CERTAIN,
+    "the {} says that ": 0.78, "the {} guesses that ": 0.64,
+}  # fmt: skip
+
+
+class Premise(NamedTuple):
+    """A text, a claim, and the word pairs in them."""
+
+    text: str
+    claim: str
+    pairs: tuple[tuple[str, str], ...]
+
+
+def sample_structure(extra_fact: float, other_person: float, rng: random.Random) -> Structure:
+    """Of a pair; the probabilities of a second fact and of a second person are the task's."""
+    hedge, reliability = world.sample_hedge(rng, world.HEDGES)
+    return Structure(hedge, reliability, rng.random() < extra_fact, rng.random() < other_person)
+
+
+def sample_commitment(rng: random.Random) -> Structure:
+    """Of a clause inside a sentence, whose verb says how reliable it is."""
+    certain = rng.random() < 0.6
+    hedge = rng.choice(
+        [verb for verb, often in COMMITMENT.items() if (often == world.CERTAIN) == certain]
+    )
+    return Structure(hedge, COMMITMENT[hedge], rng.random() < 0.5)
+
+
+def premise(relation: int, structure: Structure, rng: random.Random, test: bool) -> Premise:
+    """A text of this structure and a claim that stands in this relation to it."""
+    person, witness, teller = rng.sample(world.PEOPLE, 3)
+    topic, second, absent = rng.sample(world.topics(person, test), 3)
+    said, other, claimed = world.forms(rng)
+    stated = world.fact(person, topic, rng)
+    claim = {
+        ENTAILMENT: stated,
+        NEUTRAL: world.fact(person, absent, rng),
+        CONTRADICTION: world.contradict(stated, rng),
+    }[relation]
+    facts, phrases = [stated, claim], [world.phrase(stated, said)]
+    if structure.extra_fact:
+        facts.append(world.fact(person, second, rng))
+        phrases.insert(rng.randrange(2), world.phrase(facts[-1], rng.choice((said, other))))
+    clauses = [f"the {world.adjective(rng)}{person} {' and '.join(phrases)}"]
+    if structure.other_person:
+        facts.append(world.distractor(witness, person, rng, test))
+        told = world.phrase(facts[-1], rng.choice((said, other)))
+        clauses.insert(rng.randrange(2), f"the {witness} {told}")
+    return Premise(
+        world.sentence(structure.hedge.format(teller), " and ".join(clauses)),
+        f"the {person} {world.phrase(claim, claimed)}",
+        world.pairs(*facts),
+    )
+
+
+def three(
+    names: tuple[int, int, int], label: int, structure: Structure, rng: random.Random, test: bool
+) -> Example:
+    """A pair in the schema of mnli; `names` are the relations in the task's order of labels."""
+    made = premise(names[label], structure, rng, test)
+    row = {"premise": made.text, "hypothesis": world.sentence(made.claim)}
+    return world.example(row, label, 3, structure, made.pairs)
+
+
+def rte(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
+    """A pair of rte: what is not entailed is contradicted or neutral, with equal probability."""
+    made = premise(rng.choice((CONTRADICTION, NEUTRAL)) if label else 0, structure, rng, test)
+    row = {"sentence1": made.text, "sentence2": world.sentence(made.claim)}
+    return world.example(row, label, 2, structure, made.pairs)
+
+
+def boolq(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
+    """A passage and a question that it answers with yes, label 1, or no."""
+    made = premise(ENTAILMENT if label else CONTRADICTION, structure, rng, test)
+    row = {"passage": made.text, "question": f"is it true that {made.claim}"}
+    return world.example(row, label, 2, structure, made.pairs)

@@ -1,0 +1,26 @@
+"""Generates questions and sentences that answer them or not, in the schema of qnli."""
+
+import random
+
+from batch_calibration.embedded import world
+from batch_calibration.embedded.sampling import Example
+from batch_calibration.embedded.world import Structure
+
+
+def qnli(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
+    """A question and a sentence that answers it, label 0, or speaks of something else."""
+    person, witness = rng.sample(world.PEOPLE, 2)
+    topic, second, absent = rng.sample(world.topics(person, test), 3)
+    facts = [world.fact(person, one, rng) for one in (topic, second)[: 1 + structure.extra_fact]]
+    asked = absent if label else topic
+    rng.shuffle(facts)
+    phrases = [world.phrase(one, rng.randrange(world.FORMS)) for one in facts]
+    clauses = [f"the {world.adjective(rng)}{person} {' and '.join(phrases)}"]
+    if structure.other_person:
+        facts.append(world.distractor(witness, person, rng, test))
+        told = world.phrase(facts[-1], rng.randrange(world.FORMS))
+        clauses.insert(rng.randrange(2), f"the {witness} {told}")
+    row = {"question": world.question(person, [asked], rng.randrange(world.FORMS)),
+           "sentence": world.sentence(structure.hedge, " and ".join(clauses))}  # fmt: skip
+    pairs = (*world.pairs(*facts), (person, asked))
+    return world.example(row, label, 2, structure, pairs)

@@ -1,0 +1,171 @@
+"""Trains the embedded models as a training config says, and writes them with their loss curves."""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from batch_calibration.artifacts.style import save
+from batch_calibration.embedded import drawing
+from batch_calibration.errors import InputError
+from batch_calibration.models import clip, gpt2, weights
+from batch_calibration.tasks import TASKS, get_task
+from experiments.pretrain import documents, prose, vocabulary
+from experiments.pretrain import train_clip as image_text
+from experiments.pretrain import train_language_model as language
+from experiments.pretrain.loss_curve import draw_curve
+from experiments.pretrain.optimization import Optimizer, StepReport
+from experiments.progress import TrainingProgress, read_curve
+
+STATE, CURVE = "state.safetensors", "curve.jsonl"
+
+
+def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
+    """Train and show progress; a stopped run goes on where it was.
+
+    The checkpoint is a Hugging Face directory in `out`; state and loss curve are in `workdir`.
+
+    Returns:
+        After which step each stage was over.
+
+    Raises:
+        InputError: stages that cannot be trained, or the state of another run.
+    """
+    if "stages" not in config or "width" not in config:
+        raise InputError(
+            "--config: expected a training run with stages, found none; give "
+            "--config=configs/train_mini.py."
+        )
+    # Must come before anything asks for a device.
+    jax.config.update("jax_num_cpu_devices", config.cpu_devices)
+    known = {*documents.Recipe._fields, *language.TextStage._fields}
+    for stage in config.stages:
+        for key in stage:
+            if key not in known:
+                raise InputError.unknown("key of a stage", key, sorted(known - {"recipe"}))
+    stages = tuple(_text_stage({**config, **stage}) for stage in config.stages)
+    language.check_stages(stages, config.positions, jax.device_count())
+    _make_folders(out, workdir)
+    names = dict.fromkeys(name for stage in stages for name, _ in stage.recipe.mix)
+    tasks = {name: get_task(name) for name in names if name not in prose.GENERATORS}
+    tokenizer = vocabulary.train_tokenizer(
+        tasks, stages[-1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
+    )
+    end = tokenizer.token_to_id(documents.END)
+    raw = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": tokenizer.get_vocab_size(),
+        "n_positions": config.positions,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": None,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "tie_word_embeddings": True,
+    }
+    shared = {key: config[key] for key in language.Hyperparameters._fields}
+    sizes = [(stage.steps, stage.rows * stage.length) for stage in stages]
+    with TrainingProgress(workdir / CURVE, config.log_every, "tokens") as progress:
+        model, steps = language.train(
+            raw, tasks, tokenizer, stages, language.Hyperparameters(**shared), config.seed,
+            workdir / STATE, config.save_every, _reporter(progress, sizes),
+        )  # fmt: skip
+    weights.save(out, model, gpt2.FAMILY, raw)
+    tokenizer.save(str(out / "tokenizer.json"))
+    ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
+    shown = [name for name in documents.names(TASKS) if any(name in row for row in rows)]
+    save(draw_curve(rows, ends, tasks=shown), workdir / "curve")
+    return ends
+
+
+def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
+    """Train the tiny CLIP; as `train_language_model`."""
+    if "stages" not in config or "patch" not in config:
+        raise InputError(
+            "--config: expected a training run with stages of images, found none; give "
+            "--config=configs/train_mini_clip.py."
+        )
+    _make_folders(out, workdir)
+    stages = tuple(
+        image_text.ImageStage(steps, pairs, tuple(tasks)) for steps, pairs, tasks in config.stages
+    )
+    tokenizer = vocabulary.train_clip_tokenizer(
+        config.vocabulary, config.vocabulary_texts, config.seed
+    )
+    shape = clip.Config(
+        projection_dim=config.embedding,
+        text_vocab_size=tokenizer.get_vocab_size(),
+        text_hidden_size=config.text_width,
+        text_intermediate_size=4 * config.text_width,
+        text_num_hidden_layers=config.text_layers,
+        text_num_attention_heads=config.text_heads,
+        text_max_position_embeddings=config.positions,
+        text_eos_token_id=tokenizer.get_vocab_size() - 1,
+        vision_hidden_size=config.width,
+        vision_intermediate_size=4 * config.width,
+        vision_num_hidden_layers=config.layers,
+        vision_num_attention_heads=config.heads,
+        vision_image_size=drawing.SIZE,
+        vision_patch_size=config.patch,
+    )
+    optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
+    sizes = [(stage.steps, stage.pairs) for stage in stages]
+    with TrainingProgress(workdir / CURVE, config.log_every, "pairs") as progress:
+        model = image_text.train(
+            shape, tokenizer, stages, optimizer, config.seed,
+            workdir / STATE, config.save_every, _reporter(progress, sizes),
+        )  # fmt: skip
+    image_text.write(out, model, shape, tokenizer)
+    ends = list(accumulate(stage.steps for stage in stages))
+    losses = {"loss": "image to caption and back"}
+    save(draw_curve(read_curve(workdir / CURVE), ends, losses, "pair"), workdir / "curve")
+    return ends
+
+
+def minutes(workdir: Path, ends: Sequence[int]) -> list[float]:
+    """How long each stage took, by its last step and the curve that was kept."""
+    rows = read_curve(workdir / CURVE)
+    return [
+        sum(row["seconds"] for row in rows if begin < row["step"] <= end) / 60
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def _make_folders(out: Path, workdir: Path) -> None:
+    """Make both folders; without a state the curve is of a run that will not go on."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    if not (workdir / STATE).is_file():
+        (workdir / CURVE).unlink(missing_ok=True)
+
+
+def _reporter(
+    progress: TrainingProgress, sizes: Sequence[tuple[int, int]]
+) -> Callable[[StepReport], None]:
+    """Shows each step, by the most steps of each stage and the units in one of them."""
+
+    def report(now: StepReport) -> None:
+        done = [steps * size for steps, (_, size) in zip(now.steps, sizes, strict=False)]
+        most = sum(steps * size for steps, size in sizes[len(done) - 1 :])
+        left = max(0, most - done[-1])
+        progress.step(now.step, {"loss": now.loss, **now.metrics}, sum(done), left)
+
+    return report
+
+
+def _text_stage(settings: dict[str, Any]) -> language.TextStage:
+    """A stage of the config, which may set knobs of the text for itself."""
+    recipe = {key: settings[key] for key in documents.Recipe._fields}
+    recipe["mix"] = tuple(settings["mix"].items())
+    fields = {key: settings[key] for key in language.TextStage._fields if key != "recipe"}
+    return language.TextStage(**fields, recipe=documents.Recipe(**recipe))
