@@ -123,7 +123,7 @@ class DualEncoder:
         Args:
             inputs: Texts, or images for CLIP.
             labels: A statement for each label, or several.
-            progress: Hears how many rows are done.
+            progress: Called with the number of rows done so far.
 
         Returns:
             Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
@@ -149,8 +149,8 @@ class DualEncoder:
         if wrong.any():
             row, label = np.argwhere(wrong)[0]
             raise InputError(
-                f"row {row}, label {labels[label]!r}: expected a finite score, got "
-                f"{log_probs[row, label]}; the checkpoint's numbers overflow."
+                f"row {row}, label {statements[sum(counts[:label])]!r}: expected a finite score, "
+                f"got {log_probs[row, label]}; the checkpoint's numbers overflow."
             )
         return LabelScores(log_probs, tokens, failed)
 
