@@ -8,7 +8,7 @@ from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.tokens import Encoded, encode
 
-WINDOW = 4096
+TOKENIZED_ROWS = 4096
 """Rows tokenized at a time: memory does not grow with the number of rows."""
 
 
@@ -42,8 +42,8 @@ class TokenBudget:
         """
         return [
             len(prompt) + max(map(len, row)) - 1
-            for window in self._windows(texts, labels)
-            for prompt, row in zip(*window, strict=True)
+            for part in self._encode(texts, labels)
+            for prompt, row in zip(*part, strict=True)
         ]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
@@ -72,16 +72,16 @@ class TokenBudget:
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
         """Tokens of the texts, and token positions run: shared beginnings once, and tries."""
         read = computed = 0
-        for prompts, ids in self._windows(texts, labels):
+        for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
             computed += sum(len(trie.build_trie(row).tokens) for row in ids)
             for shared, rows in group(prompts):
                 computed += shared + sum(len(prompts[row]) - shared for row in rows)
         return Cost(read, computed)
 
-    def _windows(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
-        for start in range(0, len(texts), WINDOW):
-            part = texts[start : start + WINDOW]
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            part = texts[start : start + TOKENIZED_ROWS]
             yield encode(
                 self.tokenizer_info.tokenizer, part, labels, self.tokenizer_info.bos, start
             )
