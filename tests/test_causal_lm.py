@@ -118,7 +118,7 @@ def test_beginning_token(tmp_path):
     assert scores.tokens.tolist() == [1 + len(tokenizer.encode("fine").ids), 1]
 
 
-def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
+def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, monkeypatch):
     texts = [SHOTS + query for query in queries(257)]
     heard: list[int] = []
     scores = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
@@ -129,9 +129,9 @@ def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
     shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS)
     np.testing.assert_allclose(scores.log_probs[order], shuffled.log_probs, atol=2e-5)
     np.testing.assert_array_equal(scores.tokens[order], shuffled.tokens)
-    monkeypatch.setattr(causal_lm, "WINDOW", {"cpu": 100})
-    windows = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
-    np.testing.assert_allclose(scores.log_probs, windows.log_probs, atol=2e-5)
+    monkeypatch.setattr(causal_lm, "TOKENIZED_ROWS", {"cpu": 100})
+    parts = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
+    np.testing.assert_allclose(scores.log_probs, parts.log_probs, atol=2e-5)
     assert heard[-1] == 257
 
 

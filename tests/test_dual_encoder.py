@@ -54,16 +54,16 @@ def test_equals_naive_pooling(checkpoint, rows):
     assert scores.tokens.max() <= 30
 
 
-def test_batch_size_order_and_windows_do_not_matter(checkpoint, monkeypatch):
+def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, monkeypatch):
     rows, heard = texts(70), []
     scores = DualEncoder(checkpoint).score(rows, LABELS, progress=heard.append)
     assert heard[-1] == 70 and heard == sorted(heard)
     single = DualEncoder(checkpoint, batch_size=1).score(rows[::-1], LABELS)
     np.testing.assert_allclose(scores.log_probs, single.log_probs[::-1], atol=2e-5)
     np.testing.assert_array_equal(scores.tokens, single.tokens[::-1])
-    monkeypatch.setattr(dual_encoder, "WINDOW", 16)
-    windows = DualEncoder(checkpoint).score(rows, LABELS)
-    np.testing.assert_allclose(scores.log_probs, windows.log_probs, atol=2e-5)
+    monkeypatch.setattr(dual_encoder, "TOKENIZED_ROWS", 16)
+    parts = DualEncoder(checkpoint).score(rows, LABELS)
+    np.testing.assert_allclose(scores.log_probs, parts.log_probs, atol=2e-5)
 
 
 def test_identity(checkpoint):

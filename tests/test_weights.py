@@ -1,5 +1,6 @@
 """Reading and writing checkpoint directories, and each way in which one can be broken."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tiny import BERT, GPT2, byte_level, write
 from batch_calibration.errors import InputError
 from batch_calibration.models import bert, gpt2, weights
 from batch_calibration.models.checkpoint import find, load_checkpoint
+from batch_calibration.models.config import read_config
 from batch_calibration.scoring.causal_lm import CausalLM
 
 
@@ -149,6 +151,28 @@ def test_configs_that_do_not_fit(directory, change, sentence):
     (directory / "config.json").write_text(json.dumps(raw))
     with pytest.raises(InputError, match=sentence):
         load_checkpoint(directory)
+
+
+LATE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from batch_calibration.models import gpt2
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gpt2.Config):
+    rank: int | None = None
+"""
+
+
+def test_a_config_whose_annotations_are_strings(directory, monkeypatch):
+    (directory / "late_annotations.py").write_text(LATE)
+    monkeypatch.syspath_prepend(directory)
+    family = gpt2.FAMILY._replace(config=importlib.import_module("late_annotations").Config)
+    assert read_config(family, GPT2 | {"rank": 3}, directory).rank == 3
+    with pytest.raises(InputError, match="rank = 'x'; expected a whole number from 1 on, or null"):
+        read_config(family, GPT2 | {"rank": "x"}, directory)
+    with pytest.raises(InputError, match="n_layer = 'x'; expected a whole number from 1 on; fetch"):
+        read_config(family, GPT2 | {"n_layer": "x"}, directory)
 
 
 def test_null_in_a_config(directory):

@@ -1,4 +1,4 @@
-"""The shelf of model families, keyed by the `model_type` of a checkpoint's `config.json`."""
+"""All model families, keyed by the `model_type` of a checkpoint's `config.json`."""
 
 from batch_calibration.models import bert, clip, gemma, gpt2, llama, neox, opt
 from batch_calibration.models.family import Family

@@ -34,7 +34,7 @@ class Checkpoint:
 
     Attributes:
         directory: Where it was read from.
-        model_type: The name on the shelf of families, such as `"gpt2"`.
+        model_type: The key of its family in `FAMILIES`, such as `"gpt2"`.
         kind: What the network offers, and so which scorer takes it.
         config: The config, of the family's own class.
         model: The network.
@@ -148,7 +148,7 @@ def load_checkpoint(
 
 
 def _family(directory: Path) -> tuple[str, Family, RawConfig]:
-    """The family, its name on the shelf, and the raw config."""
+    """The model type, its family, and the raw config."""
     if not directory.is_dir():
         raise InputError(
             f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
@@ -184,10 +184,10 @@ def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
     config = read_json(path, "a tokenizer config") if path.is_file() else {}
     wanted = config.get("add_bos_token")
     if wanted is None:
-        bare = tokenizer.encode("a", add_special_tokens=False).ids
-        dressed = tokenizer.encode("a", add_special_tokens=True).ids
-        leads = dressed[1 : 1 + len(bare)] == bare and dressed[: len(bare)] != bare
-        return dressed[0] if leads else None
+        plain = tokenizer.encode("a", add_special_tokens=False).ids
+        special = tokenizer.encode("a", add_special_tokens=True).ids
+        leads = special[1 : 1 + len(plain)] == plain and special[: len(plain)] != plain
+        return special[0] if leads else None
     if not wanted:
         return None
     token = config.get("bos_token")

@@ -100,8 +100,8 @@ class Model(nnx.Module):
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
         table = self.embed if self.head is None else self.head
-        bare = logits(h, table.embedding[...], tokens)
-        return bare if self.cap is None else self.cap * jnp.tanh(bare / self.cap)
+        found = logits(h, table.embedding[...], tokens)
+        return found if self.cap is None else self.cap * jnp.tanh(found / self.cap)
 
 
 def flatten(raw: RawConfig) -> RawConfig:

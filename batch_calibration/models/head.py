@@ -1,4 +1,4 @@
-"""From hidden states to logits."""
+"""Computes logits from hidden states."""
 
 import jax
 import jax.numpy as jnp

@@ -48,7 +48,7 @@ class Block(nnx.Module):
 
 
 class Model(nnx.Module):
-    """Llama (Touvron et al. 2023) and its kin, loadable from a Hugging Face directory."""
+    """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size

@@ -73,8 +73,8 @@ def frequencies(
                 f"config.json: expected low_freq_factor below high_freq_factor, got {low} and "
                 f"{high}; fetch the file again."
             )
-        kept = np.clip((found * length / (2 * math.pi) - low) / (high - low), 0, 1)
-        found = found * (kept + (1 - kept) / factor)
+        share = np.clip((found * length / (2 * math.pi) - low) / (high - low), 0, 1)
+        found = found * (share + (1 - share) / factor)
     return tuple(found.tolist())
 
 

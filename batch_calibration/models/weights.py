@@ -166,7 +166,7 @@ def _tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[
 
 
 def _read(path: Path, name: str, dtype: DTypeLike) -> np.ndarray:
-    """One tensor as `dtype`, in parts: the file is mapped anew for each, lest all of it stays."""
+    """One tensor as `dtype`, in parts: the file is mapped anew for each to let go of it."""
     with safe_open(path, framework="numpy") as file:
         shape = file.get_slice(name).get_shape()
         if math.prod(shape) * np.dtype(dtype).itemsize <= PART:

@@ -21,7 +21,7 @@ LabelTexts = Sequence[str | Sequence[str]]
 
 
 class LabelScores(NamedTuple):
-    """What a scorer says of `n` inputs and `k` labels.
+    """Scores of `n` inputs and `k` labels.
 
     Attributes:
         log_probs: Log-score of each label given each input, in nats.
@@ -38,7 +38,7 @@ class Scorer(Protocol):
     """Asks a model once about every input and label."""
 
     notes: list[str]
-    """What a person should hear of the run, once it is over."""
+    """Sentences to print once the run is over."""
 
     @property
     def identity(self) -> Identity:
@@ -52,7 +52,7 @@ class Scorer(Protocol):
         *,
         progress: Callable[[int], None] | None = None,
     ) -> LabelScores:
-        """Score each label for each input; `progress` hears how many rows are done so far.
+        """Score each label for each input; `progress` is called with the rows done so far.
 
         Raises:
             InputError: inputs or labels that the model cannot score.

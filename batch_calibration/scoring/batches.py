@@ -46,7 +46,7 @@ APART = 256
 
 
 def group(prompts: Sequence[list[int]]) -> list[Group]:
-    """Rows by the beginning they share, so that each unique token is asked for once.
+    """Rows by the beginning they share, so that each unique token is run once.
 
     All rows make one group, with their longest common prefix, unless some of them go on alike for
     so long that running the longer prefix of their own costs less than running it in every row.

@@ -35,7 +35,7 @@ from batch_calibration.scoring.packing import Layout, PackedSequence, lay_out, p
 from batch_calibration.scoring.tokens import Encoded, encode
 
 VERSION = "1"
-WINDOW = {"cpu": 1024}
+TOKENIZED_ROWS = {"cpu": 1024}
 """Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
 BUDGET = {"cpu": 2048}
 """Most token positions in one batch, by backend: on CPUs a batch should stay in the caches."""
@@ -151,13 +151,13 @@ class CausalLM:
         return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
-        """Windows of rows as token ids, the next one tokenized while this one is scored."""
+        """Some rows at a time as token ids, the next ones tokenized while these are scored."""
         read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
         with ThreadPoolExecutor(1) as pool:
             ahead = deque[tuple[int, Future[Encoded]]]()
-            window = WINDOW.get(jax.default_backend(), 8192)
-            for start in range(0, len(texts), window):
-                ahead.append((start, pool.submit(read, texts[start : start + window], first=start)))
+            rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)
+            for start in range(0, len(texts), rows):
+                ahead.append((start, pool.submit(read, texts[start : start + rows], first=start)))
                 if len(ahead) > 1:
                     before, future = ahead.popleft()
                     yield before, future.result()

@@ -27,7 +27,7 @@ from batch_calibration.scoring.batches import batches
 from batch_calibration.scoring.preprocessing import load_preprocessing, stream
 
 VERSION = "1"
-WINDOW = 4096
+TOKENIZED_ROWS = 4096
 BUDGET = {"cpu": 2048}
 STEP = 16
 NAMED = 3
@@ -123,7 +123,7 @@ class DualEncoder:
         Args:
             inputs: Texts, or images for CLIP.
             labels: A statement for each label, or several.
-            progress: Hears how many rows are done.
+            progress: Called with the number of rows done so far.
 
         Returns:
             Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
@@ -149,8 +149,8 @@ class DualEncoder:
         if wrong.any():
             row, label = np.argwhere(wrong)[0]
             raise InputError(
-                f"row {row}, label {labels[label]!r}: expected a finite score, got "
-                f"{log_probs[row, label]}; the checkpoint's numbers overflow."
+                f"row {row}, label {statements[sum(counts[:label])]!r}: expected a finite score, "
+                f"got {log_probs[row, label]}; the checkpoint's numbers overflow."
             )
         return LabelScores(log_probs, tokens, failed)
 
@@ -161,8 +161,9 @@ class DualEncoder:
         parts: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
         done = 0
-        for start in range(0, len(texts), WINDOW):
-            encodings = self._tokenizer.encode_batch_fast(list(texts[start : start + WINDOW]))
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            some = list(texts[start : start + TOKENIZED_ROWS])
+            encodings = self._tokenizer.encode_batch_fast(some)
             ids = [encoding.ids for encoding in encodings]
             counts[start : start + len(ids)] = [len(row) for row in ids]
             part: dict[int, np.ndarray] = {}

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from batch_calibration.errors import InputError
 from batch_calibration.scoring import LabelTexts, LogProbs
 
 
 def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
-    """All texts of all labels, and how many each label has.
+    """All texts of all labels, and how many each label has; `InputError` where one has none.
 
     >>> flatten([" good", (" bad", " poor")])
     ([' good', ' bad', ' poor'], [1, 2])
     """
     parts = [[label] if isinstance(label, str) else list(label) for label in labels]
+    if not all(parts):
+        raise InputError(f"label {parts.index([]) + 1}: expected one text or more, got none.")
     return [text for part in parts for text in part], [len(part) for part in parts]
 
 

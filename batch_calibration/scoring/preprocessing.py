@@ -29,7 +29,7 @@ OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
 MOST_PIXELS = 100_000_000
 """The largest image that is decoded: 300 MB as RGB."""
 LARGE = 20_000_000
-"""Images of more pixels are decoded one at a time, lest every thread holds one."""
+"""Images of more pixels are decoded one at a time, so that not every thread holds one."""
 OPENING, ONE_LARGE = Lock(), Lock()
 STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 

@@ -75,5 +75,5 @@ def agree(names: Sequence[str], chosen: Sequence[str]) -> list[str]:
     """What the first process chose among `names`, in every process."""
     if jax.process_count() == 1:
         return list(chosen)
-    said = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
-    return [name for name, yes in zip(names, said, strict=True) if yes]
+    agreed = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
+    return [name for name, yes in zip(names, agreed, strict=True) if yes]

@@ -8,19 +8,19 @@ from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.tokens import Encoded, encode
 
-WINDOW = 4096
+TOKENIZED_ROWS = 4096
 """Rows tokenized at a time: memory does not grow with the number of rows."""
 
 
 class Cost(NamedTuple):
-    """Tokens of some rows: as they stand in the prompts, and as the engine asks for them."""
+    """Tokens of some rows: as they stand in the prompts, and as `CausalLM` runs them."""
 
     prompts: int
-    asked: int
+    computed: int
 
 
 class TokenBudget:
-    r"""A tokenizer and the model's positions: all that can be said before weights are loaded.
+    r"""A tokenizer and the model's positions: all that is known before weights are loaded.
 
     Example:
         budget = TokenBudget(load_tokenizer("checkpoints/gpt2"))
@@ -42,8 +42,8 @@ class TokenBudget:
         """
         return [
             len(prompt) + max(map(len, row)) - 1
-            for window in self._windows(texts, labels)
-            for prompt, row in zip(*window, strict=True)
+            for part in self._encode(texts, labels)
+            for prompt, row in zip(*part, strict=True)
         ]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
@@ -70,18 +70,18 @@ class TokenBudget:
         return write(prompts[0]), [write(label) for label in ids[0]]
 
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
-        """Tokens of the texts, and token positions asked for: shared beginnings once, and tries."""
-        read = asked = 0
-        for prompts, ids in self._windows(texts, labels):
+        """Tokens of the texts, and token positions run: shared beginnings once, and tries."""
+        read = computed = 0
+        for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
-            asked += sum(len(trie.build_trie(row).tokens) for row in ids)
+            computed += sum(len(trie.build_trie(row).tokens) for row in ids)
             for shared, rows in group(prompts):
-                asked += shared + sum(len(prompts[row]) - shared for row in rows)
-        return Cost(read, asked)
+                computed += shared + sum(len(prompts[row]) - shared for row in rows)
+        return Cost(read, computed)
 
-    def _windows(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
-        for start in range(0, len(texts), WINDOW):
-            part = texts[start : start + WINDOW]
+    def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
+        for start in range(0, len(texts), TOKENIZED_ROWS):
+            part = texts[start : start + TOKENIZED_ROWS]
             yield encode(
                 self.tokenizer_info.tokenizer, part, labels, self.tokenizer_info.bos, start
             )

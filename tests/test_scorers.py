@@ -1,0 +1,82 @@
+"""What holds for every scorer: the types are light, labels of several texts, inputs they refuse."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import BERT, GPT2, write
+
+from batch_calibration.errors import InputError
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import ImageInputs, Scorer, label_texts
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.dual_encoder import DualEncoder
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ["Review: slow\nSentiment:", "Review: very fine\nSentiment:", "Review: bleak\nSentiment:"]
+LABELS = [(" good", " very fine", " fine"), " bad", (" so so",)]
+FLAT = [" good", " very fine", " fine", " bad", " so so"]
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory):
+    return CausalLM(load_checkpoint(write(tmp_path_factory.mktemp("causal"), GPT2)))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return DualEncoder(load_checkpoint(write(tmp_path_factory.mktemp("dual"), BERT)))
+
+
+def test_the_types_load_no_framework():
+    # The package's face loads jax; what is asked here is what the scorers' types load.
+    script = (
+        "import sys, types; face = types.ModuleType('batch_calibration'); "
+        "face.__path__ = ['batch_calibration']; sys.modules['batch_calibration'] = face; "
+        "import batch_calibration.scoring.label_texts; "
+        "print([name for name in ('jax', 'flax') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
+    forms = np.exp(np.float64(causal.score(TEXTS, FLAT).log_probs))
+    expected = np.stack([forms[:, :3].sum(axis=1), forms[:, 3], forms[:, 4]], axis=1)
+    found = causal.score(TEXTS, LABELS)
+    np.testing.assert_allclose(np.exp(found.log_probs), expected, rtol=1e-5)
+    assert found.log_probs.dtype == np.float32 and found.log_probs.shape == (3, 3)
+
+
+def test_dual_encoder_averages_the_embeddings_of_a_label_s_statements(encoder):
+    statements, _ = encoder.embed(FLAT)
+    texts, _ = encoder.embed(TEXTS)
+    means = np.stack([statements[:3].mean(axis=0), statements[3], statements[4]])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    found = encoder.score(TEXTS, LABELS).log_probs
+    np.testing.assert_allclose(found, 20 * texts @ means.T, atol=1e-5)
+
+
+def test_a_label_of_one_text_is_that_text(causal, encoder):
+    scorers: tuple[Scorer, ...] = (causal, encoder)
+    for scorer in scorers:
+        alone, listed = (scorer.score(TEXTS, labels) for labels in (FLAT, [[t] for t in FLAT]))
+        np.testing.assert_array_equal(alone.log_probs, listed.log_probs)
+
+
+def test_a_label_without_texts_is_refused(causal, encoder):
+    assert label_texts.flatten([("a", "b"), "cd"]) == (["a", "b", "cd"], [2, 1])
+    for scorer in (causal, encoder):
+        with pytest.raises(InputError, match="label 2: expected one text or more, got none"):
+            scorer.score(TEXTS, [" a", [], " b"])
+
+
+def test_networks_that_read_text_alone_refuse_images(causal, encoder):
+    with pytest.raises(InputError, match="a gpt2 network reads text alone; score images with Dual"):
+        causal.score(ImageInputs([]), FLAT)
+    with pytest.raises(InputError, match="a bert network reads text alone; give a CLIP checkpoint"):
+        encoder.score(ImageInputs([]), FLAT)
