@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from batch_calibration.data.sources import read
 from flax import nnx
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
-from batch_calibration.data.sources import read
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.prompts.render import plan
 from batch_calibration.prompts.template import prompt

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from absl import flags
+from batch_calibration.data.sources import read
 from flax import nnx
 
-from batch_calibration.data.sources import read
 from batch_calibration.errors import InputError
 from batch_calibration.models import clip, clip_tokenizer, weights
 from batch_calibration.tasks import TASKS

@@ -34,7 +34,7 @@ def config_flag(help_text: str) -> flags.FlagHolder[Any]:
     return holder
 
 
-def workdir_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
+def folder_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
     """A required flag that names a folder."""
     return flags.DEFINE_string(name, None, help_text, required=True)
 

@@ -7,7 +7,7 @@ from absl import flags
 
 from experiments import cli, machine
 
-WORKDIR = cli.workdir_flag("folder with scores and records")
+WORKDIR = cli.folder_flag("folder with scores and records")
 TASKS_DRAWN = flags.DEFINE_integer("boundary_tasks", 2, "tasks in the figure of boundaries")
 
 

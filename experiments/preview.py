@@ -110,7 +110,7 @@ def _tokens(
         return 0, 0
     if model.scorer == "causal_lm":
         cost = budget.cost(texts, _labels(context))
-        return cost.prompts, cost.asked
+        return cost.prompts, cost.computed
     counts = budget.token_counts(texts + _labels(context))
     most = min(model.max_tokens, budget.positions)
     return sum(counts), sum(min(count, most) for count in counts)

@@ -6,7 +6,7 @@ python -m experiments.score --config=configs/mini.py --workdir=W
 from experiments import cli, machine
 
 CONFIG = cli.config_flag("the study to score")
-WORKDIR = cli.workdir_flag("folder for the scores")
+WORKDIR = cli.folder_flag("folder for the scores")
 
 
 def main() -> None:

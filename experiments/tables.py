@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import cli
 
-WORKDIR = cli.workdir_flag("folder with scores and records")
+WORKDIR = cli.folder_flag("folder with scores and records")
 
 
 def main() -> None:

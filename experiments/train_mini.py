@@ -5,20 +5,17 @@ python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --work
 
 from pathlib import Path
 
-from absl import flags
-from ml_collections import config_flags
+from experiments import cli
 
-from experiments.cli import enter
-from experiments.pretrain import from_config
-
-CONFIG = config_flags.DEFINE_config_file("config", None, "the training run", lock_config=True)
-OUT = flags.DEFINE_string("out", None, "directory for the finished checkpoint", required=True)
-WORKDIR = flags.DEFINE_string("workdir", None, "directory for state and loss curve", required=True)
-flags.mark_flag_as_required("config")
+CONFIG = cli.config_flag("the training run")
+OUT = cli.folder_flag("directory for the finished checkpoint", "out")
+WORKDIR = cli.folder_flag("directory for state and loss curve")
 
 
 def main() -> None:
     """Train, and say how long each stage took."""
+    from experiments.pretrain import from_config
+
     out, workdir = Path(OUT.value), Path(WORKDIR.value)
     ends = from_config.train_language_model(CONFIG.value, out, workdir)
     spent = from_config.minutes(workdir, ends)
@@ -28,4 +25,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    enter(main)
+    cli.enter(main, loads=("jax",))

@@ -4,7 +4,10 @@ import json
 import shutil
 
 import pytest
+from making import make_record
 
+from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.records import ScorerInfo
 from batch_calibration.scores import load
 
 ROWS = [
@@ -75,20 +78,17 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
     assert "two records of sst2, seed 0" in said and "workdirs of their own" in said
 
 
-def test_two_scorers_are_told_apart(program, tmp_path):
+def test_two_scorers_are_told_apart():
     """Another checkpoint in a folder of the same name is another scorer."""
-    from batch_calibration.artifacts.study import studies
 
-    def record(scorer, seed):
-        identity = {"kind": "causal_lm", "digest": scorer}
-        context = {"task": "sst2", "model": "m", "data": "d", "shots": 1, "split": "validation",
-                   "limit": 0, "seed": seed, "scorer": identity}  # fmt: skip
-        return {"context": context, "methods": {}}
+    def of(scorer, seed):
+        info = ScorerInfo("causal_lm", scorer * 16)
+        return make_record("sst2", {}, context={"scorer": info, "seed": seed})
 
-    assert len(studies([record("a", 0), record("a", 1)])) == 1
-    found = studies([record("a", 0), record("b", 0)])
-    assert len({study.setting.slug for study in found}) == 2
-    assert all(", scorer " in str(study.setting) for study in found)
+    assert len(by_setting([of("a", 0), of("a", 1)])) == 1
+    found = by_setting([of("a", 0), of("b", 0)])
+    assert len({group.setting.slug for group in found}) == 2
+    assert all(", scorer " in str(group.setting) for group in found)
 
 
 def test_rows_without_gold_labels(score, program, tmp_path):
@@ -122,10 +122,10 @@ def test_a_torn_record(score, program, tmp_path):
     score()
     program("calibrate", f"--workdir={tmp_path / 'w'}")
     (record,) = (tmp_path / "w/records").iterdir()
-    for text in (record.read_text()[:50], "{}"):
+    for text in (record.read_text()[:50], "{}", "[]", '{"version": 99}'):
         record.write_text(text)
         said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
-        assert record.name in said and "run it again" in said
+        assert record.name in said and "run experiments.calibrate again" in said
 
 
 def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):

@@ -2,26 +2,23 @@
 
 import numpy as np
 import pytest
+from making import make_record, make_sizes
 
-from batch_calibration.artifacts import curves, robustness, tables
-from batch_calibration.artifacts.study import axis, studies
-from batch_calibration.artifacts.style import save
+from batch_calibration.artifacts import cells, curves, main_table, robustness
+from batch_calibration.artifacts.cells import Best
+from batch_calibration.artifacts.figures import boxes, lines
+from batch_calibration.artifacts.figures.style import save
+from batch_calibration.artifacts.grouping import axis, by_setting
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 
-MODEL = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0}
-
 
 def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):
-    context = {**MODEL, "task": task, "seed": seed, "shots": shots}
-    made = {
-        "context": {**context, "options": options} if options else context,
-        "label_names": ["yes", "no"],
-        "rows": {"test": 277},
-        "methods": {"icl": {"accuracy": accuracy}, "bc": {"accuracy": accuracy + 0.1}},
-        "over_long": {"test": {"dropped": shortened}} if shortened else {},
-    }
-    return {**made, "probe_size": sizes} if sizes else made
+    return make_record(
+        task, {"icl": accuracy, "bc": accuracy + 0.1}, probe_size=sizes,
+        context={"seed": seed, "shots": shots, "options": options},
+        over_long={"test": {"dropped": shortened}} if shortened else {},
+    )  # fmt: skip
 
 
 MAIN = [record(seed) for seed in range(5)]
@@ -34,11 +31,11 @@ ROBUST = [
 
 
 def test_a_robustness_study_is_not_mixed_with_the_main_table():
-    (study,) = studies([*MAIN, *ROBUST])
-    assert len(study.records["rte"]) == 5
+    (group,) = by_setting([*MAIN, *ROBUST])
+    assert len(group.records["rte"]) == 5
     assert [(a.name, len(a.records)) for a in robustness.axes([*MAIN, *ROBUST])] == [
         ("choices", 10), ("orders", 24), ("templates", 10), ("verbalizers", 10)]  # fmt: skip
-    assert studies(ROBUST) == [] and robustness.axes(MAIN) == []
+    assert by_setting(ROBUST) == [] and robustness.axes(MAIN) == []
 
 
 def test_two_choices_at_once_are_an_axis_of_their_own():
@@ -49,61 +46,65 @@ def test_two_choices_at_once_are_an_axis_of_their_own():
 
 def test_policies_for_long_prompts_are_settings():
     records = [*MAIN, *(record(seed, over_long="drop_shots", shortened=9) for seed in range(2))]
-    plain, dropped = sorted(studies(records), key=lambda study: study.setting.over_long, reverse=1)
+    plain, dropped = sorted(
+        by_setting(records), key=lambda group: group.setting.over_long, reverse=1
+    )
     assert len(plain.records["rte"]) == 5 and len(dropped.records["rte"]) == 2
     assert (
         str(dropped.setting) == "m, 1-shot, validation split, all rows, long prompts (†) lose shots"
     )
     assert plain.setting.slug == "m-1shot-validation"
     assert dropped.setting.slug == "m-1shot-validation-drop_shots"
-    assert tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
-    assert tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
+    assert main_table.accuracy_cells(plain, ["icl"])[1][1] == "277"
+    assert main_table.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
 
 
 def test_table_of_an_axis_has_a_row_for_each_value_in_order():
     templates = next(a for a in robustness.axes(ROBUST) if a.name == "templates")
-    cells = robustness.accuracy_cells(templates)
-    assert cells[0] == ["templates", "rows", "icl", "bc"]
-    assert [row[0] for row in cells[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
-    assert cells[1] == ["1", "277", "31.0", "**41.0**"]
-    assert cells[-2] == ["all", "277", "35.5 ± 3.0", "**45.5 ± 3.0**"]
-    assert cells[-1] == ["max - min", "", "9.0", "9.0"]
-    assert tables.plain_csv(cells).splitlines()[1] == "1,277,31.0,41.0"
+    found = robustness.accuracy_cells(templates)
+    assert found[0] == ["templates", "rows", "icl", "bc"]
+    assert [row[0] for row in found[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
+    assert found[1] == ["1", "277", "31.0", "41.0"]
+    assert found[-2] == ["all", "277", "35.5 ± 3.0", "45.5 ± 3.0"]
+    assert [isinstance(cell, Best) for cell in found[1]] == [False, False, False, True]
+    assert found[-1] == ["max - min", "", "9.0", "9.0"]
+    assert cells.plain_csv(found).splitlines()[1] == "1,277,31.0,41.0"
+    assert "| 1 | 277 | 31.0 | **41.0** |" in cells.markdown(found)
 
 
 def test_shots_make_curves():
     records = [record(s, shots, 0.1 * shots + s / 100) for shots in (1, 0, 4) for s in range(2)]
-    (found,) = curves.by_shots(studies([*records, *ROBUST]))
+    (found,) = curves.by_shots(by_setting([*records, *ROBUST]))
     assert found.slug == "m-0to4shots-validation"
     assert sorted(found.tasks["rte"]["icl"]) == [0, 1, 4]
     np.testing.assert_allclose(found.tasks["rte"]["bc"][4], [50, 51])
-    assert curves.accuracy_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "**10.5 ± 0.7**"]
-    assert curves.by_shots(studies(MAIN)) == []
+    assert curves.accuracy_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
+    assert curves.by_shots(by_setting(MAIN)) == []
 
 
-SIZES = {"sizes": [2, 277], "accuracy": {"bc": [[0.5, 0.6], [0.7]], "pc": [[0.4, 0.4], [0.5]]}}
+SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
 
 
 def test_probe_sizes_make_curves_with_draws_of_all_seeds():
-    (found,) = curves.by_probe_size(studies([record(seed, sizes=SIZES) for seed in range(3)]))
+    (found,) = curves.by_probe_size(by_setting([record(seed, sizes=SIZES) for seed in range(3)]))
     assert found.slug == "m-1shot-validation-probe-size"
     np.testing.assert_allclose(found.tasks["rte"]["bc"][2], [50, 60] * 3)
-    assert curves.accuracy_cells(found)[-1] == ["RTE", "277", "**70.0 ± 0.0**", "50.0 ± 0.0"]
-    assert curves.by_probe_size(studies(MAIN)) == []
+    assert curves.accuracy_cells(found)[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0 ± 0.0"]
+    assert curves.by_probe_size(by_setting(MAIN)) == []
 
 
 @pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
-        figure = robustness.figure(robustness.axes(ROBUST))
+        figure = boxes.draw(robustness.axes(ROBUST))
         assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "orders (24)"
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        figure = curves.figure(curves.by_shots(studies(records))[0])
+        figure = lines.draw(curves.by_shots(by_setting(records))[0])
         assert sum(axes.axison for axes in figure.axes) == 5
     else:
-        figure = curves.figure(curves.by_probe_size(studies([record(sizes=SIZES)]))[0])
+        figure = lines.draw(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
         assert figure.axes[0].get_xscale() == "log"
     assert [path.stat().st_size > 5000 for path in save(figure, tmp_path / "f")] == [True, True]
 
@@ -112,7 +113,8 @@ def stored(store, planted, **context):
     """A score table without a model."""
     scores, labels, _ = planted(12, 2)
     block = make_block(np.asarray(scores), np.asarray(labels))
-    about = {**MODEL, "task": "rte", "seed": 0, "shots": 1, **context}
+    about = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0,
+             "task": "rte", "seed": 0, "shots": 1, **context}  # fmt: skip
     store.put(ScoreTable(about, ("yes", "no"), {"test": block}))
 
 

@@ -3,34 +3,39 @@
 import textwrap
 
 import pytest
+from making import make_curve, make_record
 
-from batch_calibration.artifacts import curves, learned, report, robustness, summary, tables
-from batch_calibration.artifacts.figures import bars, strength_curves
-from batch_calibration.artifacts.study import studies
-from batch_calibration.artifacts.style import COLUMNS
+from batch_calibration.artifacts import cells as forms
+from batch_calibration.artifacts import (
+    curves,
+    learned,
+    main_table,
+    report,
+    robustness,
+    summary,
+)
+from batch_calibration.artifacts.catalogue import Table
+from batch_calibration.artifacts.cells import Best
+from batch_calibration.artifacts.figures import bars, strength
+from batch_calibration.artifacts.figures.style import COLUMNS
+from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.tasks import TASKS
 
-MODEL = {"model": "m", "scorer": {"kind": "causal_lm"}, "split": "validation", "limit": 0}
 SUITE = list(TASKS)[:13]
 
 
-def record(task, icl, bc, seed=0, shots=1, labels=2, **others):
+def record(task, icl, bc, seed=0, shots=1, labels=2, template="", options=None, **others):
     """A record of one context; `others` are the accuracies of further methods."""
-    methods = {"icl": icl, "bc": bc, **others}
-    curve = [0.01 * (i % 7) + icl for i in range(101)]
-    return {
-        "context": {**MODEL, "task": task, "seed": seed, "shots": shots},
-        "label_names": [f"label{i}" for i in range(labels)],
-        "rows": {"test": 500},
-        "methods": {name: {"accuracy": value} for name, value in methods.items()},
-        "bias": {"bc": [0.5 * (i + seed) for i in range(labels)]},
-        "strength": 1.0,
-        "curve": {"test": curve, "labeled": curve},
-    }
+    return make_record(
+        task, {"icl": icl, "bc": bc, **others}, labels=[f"label{i}" for i in range(labels)],
+        rows=500, bias={"bc": tuple(0.5 * (i + seed) for i in range(labels))}, strength=1.0,
+        context={"seed": seed, "shots": shots, "template": template, "options": options or {}},
+        curve=make_curve(0.01 * (i % 7) + icl for i in range(101)),
+    )  # fmt: skip
 
 
 def study(*records):
-    (one,) = studies(records)
+    (one,) = by_setting(records)
     return one
 
 
@@ -57,22 +62,22 @@ def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
 
 def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     one = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
-    cells, note = tables.accuracy_cells(one, ["icl", "bc"]), learned.note(one)
+    cells, note = main_table.accuracy_cells(one, ["icl", "bc"]), learned.note(one)
     assert [row[0] for row in cells] == ["task", "SST-2 ✓", "RTE", "average"]
     assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
-    assert tables.markdown(cells, note).endswith(f"\n\n{note}\n")
-    latex = tables.latex(cells, note)
+    assert forms.markdown(cells, note).endswith(f"\n\n{note}\n")
+    latex = forms.latex(cells, note)
     assert r"SST-2 $\checkmark$ &" in latex and r"\footnotesize $\checkmark$ learned" in latex
     assert r"100 \% / number" in latex and latex.index(r"\end{tabular}") < latex.index("learned")
-    page = report.page([report.Section("here", "said", {"Methods": cells}, [], note)])
+    page = report.page(
+        [report.Section("here", "said", [Table("here", "m", "Methods", cells, note)], {})]
+    )
     assert "<td>SST-2 ✓</td>" in page and f"</table>\n<p>{note}</p>" in page
 
 
 def test_nothing_is_marked_where_icl_or_bc_was_not_run():
-    made = record("sst2", 0.9, 0.9)
-    del made["methods"]["bc"]
-    one = study(made)
-    assert tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and learned.note(one) == ""
+    one = study(make_record("sst2", {"icl": 0.9}))
+    assert main_table.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and learned.note(one) == ""
     assert "nothing to compare" in summary.paragraph(one)
 
 
@@ -120,47 +125,45 @@ def test_the_paragraph_of_one_task():
     assert "learned" not in said and "more than one text" not in said
     same = summary.paragraph(study(record("sst2", 0.7, 0.7)))
     assert "BC does not gain; it loses on none." in same
-    # A task card's fields are those of its template.
-    card = record("mine", 0.7, 0.75, cc=0.6)
-    card["context"]["template"] = "{a}\n{b}\nAnswer: {label}"
+    # A task file's fields are those of its template.
+    mine = record("mine", 0.7, 0.75, cc=0.6, template="{a}\n{b}\nAnswer: {label}")
     assert "On the task whose rows are more than one text CC has 60.0 %" in summary.paragraph(
-        study(card)
+        study(mine)
     )
 
 
 def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
     wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
     few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
-    every = studies([*wide, *few])
+    every = by_setting([*wide, *few])
     assert [one.setting.shots for one in curves.apart(every)] == [1]
     (curve,) = curves.by_shots(every)
     assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
     assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
     # Equally wide settings are all shown; tasks of different settings make no curve.
-    assert len(curves.apart(studies([*few, record("sst2", 0.7, 0.8)]))) == 3
-    assert curves.by_shots(studies([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
+    assert len(curves.apart(by_setting([*few, record("sst2", 0.7, 0.8)]))) == 3
+    assert curves.by_shots(by_setting([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
 
 
 def test_an_axis_ends_with_its_spread():
     records = []
     for i, accuracy in enumerate((0.5, 0.6, 0.52)):
-        made = record("rte", accuracy, 0.7)
-        made["context"]["options"] = {"template": str(i)}
-        records.append(made)
+        records.append(record("rte", accuracy, 0.7, options={"template": str(i)}))
     (axis,) = robustness.axes(records)
     cells = robustness.accuracy_cells(axis)
     assert cells[-2:] == [
-        ["all", "500", "54.0 ± 5.3", "**70.0 ± 0.0**"], ["max - min", "", "10.0", "0.0"]
+        ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"], ["max - min", "", "10.0", "0.0"]
     ]  # fmt: skip
-    latex = tables.latex(cells, last=robustness.SUMMARY)
+    assert isinstance(cells[-2][-1], Best) and not isinstance(cells[-2][-2], Best)
+    latex = forms.latex(cells, last=robustness.SUMMARY)
     assert "\\midrule\nall & 500" in latex and latex.count("midrule") == 2
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_and_marks_side_by_side():
-    figure = strength_curves(many())
+    figure = strength.draw(many())
     drawn = [axes for axes in figure.axes if axes.axison]
     assert len(drawn) == 13 and len(figure.axes) == -(-13 // COLUMNS) * COLUMNS
-    (axes,) = bars(many()).axes
+    (axes,) = bars.draw(many()).axes
     places = [line.get_xdata()[0] for line in axes.lines if line.get_label() in {
         TASKS[task].title for task in SUITE}]  # fmt: skip
     assert len(set(places)) == 13 and max(places) - min(places) < 0.7

@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from making import make_record
 from rendering import rendered, settings_of
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
 from batch_calibration.artifacts import paper
-from batch_calibration.artifacts.study import Setting, Study
+from batch_calibration.artifacts.grouping import Setting, SettingRecords
 from batch_calibration.store import Store
 from batch_calibration.study import run_calibration, run_scoring
 from batch_calibration.study.scoring import load_scorer
@@ -121,15 +122,16 @@ def test_real_images(program, model, shared, tmp_path):
 
 def test_the_paper_stands_beside_images_alone():
     def record(task, icl, bc):
-        methods = {"icl": {"accuracy": icl}, "bc": {"accuracy": bc}}
-        return {"context": {"task": task, "seed": 0}, "methods": methods}
+        return make_record(task, {"icl": icl, "bc": bc})
 
     setting = Setting("a", "dual_encoder", 0, "test", 0)
-    study = Study(setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]})
-    header, svhn, dtd, average = paper.images_cells(study)
+    group = SettingRecords(
+        setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]}
+    )
+    header, svhn, dtd, average = paper.image_cells(group)
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
     assert dtd[-1] == "-2.7" and average == [
         "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
     ]  # fmt: skip
     assert len(header) == len(average)
-    assert paper.images_cells(Study(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None
+    assert paper.image_cells(SettingRecords(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None

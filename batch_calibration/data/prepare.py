@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from batch_calibration.data import files, tfds_folder
 from batch_calibration.data.binding import UNKNOWN, bind, columns
 from batch_calibration.errors import InputError
-from batch_calibration.tasks.base import Task
+from batch_calibration.tasks import TASKS, Task
 
 RENAMED = (
     "mnli/validation=validation_matched",
@@ -48,6 +48,34 @@ def renames(pairs: list[str]) -> dict[str, str]:
     if proxies:
         raise InputError(f"rename {proxies[0]!r}: a proxy keeps its own name, not an official one.")
     return table
+
+
+def prepare_all(source: Path, out: Path, renamed: Mapping[str, str]) -> Iterator[str]:
+    """Write every task of the shelf that the source has; a line on each.
+
+    Raises:
+      InputError: no such source, or none with files of any task; what `prepare` raises.
+    """
+    if not source.is_dir():
+        raise InputError(f"{source}: no such folder; --source is a folder of rows.")
+    done = 0
+    for task in TASKS.values():
+        if task.is_image:
+            continue
+        if not task.tfds:
+            yield f"{task.name}: TFDS has no such data set; read it from {source} itself"
+            continue
+        made = prepare(task, source, out, renamed)
+        if made is None:
+            yield f"{task.name}: no files of it in {source}"
+            continue
+        done += 1
+        counts = ", ".join(f"{split} {rows:,}" for split, rows in made.rows.items())
+        yield f"{task.name}: {made.folder}: {counts}{' (was there)' if made.kept else ''}"
+    if not done:
+        raise InputError(
+            f"{source}: no files of any task; expected folders like cb/ with validation.jsonl."
+        )
 
 
 def prepare(task: Task, source: Path, out: Path, renamed: Mapping[str, str]) -> Prepared | None:

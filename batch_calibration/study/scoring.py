@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.inputs import ImageInputs, Inputs, LazyTexts
-from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.prompts.render import render
 from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
@@ -23,6 +22,9 @@ from batch_calibration.scoring import LabelScores, Scorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store
 from batch_calibration.tasks import Task
+
+if TYPE_CHECKING:
+    from batch_calibration.scoring.token_budget import TokenBudget
 
 UNREADABLE = "unreadable"
 """What a block's spec calls the number of its images that could not be read."""
@@ -145,7 +147,7 @@ def render_contexts(
 
 
 def _render(
-    task: Task, cell: Cell, model: ModelSettings, reader: RowReader, budget: TokenBudget | None
+    task: Task, cell: Cell, model: ModelSettings, reader: RowReader, budget: "TokenBudget | None"
 ) -> RenderedContext:
     data = cell.data
     if not task.is_image:
@@ -187,14 +189,14 @@ def load_scorer(model: ModelSettings) -> Scorer:
     )
 
 
-def load_token_budget(model: ModelSettings) -> TokenBudget | None:
+def load_token_budget(model: ModelSettings) -> "TokenBudget | None":
     """What the model's tokenizer and config alone say of a prompt; None where no model is named."""
     if not model.model:
         return None
     from batch_calibration.models.checkpoint import load_tokenizer
-    from batch_calibration.scoring.token_budget import TokenBudget as Budget
+    from batch_calibration.scoring.token_budget import TokenBudget
 
-    return Budget(load_tokenizer(_directory(model.model)))
+    return TokenBudget(load_tokenizer(_directory(model.model)))
 
 
 def _directory(model: str) -> Path:
