@@ -25,6 +25,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python docs/draw_architecture.py --check
 	$(BIN)/python -m pytest
 
 reference: $(REFERENCE)/.installed
@@ -38,7 +39,7 @@ bench: $(BENCH)/.installed
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
@@ -57,7 +58,7 @@ $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-bench.txt)"
 	$(BENCH)/bin/python -m pip install --quiet --constraint constraints-bench.txt \
-		--editable '.[sklearn]' 'lm-eval[hf]'
+		--editable '.[experiments,sklearn]' 'lm-eval[hf]'
 	touch $@
 
 clean:

@@ -23,6 +23,7 @@ from experiments.pretrain import train_language_model as training
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.loss_curve import draw_curve
 from experiments.pretrain.train_language_model import TextStage
+from experiments.progress import TrainingProgress, read_curve
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
@@ -219,18 +220,20 @@ def test_the_curve_has_a_line_for_each_task():
 
 
 def test_the_curve_of_a_stopped_run_has_each_step_once(tmp_path):
-    """Read in a process of its own: a program's flags are defined once."""
     path = tmp_path / "curve.jsonl"
     path.write_text('\n{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n{"step": 3, "lo\n'
                     '{"step": 2, "loss": 2.5}\n{"step": 3, "loss": 1}\n')  # fmt: skip
-    code = (
-        "from pathlib import Path; from experiments.progress import read_curve; "
-        f"print([(r['step'], r['loss']) for r in read_curve(Path({str(path)!r}))])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[(1, 3), (2, 2.5), (3, 1)]"
+    assert [(r["step"], r["loss"]) for r in read_curve(path)] == [(1, 3), (2, 2.5), (3, 1)]
+
+
+def test_progress_keeps_every_step_and_prints_means(tmp_path, capsys):
+    with TrainingProgress(tmp_path / "curve.jsonl", 2, "tokens") as progress:
+        for step, loss in enumerate((4.0, 2.0, 1.0), 1):
+            progress.step(step, {"loss": loss}, done=10 * step, left=30 - 10 * step)
+    rows = read_curve(tmp_path / "curve.jsonl")
+    assert [(row["step"], row["loss"]) for row in rows] == [(1, 4.0), (2, 2.0), (3, 1.0)]
+    said = capsys.readouterr().out
+    assert "step 2  loss 3.000" in said and "step 3  loss 1.000" in said and "30/30" in said
 
 
 @pytest.mark.parametrize(

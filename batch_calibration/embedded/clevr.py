@@ -9,23 +9,23 @@ CELLS, CELL = 4, SIZE // 4
 
 def shapes(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
     """Three to ten cubes, balls and cylinders on a table, each in a cell of its own."""
-    n, places = len(classes), CELLS * CELLS
-    order = np.argsort(random.random((n, places)), axis=1)
+    n, cells = len(classes), CELLS * CELLS
+    order = np.argsort(random.random((n, cells)), axis=1)
     there = order < classes[:, None] + 3
-    radius = np.where(random.random((n, places)) < 0.4, 2.6, 4.2)
-    radius = (radius + uniform(random, -0.4, 0.6, n, places)).astype(np.float32)[..., None, None]
+    radius = np.where(random.random((n, cells)) < 0.4, 2.6, 4.2)
+    radius = (radius + uniform(random, -0.4, 0.6, n, cells)).astype(np.float32)[..., None, None]
     free = CELL / 2 - radius
     y, x = np.mgrid[0:CELL, 0:CELL].astype(np.float32) - (CELL - 1) / 2
-    x = x - free * uniform(random, -1, 1, n, places)[..., None, None]
-    y = y - free * uniform(random, -1, 1, n, places)[..., None, None]
+    x = x - free * uniform(random, -1, 1, n, cells)[..., None, None]
+    y = y - free * uniform(random, -1, 1, n, cells)[..., None, None]
     ball = np.hypot(x, y)
     cube = np.maximum(np.abs(x), np.abs(y)) * 1.12
     cylinder = np.maximum(np.abs(x) * 1.5, np.abs(y))
-    kind = random.integers(3, size=(n, places))[..., None, None]
+    kind = random.integers(3, size=(n, cells))[..., None, None]
     ink = np.clip(radius - np.choose(kind, [ball, cube, cylinder]) + 0.5, 0, 1)
     ink = ink * there[..., None, None]
     # One image in three has things of one color only.
-    color = random.integers(len(COLORS), size=(n, places))
+    color = random.integers(len(COLORS), size=(n, cells))
     alike = random.random(n) < 1 / 3
     color = np.where(alike[:, None], color[:, :1], color)
     shown = color[np.arange(n), order.argmin(1)]

@@ -70,7 +70,7 @@ def example(task: str, rng: random.Random, test: bool) -> Example:
 def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
 
-    So an ambiguous text comes with the label its document prefers: by Bayes' rule a reader of such
+    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
     documents must weigh a text's own probabilities by the preference.
     """
     while True:
@@ -102,7 +102,7 @@ def rows(task: str, split: str, seed: int = SEED) -> Rows:
 
 
 def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
-    """Accuracy of a reader who knows the grammar: the mean probability of the likelier label."""
+    """Accuracy of one who knows the grammar: the mean probability of the likelier label."""
     _, examples = _examples(task, split, seed)
     return sum(max(made.probabilities) for made in examples) / len(examples)
 

@@ -131,7 +131,7 @@ def write(
     for label, (color, other), (word, which, phrase, error) in zip(
         classes.tolist(), colors.tolist(), draws.tolist(), strict=True
     ):
-        place = min(int(np.searchsorted(edges[label], phrase)), len(caption.phrases) - 1)
+        index = min(int(np.searchsorted(edges[label], phrase)), len(caption.phrases) - 1)
         called = label
         for wrong, share in caption.mistaken.get(label, {}).items():
             if 0 <= error < share:
@@ -139,7 +139,7 @@ def write(
             error -= share
         words = caption.words[called]
         said = words[0] if word < USUAL else words[int(which * len(words))]
-        text = caption.phrases[place].text.replace("{label}", said)
+        text = caption.phrases[index].text.replace("{label}", said)
         found.append(text.replace("{color}", names[color]).replace("{other}", names[other]))
     return found
 
@@ -169,14 +169,16 @@ def caption_batch(
     pixels = np.zeros((n, drawing.SIZE, drawing.SIZE, 3), np.uint8)
     texts = [""] * n
     for kind, name in enumerate(tasks):
-        places = np.flatnonzero(kinds == kind)
-        if not len(places):
+        indices = np.flatnonzero(kinds == kind)
+        if not len(indices):
             continue
         task = TASKS[name]
         edges = np.cumsum(CAPTIONS[name].frequency)
-        classes = np.searchsorted(edges / edges[-1], random.random(len(places)))
+        classes = np.searchsorted(edges / edges[-1], random.random(len(indices)))
         images, colors = task.draw(classes, random)
-        pixels[places] = drawing.as_bytes(images, random)
-        for place, text in zip(places, write(CAPTIONS[name], classes, colors, random), strict=True):
-            texts[place] = text
+        pixels[indices] = drawing.as_bytes(images, random)
+        for index, text in zip(
+            indices, write(CAPTIONS[name], classes, colors, random), strict=True
+        ):
+            texts[index] = text
     return pixels, texts

@@ -1,0 +1,119 @@
+"""Draws who imports whom into docs/architecture.md, read from the code with `ast`.
+
+python docs/draw_architecture.py            # writes the picture
+python docs/draw_architecture.py --check    # exits 1 if the file is out of date
+
+A room is the first part of a module's path below batch_calibration/; experiments/ and configs/ are
+one room each. `typing` and `errors` are imported by nearly every room and are left out.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGE = "batch_calibration"
+FACE = "batch_calibration (what a user imports)"
+BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
+END = "<!-- drawn by docs/draw_architecture.py: end -->"
+LEFT_OUT = {"typing", "errors"}
+LAYERS = {
+    "programs": ("experiments", "configs", "cli"),
+    "study": ("study", "pipeline", "artifacts", "store", "records"),
+    "calibration: pure JAX, no Flax, no files": (
+        FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
+        "metrics", "boundary", "diagnosis",
+    ),
+    "between the two": ("scores", "importers"),
+    "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
+    "below all": ("settings", "files"),
+}  # fmt: skip
+"""Layers of the picture, from the top, and their rooms; those that do not exist are not drawn."""
+
+
+def room_of(path: Path) -> str:
+    """The room of a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] != PACKAGE:
+        return parts[0]
+    return FACE if parts[1] == "__init__" else parts[1]
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports, wherever in it an import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            first, _, rest = name.partition(".")
+            room = rest.partition(".")[0]
+            if first in ("experiments", "configs"):
+                yield first
+            elif first == PACKAGE:
+                folder = ROOT / PACKAGE
+                exists = (folder / room).is_dir() or (folder / f"{room}.py").is_file()
+                yield room if room and exists else FACE
+
+
+def arrows() -> tuple[set[str], set[tuple[str, str]]]:
+    """All rooms, and who imports whom."""
+    rooms, found = set[str](), set[tuple[str, str]]()
+    for folder in (PACKAGE, "experiments", "configs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            room = room_of(path)
+            rooms.add(room)
+            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+            found |= {(room, other) for other in imported(tree) if other != room}
+    rooms -= LEFT_OUT
+    return rooms, {(one, other) for one, other in found if not {one, other} & LEFT_OUT}
+
+
+def draw() -> str:
+    """The picture as a Mermaid graph, an arrow from each room to those it imports."""
+    rooms, found = arrows()
+    placed = {room for layer in LAYERS.values() for room in layer}
+    layers = LAYERS | {"in no layer yet": tuple(sorted(rooms - placed))}
+    ids = {room: "face" if room == FACE else room for room in rooms}
+    lines = ["```mermaid", "flowchart TD"]
+    for number, (layer, members) in enumerate(layers.items()):
+        present = [room for room in members if room in rooms]
+        if present:
+            lines += [f'  subgraph layer{number}["{layer}"]']
+            lines += [f'    {ids[room]}["{room}"]' for room in present]
+            lines += ["  end"]
+    for room in sorted(rooms):
+        others = sorted(ids[other] for one, other in found if one == room)
+        if others:
+            lines.append(f"  {ids[room]} --> {' & '.join(others)}")
+    return "\n".join([*lines, "```"])
+
+
+def main() -> None:
+    """Write the picture, or check that it is what the code says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if out of date")
+    check = parser.parse_args().check
+    text = PAGE.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"error: {PAGE}: expected the lines {BEGIN} and {END}, found none; add them.")
+    page = f"{before}{BEGIN}\n{draw()}\n{END}{after}"
+    if check and page != text:
+        sys.exit(
+            f"error: {PAGE.relative_to(ROOT)} does not show who imports whom now; run "
+            "python docs/draw_architecture.py and commit what it writes."
+        )
+    if not check:
+        PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
