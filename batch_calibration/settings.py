@@ -255,7 +255,8 @@ class Key(NamedTuple):
         return value
 
     def _tuple(self, value: object) -> tuple[str | int, ...]:
-        kinds = (str, int) if int in _members(self.kind) else (str,)
+        member = typing.get_args(self.kind)[0]
+        kinds = typing.get_args(member) or (member,)
         given = [value] if isinstance(value, str) else value
         if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
             raise InputError(
@@ -273,15 +274,8 @@ class Key(NamedTuple):
         return tuple(found)
 
 
-_WORDS: dict[object, str] = {
-    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
-}  # fmt: skip
-
-
-def _members(kind: object) -> set[object]:
-    """The types that a tuple's members may have."""
-    (member, *_) = typing.get_args(kind)
-    return set(typing.get_args(member)) or {member}
+_WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "True or False",
+                             str: "a text"}  # fmt: skip
 
 
 def _whole(name: str, value: object) -> int:

@@ -14,4 +14,9 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16}, tasks=base.LANGUAGE, **base.MINI)
+    return base.config(
+        preset,
+        {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16},
+        tasks=base.LANGUAGE,
+        **base.MINI,
+    )

@@ -15,4 +15,10 @@ sweep = base.sweep_orders
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 40}, tasks=("sst2", "mnli", "rte"), labeled_per_class=0, **base.MINI | {"seeds": 10})
+    return base.config(
+        preset,
+        {"limit": 40},
+        tasks=("sst2", "mnli", "rte"),
+        labeled_per_class=0,
+        **base.MINI | {"seeds": 10},
+    )

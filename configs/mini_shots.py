@@ -14,4 +14,11 @@ sweep = base.sweep_shots
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 40, "shots": 2, "seeds": 2}, tasks=("sst2", "mnli", "qnli"), shots=4, labeled_per_class=0, **base.MINI)
+    return base.config(
+        preset,
+        {"limit": 40, "shots": 2, "seeds": 2},
+        tasks=("sst2", "mnli", "qnli"),
+        shots=4,
+        labeled_per_class=0,
+        **base.MINI,
+    )

@@ -14,4 +14,12 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 64, "labeled_per_class": 2}, model="mini_clip", data="mini", tasks=("svhn", "eurosat", "clevr", "dtd"), classes="present", **base.IMAGES)
+    return base.config(
+        preset,
+        {"limit": 64, "labeled_per_class": 2},
+        model="mini_clip",
+        data="mini",
+        tasks=("svhn", "eurosat", "clevr", "dtd"),
+        classes="present",
+        **base.IMAGES,
+    )

@@ -1,7 +1,6 @@
 """From a record as its source holds it to a task's row and integer label."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from batch_calibration.data.label_names import label_of
 from batch_calibration.errors import InputError
@@ -30,7 +29,7 @@ def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
     )
 
 
-def bind(task: Task, record: Mapping[str, Any], where: str) -> tuple[Row, int]:
+def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int]:
     """The task's fields and the label of one record; `where` names file and row in errors."""
     names = columns(task, tuple(record), where)
     row = {}

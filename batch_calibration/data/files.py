@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import NUMBERS, Task
@@ -36,7 +35,7 @@ def in_folders(*folders: Path) -> dict[str, Path]:
     return found
 
 
-def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """Each record of a file with its place in words.
 
     Raises:
@@ -55,7 +54,7 @@ def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise InputError(f"{path}: expected at least one row, the file is empty.")
 
 
-def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     if path.name.endswith(".csv"):
         return _csv(task, path)
     if path.name.endswith(".parquet"):
@@ -65,7 +64,7 @@ def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     raise InputError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}.")
 
 
-def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
@@ -91,7 +90,7 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield where, value
 
 
-def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     # A cell is text; where the task's labels are numbers, its column is read as numbers.
     numbers = {renamed.get("label", "label") for renamed in task.columns}
     numbers = numbers if task.labels_are == NUMBERS else set()
@@ -125,7 +124,7 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             ) from error
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:

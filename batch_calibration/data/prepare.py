@@ -121,7 +121,7 @@ def prepare(task: Task, source: Path, out: Path, renamed: Mapping[str, str]) -> 
     return Prepared(folder, {split: len(found) for split, found in rows.items()}, kept)
 
 
-def _checked(task: Task, path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _checked(task: Task, path: Path) -> list[tuple[str, dict[str, object]]]:
     found = []
     for where, record in files.records(task, path):
         bind(task, record, where)
@@ -184,11 +184,11 @@ def _declaration(name: str) -> tuple[str, Any]:
 
 
 def _example(
-    task: Task, where: str, record: dict[str, Any], features: Mapping[str, Any]
-) -> dict[str, Any]:
+    task: Task, where: str, record: dict[str, object], features: Mapping[str, Any]
+) -> dict[str, object]:
     official = _official(task, tuple(record), features)
     if "label-fine" in features and "fine" in record:
-        record = record | {"label-fine": record["fine"].rpartition(":")[2]}
+        record = record | {"label-fine": str(record["fine"]).rpartition(":")[2]}
     example = {name: record.get(official.get(name, name), ABSENT.get(name)) for name in features}
     missing = [name for name, value in example.items() if value is None]
     if missing:

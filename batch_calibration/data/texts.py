@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from batch_calibration.data import files, tfds_folder
 from batch_calibration.data.binding import bind
@@ -12,7 +12,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Rows, Task
 
 MINI = "mini"
-ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
+ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
 """Gives each record of a split with its place in words."""
 
 

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from batch_calibration.data import tfrecord
 from batch_calibration.data.binding import columns
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Task
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
 
 INFO = "dataset_info.json"
 
@@ -29,7 +32,7 @@ def find(task: Task, data: Path) -> Path | None:
     return None
 
 
-def open_folder(folder: Path) -> Any:
+def open_folder(folder: Path) -> "DatasetBuilder":
     """TFDS's builder of a prepared folder."""
     try:
         import tensorflow_datasets as tfds
@@ -49,7 +52,7 @@ def open_folder(folder: Path) -> Any:
     return builder
 
 
-def splits(builder: Any, folder: Path) -> tuple[str, ...]:
+def splits(builder: "DatasetBuilder", folder: Path) -> tuple[str, ...]:
     """Names of the folder's splits; none at all is an error."""
     names = tuple(builder.info.splits)
     if not names:
@@ -58,8 +61,8 @@ def splits(builder: Any, folder: Path) -> tuple[str, ...]:
 
 
 def records(
-    task: Task, builder: Any, folder: Path, split: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    task: Task, builder: "DatasetBuilder", folder: Path, split: str
+) -> Iterator[tuple[str, dict[str, object]]]:
     """Each record of a split, its texts decoded, with its place in words.
 
     Raises:
@@ -84,14 +87,14 @@ def records(
             raise InputError(f"{where}: no record of these features ({error}).") from error
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode()
     # numpy's integers of any width: a label is an `int`.
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
-def _serialized(builder: Any, folder: Path, split: str) -> list[bytes]:
+def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[bytes]:
     # The enum is a string's: compared by value, so that TFDS is imported in one place only.
     form = builder.info.file_format.value
     info = builder.info.splits[split]
