@@ -3,14 +3,15 @@
 python -m experiments.calibrate --workdir=W
 """
 
+import json
 import time
 
 from absl import flags
 
-from batch_calibration import pipeline
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, get_method
 from batch_calibration.store import Store
+from batch_calibration.study.calibration import run_calibration
 from batch_calibration.validation import check_floor
 from experiments import machine
 from experiments.cli import enter
@@ -36,28 +37,26 @@ def main() -> None:
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
-    records = pipeline.calibrate(tables, METHOD.value, floor=FLOOR.value)
-    if SIZES.value:
-        by_id = {table.id: table for table in tables}
-        sizes = _numbers(SIZES.value)
-        for record in records:
-            record["probe_size"] = pipeline.probe_sizes(
-                by_id[record["id"]], sizes, draws=DRAWS.value, floor=FLOOR.value
-            )
+    records = run_calibration(
+        tables,
+        METHOD.value,
+        floor=FLOOR.value,
+        probe_sizes=_numbers(SIZES.value),
+        draws=DRAWS.value,
+    )
     for record in records:
         # What an earlier call measured of the same scores stays true.
-        earlier = store.record(record["id"])
+        earlier = store.record(record.id)
         kept = {"probe_size": earlier["probe_size"]} if "probe_size" in earlier else {}
-        store.put_record(record["id"], kept | record)
-    for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
+        store.put_record(record.id, kept | json.loads(record.to_json()))
+    for name, reason in {k: v for r in records for k, v in r.skipped.items()}.items():
         print(f"{name} is left out of some contexts: {reason}")
     for record in records:
-        for name, count in record["unreadable"].items():
-            task = record["context"]["task"]
-            whole = record["rows"][name] + count
+        for name, count in record.unreadable.items():
+            whole = record.rows[name] + count
             print(
-                f"{task}, block {name!r}: left out for they could not be read: {count:,} of "
-                f"{whole:,} pictures"
+                f"{record.context.task}, block {name!r}: left out for they could not be read: "
+                f"{count:,} of {whole:,} pictures"
             )
     print(
         f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import GPT2, write
@@ -17,6 +16,7 @@ from batch_calibration.scoring import Scores
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.token_budget import Room
 from batch_calibration.store import Store
+from batch_calibration.study.calibration import run_calibration
 from batch_calibration.tasks import TASKS
 from experiments import study
 
@@ -164,9 +164,9 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
     needs = room.needs(texts, planned.label_texts)
     labels = [len(label) for label in room.boundary(texts[0], planned.label_texts)[1]]
     assert (table.blocks["test"].tokens + max(labels) - 1 == needs).all()
-    (record,) = pipeline.calibrate([table], ("icl", "bc"))
+    (record,) = run_calibration([table], ("icl", "bc"))
     what = "dropped" if policy == "drop_shots" else "truncated"
-    assert record["over_long"]["test"] == {what: 6}
+    assert record.over_long["test"] == {what: 6}
 
 
 def test_cost_counts_shared_tokens_once(checkpoint):
@@ -198,25 +198,6 @@ def test_surface_forms_of_a_label_are_added_up(monkeypatch, tmp_path):
     assert " poor\n\n" not in planned.blocks["test"].texts[0]
     table, _ = pipeline.score(planned, Forms(), Store(tmp_path, create=True), "none")
     np.testing.assert_allclose(np.exp(table.blocks["test"].log_probs), [[0.3, 0.3]] * 3, rtol=1e-6)
-
-
-def test_accuracy_by_probe_size(planted):
-    scores, labels, _ = planted(40, 2)
-    table = pipeline.ScoreTable(
-        {"task": "sst2"}, ("a", "b"), {"test": pipeline.make_block(scores, labels)}
-    )
-    found = pipeline.probe_sizes(table, [2, 10, 20, 40, 500], draws=3)
-    assert found["sizes"] == [2, 10, 20, 40]
-    for draws in found["accuracy"].values():
-        assert list(map(len, draws)) == [3, 3, 3, 1]
-        assert all(0 <= value <= 1 for values in draws for value in values)
-    (record,) = pipeline.calibrate([table], ("bc",))
-    assert found["accuracy"]["bc"][-1] == [pytest.approx(record["methods"]["bc"]["accuracy"])]
-    half = jnp.mean(scores, axis=0)
-    expected = jnp.mean(jnp.argmax(scores - half, axis=-1) == labels)
-    assert found["accuracy"]["bc"][-1] == [pytest.approx(float(expected))]
-    with pytest.raises(InputError, match="expected 1 or more rows, got 0"):
-        pipeline.probe_sizes(table, [0])
 
 
 def test_probes_cost_what_they_say():

@@ -13,6 +13,7 @@ from batch_calibration.artifacts import paper
 from batch_calibration.artifacts.study import Setting, Study
 from batch_calibration.prompts.render import plan
 from batch_calibration.store import Store
+from batch_calibration.study.calibration import run_calibration
 from experiments import study
 
 VISION = "--config=configs/vision.py"
@@ -65,9 +66,9 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, pi
     for name, block in table.blocks.items():
         np.testing.assert_array_equal(again.blocks[name].labels, block.labels)
         assert again.blocks[name].row_ids == block.row_ids
-    (record,) = pipeline.calibrate([again])
-    assert record["unreadable"] == {"test": 1, "labeled": 1}
-    assert {"cc", "dc", "pc"} <= set(record["skipped"]) and {"icl", "bc"} <= set(record["methods"])
+    (record,) = run_calibration([again])
+    assert record.unreadable == {"test": 1, "labeled": 1}
+    assert {"cc", "dc", "pc"} <= set(record.skipped) and {"icl", "bc"} <= set(record.methods)
 
 
 def through(program, model, data, workdir, *flags):

@@ -1,0 +1,1 @@
+"""Studies as library calls: score tables in, typed records out."""
