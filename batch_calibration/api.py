@@ -1,27 +1,28 @@
-"""The one-line door: scores in, corrected scores out, bad input answered in sentences."""
+"""`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
 from operator import itemgetter
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.typing import Key
 from batch_calibration.validation import check_key, check_labels, check_options, check_scores
 
 
 def calibrate(
-    scores: Any,
+    scores: ArrayLike,
     method: str = "bc",
     *,
-    probe: Any = None,
-    labeled: Any = None,
-    labels: Any = None,
-    key: Any = None,
+    probe: ArrayLike | None = None,
+    labeled: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    key: int | Key | None = None,
     floor: float | None = None,
-    **options: Any,
+    **options: object,
 ) -> jax.Array:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
 
@@ -58,7 +59,7 @@ def calibrate(
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
-    needed = [name for name in chosen.probe.blocks if name in ("cc", "dc")]
+    needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
     for name, given, read in (
         ("probe", probe, needed),
         ("labeled", labeled, chosen.probe.labels),
@@ -92,18 +93,11 @@ def calibrate(
         )
 
     def context(parts: dict[str, Evidence]) -> jax.Array:
-        return correct(
-            chosen,
-            parts,
-            jnp.asarray(parts["test"].log_probs),
-            key=random_key,
-            floor=floor,
-            **options,
-        )
+        rows = jnp.asarray(parts["test"].log_probs)
+        return correct(chosen, parts, rows, key=random_key, floor=floor, **options).scores
 
-    if method != "pc":
+    if not chosen.looped:
         return jax.vmap(context)(blocks).reshape(array.shape)
-    # 100 starts on the rows of every context at once would not fit.
     parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
     return jnp.stack([context(part) for part in parts]).reshape(array.shape)
 

@@ -1,19 +1,22 @@
-"""The table of methods in scikit-learn's clothes: fit, transform, predict."""
+"""The table of methods as a scikit-learn estimator: fit, transform, predict."""
 
-from typing import Any, Self
+import inspect
+from collections.abc import Mapping
+from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from batch_calibration.calibration.base import predict
 from batch_calibration.errors import InputError
-from batch_calibration.methods import get_method
+from batch_calibration.methods import get_method, make_calibrator
 from batch_calibration.validation import check_key, check_labels, check_options, check_scores
 
 
-class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
+class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Learns a prompt's label bias from the rows given to `fit`, and removes it: s - gamma b.
 
     `X` holds log-probabilities [n, k] in nats, one column per label; labels are column indices.
@@ -38,15 +41,15 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         method: str = "bc",
-        options: dict[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         random_state: int | None = None,
     ):
         self.method = method
         self.options = options
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learns the bias from the rows of `X`; `y` is read by bcl alone.
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learns the bias from the rows of `X`; `y` is read by methods that read labels.
 
         Raises:
             InputError: bad scores, labels or options, an unknown method, a method without what it
@@ -56,10 +59,12 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
         method = get_method(str(self.method))
         scores = self._check_rows(X)
         options = check_options(self.method, method.make, self.options or {}, scores.shape[-1])
+        options.pop("floor", None)
         labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
-        if labels is not None and (labels >= 0).all():
+        takes = inspect.signature(method.make).parameters
+        if labels is not None and (labels >= 0).all() and "bias_from" in takes:
             options.setdefault("bias_from", "labeled")
-        self.calibrator_ = method.make(**options)
+        self.calibrator_ = make_calibrator(method, floor=self._floor, **options)
         self.state_ = self.calibrator_.fit(
             jnp.asarray(scores),
             None if labels is None else jnp.asarray(labels),
@@ -69,14 +74,19 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.n_features_in_ = scores.shape[-1]
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]."""
         check_is_fitted(self)
         scores = self._check_rows(X, self.n_features_in_)
         return np.asarray(self.calibrator_.apply(self.state_, jnp.asarray(scores)))
 
-    def _check_rows(self, X: Any, labels: int | None = None) -> np.ndarray:
-        scores = check_scores(X, "X", labels=labels, floor=(self.options or {}).get("floor"))
+    @property
+    def _floor(self) -> float | None:
+        floor: float | None = (self.options or {}).get("floor")  # type: ignore[assignment]
+        return floor
+
+    def _check_rows(self, X: ArrayLike, labels: int | None = None) -> np.ndarray:
+        scores = check_scores(X, "X", labels=labels, floor=self._floor)
         if scores.ndim != 2:
             raise InputError(
                 f"X: expected one context, an array [n, k]; got shape {scores.shape}: fit one "
@@ -84,10 +94,10 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):
             )
         return scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The column of the largest corrected score; of equal scores, the lowest."""
         return np.asarray(predict(self.transform(X)))
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores, under the name that scikit-learn's curves ask for."""
         return self.transform(X)

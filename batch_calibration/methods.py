@@ -1,41 +1,60 @@
 """The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from batch_calibration import probes
-from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.base import Calibrator, floored
 from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.shift import (
-    mean_prob_shift,
-    mean_shift,
+    log_mean_label_prob,
+    log_mean_prob,
+    mean_log_prob,
     no_shift,
-    original_shift,
     prob_shift,
+    shift,
 )
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import AnyArray, Key, Labels, ProbeRows, Rows, Scores, State, Weight
 
 
 class Method(NamedTuple):
-    """A way to correct label bias.
+    """A way to correct label bias, and all that is special about it.
 
     Attributes:
         probe: what the bias is learned from.
         make: options -> `Calibrator`.
         source: where the method is from.
+        group: "paper" for a method of the paper's comparison, "variant" for a published variant.
         most_labels: how many labels it can tell apart, None for any number.
+        needs_key: `fit` draws at random and takes a `jax.random` key.
+        looped: contexts and probe sizes are worked on one after the other, as their memory would
+            not fit at once.
+        keeps_bias: its state is a `Shift` whose bias goes into records.
+        has_curve: its `Shift` holds a curve, the metric at each strength.
+        boundary: the axes in which its decision boundary is drawn, None for not drawn.
+        over_shots: it is drawn in curves of shots.
+        over_probe_sizes: it is drawn in curves of probe sizes.
     """
 
     probe: probes.Probe
     make: Callable[..., Calibrator]
     source: str
+    group: Literal["paper", "variant"] = "paper"
     most_labels: int | None = None
+    needs_key: bool = False
+    looped: bool = False
+    keeps_bias: bool = False
+    has_curve: bool = False
+    boundary: Literal["log_probs", "probs"] | None = None
+    over_shots: bool = False
+    over_probe_sizes: bool = False
 
 
 class Evidence(NamedTuple):
@@ -52,26 +71,85 @@ class Evidence(NamedTuple):
     weight: Weight | None = None
 
 
+Blocks = Mapping[str, Evidence | Sequence[AnyArray | None]]
+"""Name -> a block of rows, an `Evidence` or the tuple of its parts."""
+
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
+_mean_shift = partial(shift, estimate=mean_log_prob)
+
 METHODS: dict[str, Method] = {
-    "icl": Method(probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165"),
-    "cc": Method(probes.CONTENT_FREE, mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. B"),
-    "dc": Method(probes.RANDOM_WORDS, mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. B"),
-    "pc": Method(
-        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B", MOST_LABELS
+    "icl": Method(
+        probes.NONE,
+        no_shift,
+        "Brown et al. 2020, arXiv:2005.14165",
+        boundary="log_probs",
+        over_shots=True,
     ),
-    "bc": Method(probes.BATCH, mean_shift, f"{_PAPER}, eq. 1 and 2"),
-    "bcl": Method(probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4"),
+    "cc": Method(
+        probes.CONTENT_FREE,
+        _mean_shift,
+        f"Zhao et al. 2021, as in {_PAPER}, app. B",
+        keeps_bias=True,
+        boundary="probs",
+        over_shots=True,
+    ),
+    "dc": Method(
+        probes.RANDOM_WORDS,
+        _mean_shift,
+        f"Fei et al. 2023, as in {_PAPER}, app. B",
+        keeps_bias=True,
+        boundary="log_probs",
+        over_shots=True,
+    ),
+    "pc": Method(
+        probes.BATCH,
+        prototypes,
+        f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B",
+        most_labels=MOST_LABELS,
+        needs_key=True,
+        looped=True,
+        boundary="log_probs",
+        over_shots=True,
+        over_probe_sizes=True,
+    ),
+    "bc": Method(
+        probes.BATCH,
+        _mean_shift,
+        f"{_PAPER}, eq. 1 and 2",
+        keeps_bias=True,
+        boundary="log_probs",
+        over_shots=True,
+        over_probe_sizes=True,
+    ),
+    "bcl": Method(
+        probes.BATCH_AND_LABELED,
+        learned_shift,
+        f"{_PAPER}, eq. 4",
+        keeps_bias=True,
+        has_curve=True,
+        over_shots=True,
+    ),
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
-        probes.CONTENT_FREE, original_shift, "code of Zhao et al. 2021, arXiv:2102.09690"
+        probes.CONTENT_FREE,
+        partial(shift, estimate=log_mean_prob),
+        "code of Zhao et al. 2021, arXiv:2102.09690",
+        group="variant",
     ),
     "dc_original": Method(
-        probes.RANDOM_WORDS, original_shift, "code of Fei et al. 2023, arXiv:2305.19148"
+        probes.RANDOM_WORDS,
+        partial(shift, estimate=log_mean_prob),
+        "code of Fei et al. 2023, arXiv:2305.19148",
+        group="variant",
     ),
-    "bc_mean_prob": Method(probes.BATCH, mean_prob_shift, "division by the mean probability: UCPA"),
-    "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC"),
+    "bc_mean_prob": Method(
+        probes.BATCH,
+        partial(shift, estimate=log_mean_label_prob),
+        "division by the mean probability: UCPA",
+        group="variant",
+    ),
+    "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
 }
 
 
@@ -89,7 +167,23 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
-def gather(method: Method, blocks: Mapping[str, Any]) -> Evidence:
+def make_calibrator(method: Method, *, floor: float | None = None, **options: object) -> Calibrator:
+    """The method with its options chosen.
+
+    Args:
+        method: a row of `METHODS`.
+        floor: scores below it, minus infinity too, are raised to it, in nats.
+        **options: what `method.make` takes.
+
+    >>> fit, apply = make_calibrator(METHODS["icl"], floor=-9.0)
+    >>> rows = jnp.array([[-1.0, -jnp.inf]])
+    >>> apply(fit(rows), rows).tolist()
+    [[-1.0, -9.0]]
+    """
+    return floored(method.make(**options), floor)
+
+
+def gather(method: Method, blocks: Blocks) -> Evidence:
     """The rows a method learns from, one after the other; labels kept of "labeled" alone.
 
     Labels of the test rows are hidden (-1): no method may see them.
@@ -127,63 +221,74 @@ def gather(method: Method, blocks: Mapping[str, Any]) -> Evidence:
 
 
 def fit(
-    method: Method, blocks: Mapping[str, Any], *, key: Key | None = None, **options: Any
-) -> Any:
+    method: Method,
+    blocks: Blocks,
+    *,
+    key: Key | None = None,
+    floor: float | None = None,
+    **options: object,
+) -> State:
     """Learns a method's state from the blocks its probe names.
 
     Args:
         method: a row of `METHODS`.
         blocks: name -> `(log_probs[m k], labels[m] or None)`, or with a weight[m] as third.
-        key: a `jax.random` key, for PC.
+        key: a `jax.random` key, for methods that need one.
+        floor: scores below it are raised to it, in nats.
         **options: what `method.make` takes.
 
     Returns:
-        The state, for `method.make(**options).apply`.
+        The state, for the `apply` of `make_calibrator`.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
     >>> fit(METHODS["bc"], {"test": (rows, None)}).bias.tolist()
     [-1.5, -2.75]
     """
-    return method.make(**options).fit(*gather(method, blocks), key=key)
+    return make_calibrator(method, floor=floor, **options).fit(*gather(method, blocks), key=key)
+
+
+class Corrected(NamedTuple):
+    """What a method learned, and the test scores without that bias."""
+
+    state: State
+    scores: Scores
 
 
 def correct(
     method: Method,
-    blocks: Mapping[str, Any],
+    blocks: Blocks,
     log_probs: Rows,
     *,
     key: Key | None = None,
-    **options: Any,
-) -> Scores:
+    floor: float | None = None,
+    **options: object,
+) -> Corrected:
     """Learns from the blocks and removes the bias from `log_probs`: fit, then apply.
 
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
-    >>> correct(METHODS["bc"], {"test": (rows, None)}, rows).tolist()
+    >>> correct(METHODS["bc"], {"test": (rows, None)}, rows).scores.tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    state = fit(method, blocks, key=key, **options)
-    return method.make(**options).apply(state, log_probs)
-
-
-SHIFTS = tuple(name for name in METHODS if name != "pc")
-"""Every method but PC: those whose state is a few numbers and that need no random key."""
+    chosen = make_calibrator(method, floor=floor, **options)
+    state = chosen.fit(*gather(method, blocks), key=key)
+    return Corrected(state, chosen.apply(state, log_probs))
 
 
 def compare(
-    blocks: Mapping[str, Any], *, methods: tuple[str, ...] = SHIFTS, key: Key | None = None
-) -> dict[str, jax.Array]:
-    """Many methods on many contexts: name -> scores[c n k] of the "test" block.
+    blocks: Blocks, *, methods: Sequence[str] | None = None, key: Key | None = None
+) -> dict[str, Corrected]:
+    """Many methods on many contexts: name -> state and scores[c n k] of the "test" block.
 
     Pure, so `jax.jit(compare, static_argnames="methods")` makes it one compiled call. Contexts
     with fewer rows are padded, with weight 0.
 
     Args:
         blocks: name -> `(log_probs[c m k], labels[c m] or None, weight[c m] or None)`.
-        methods: names from `METHODS`; all but PC by default.
-        key: a `jax.random` key, if PC is among them.
+        methods: names from `METHODS`; by default those that need no key.
+        key: a `jax.random` key, if one of them needs it.
 
     >>> rows = jnp.array([[[-1.0, -3.0], [-2.0, -2.5]]])
-    >>> compare({"test": (rows,)}, methods=("icl", "bc"))["bc"].shape
+    >>> compare({"test": (rows,)}, methods=("icl", "bc"))["bc"].scores.shape
     (1, 2, 2)
     """
     contexts = {name: Evidence(*block) for name, block in blocks.items()}
@@ -192,19 +297,18 @@ def compare(
             f"compare corrects the block 'test', which did not come, only "
             f"{', '.join(contexts) or 'none'}: name the rows to correct 'test'."
         )
+    if methods is None:
+        methods = [name for name, method in METHODS.items() if not method.needs_key]
 
-    def one(name: str) -> jax.Array:
+    def one(name: str) -> Corrected:
         method = get_method(name)
-        named = {
-            part: contexts[part]
-            for part in dict.fromkeys(("test", *method.probe.blocks))
-            if part in contexts
-        }
+        read = dict.fromkeys(("test", *method.probe.blocks))
+        named = {part: contexts[part] for part in read if part in contexts}
 
-        def context(parts: dict[str, Evidence]) -> jax.Array:
+        def context(parts: dict[str, Evidence]) -> Corrected:
             return correct(method, parts, parts["test"].log_probs, key=key)
 
-        # 100 starts on the rows of every context at once would not fit.
-        return jax.lax.map(context, named) if name == "pc" else jax.vmap(context)(named)
+        done = jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
+        return Corrected(*done)
 
     return {name: one(name) for name in methods}

@@ -1,11 +1,12 @@
 """The axis letters and the array types.
 
-Axes: `n` rows, `m` probe rows, `k` labels, `s` starts, `c` contexts, `p` probe sizes,
-`g` strengths.
+Axes: `n` rows, `m` probe rows, `k` labels, `s` starts, `c` contexts, `g` strengths.
 Scores are natural logarithms (nats) of a label's probability given a prompt.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,13 +25,11 @@ Curve = Float[jax.Array, "g"]
 Scalar = Float[jax.Array, ""]
 Count = Int32[jax.Array, ""]
 Predictions = Int32[jax.Array, "..."]
+State = Any
+"""What a method's `fit` learns: a NamedTuple of arrays that only its own `apply` reads."""
+
 Key = Shaped[jax.Array, "..."]
 """A `jax.random` key, new style (typed) or old (two words)."""
-
-ContextRows = Float[AnyArray, "c n k"]
-ContextLabels = Int[AnyArray, "c n"]
-Strengths = Float[AnyArray, "g"]
-AccuracyGrid = Float[jax.Array, "c p g"]
 
 Plane = Float[AnyArray, "..."]
 Margin = Float[jax.Array, "..."]

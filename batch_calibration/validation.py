@@ -2,16 +2,24 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import get_type_hints
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
+from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
+from batch_calibration.typing import Key
 
 
 def check_scores(
-    scores: Any, where: str = "scores", *, labels: int | None = None, floor: float | None = None
+    scores: ArrayLike,
+    where: str = "scores",
+    *,
+    labels: int | None = None,
+    floor: float | None = None,
 ) -> np.ndarray:
     """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
 
@@ -77,7 +85,7 @@ def _refuse(bad: np.ndarray, where: str, what: str, remedy: str) -> None:
         )
 
 
-def check_labels(labels: Any, scores: np.ndarray, where: str = "labels") -> np.ndarray:
+def check_labels(labels: ArrayLike, scores: np.ndarray, where: str = "labels") -> np.ndarray:
     """Label indices as int32, one per row of `scores`; -1 means unknown.
 
     Raises:
@@ -119,7 +127,7 @@ def check_labels(labels: Any, scores: np.ndarray, where: str = "labels") -> np.n
     return array.astype(np.int32)
 
 
-def check_floor(floor: Any) -> None:
+def check_floor(floor: float) -> None:
     """Refuses a floor, in nats, that is not a finite number below 0."""
     if _shape(floor) != () or not floor < 0:
         raise InputError(
@@ -128,18 +136,21 @@ def check_floor(floor: Any) -> None:
         )
 
 
-def check_key(key: Any, where: str = "key") -> Any:
+def check_key(key: int | Key | None, where: str = "key") -> Key | None:
     """The `jax.random` key that a key or an int seed stands for; None stays None.
 
     Raises:
         InputError: neither a key nor an int of 32 bits.
     """
+    if key is None:
+        return None
     # jax.random.key drops the bits beyond: 2**40 would be the seed 0.
     if isinstance(key, int | np.integer) and -(2**31) <= key < 2**32:
-        return jax.random.key(key)
+        return jax.random.key(int(key))
     try:
-        if key is not None:
-            jax.random.split(key)
+        if isinstance(key, int):
+            raise TypeError
+        jax.random.split(key)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{where}: expected one jax.random key or an int seed of at most 32 bits; got "
@@ -148,7 +159,7 @@ def check_key(key: Any, where: str = "key") -> Any:
     return key
 
 
-_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+_KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
     bool: (lambda value: isinstance(value, bool | np.bool_), "True or False"),
     int: (lambda value: isinstance(value, int | np.integer), "a whole number"),
     float: (lambda value: _shape(value) == (), "a finite number"),
@@ -157,27 +168,35 @@ _KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_options(
-    method: str, make: Callable[..., Any], options: Mapping[str, Any], labels: int
-) -> dict[str, Any]:
+    method: str, make: Callable[..., Calibrator], options: Mapping[str, object], labels: int
+) -> dict[str, object]:
     """Options as `make` takes them: known, of the right kind, and for the right number of labels.
 
-    The floor is checked with the scores, and `make` itself refuses names and counts it cannot use.
+    `floor` is an option of every method, checked with the scores; `make` itself refuses names and
+    counts it cannot use.
 
     Args:
         method: what to call it in the sentence.
-        make: options -> calibrator; its annotations say of what kind each option is.
+        make: options -> calibrator; its annotations say of what kind each option is. What a
+            `functools.partial` has set is no option.
         options: what it shall be given.
         labels: k.
 
     Raises:
         InputError: an unknown option, one of another kind, a prior or start means not for k labels.
     """
+    taken, made = {"floor"}, make
+    while isinstance(made, partial):
+        taken, made = taken | set(made.keywords), made.func
+    known = {name: x for name, x in inspect.signature(make).parameters.items() if name not in taken}
+    kinds = get_type_hints(made)
     checked = dict(options)
-    known = inspect.signature(make).parameters
     for option, value in options.items():
+        if option == "floor":
+            continue
         if option not in known:
-            raise InputError.unknown(f"option of {method}", option, known)
-        kind = known[option].annotation
+            raise InputError.unknown(f"option of {method}", option, (*known, "floor"))
+        kind = kinds.get(option)
         if kind not in _KINDS:
             continue
         fits, expected = _KINDS[kind]
@@ -192,7 +211,7 @@ def check_options(
     return checked
 
 
-def _check_prior(prior: Any, labels: int) -> None:
+def _check_prior(prior: object, labels: int) -> None:
     if prior is None:
         return
     if _shape(prior) == (labels,):
@@ -205,7 +224,7 @@ def _check_prior(prior: Any, labels: int) -> None:
     )
 
 
-def _check_start_means(means: Any, labels: int) -> None:
+def _check_start_means(means: object, labels: int) -> None:
     if means is None:
         return
     shape = _shape(means)
@@ -217,7 +236,7 @@ def _check_start_means(means: Any, labels: int) -> None:
         )
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
+def _shape(value: object) -> tuple[int, ...] | None:
     """The shape of an array of real numbers that are finite as float32; None of anything else."""
     try:
         array = np.asarray(value)

@@ -2,7 +2,8 @@
 
 python -m experiments.score --config=configs/mini_shots.py --workdir=W
 
-`config.shots` is the most shots per class; contexts of one shot are those of configs/mini.py. @SHOTS@
+`config.shots` is the most shots per class; contexts of one shot are those of configs/mini.py.
+@SHOTS@
 """
 
 from ml_collections import ConfigDict

@@ -3,20 +3,12 @@
 python -m experiments.calibrate --workdir=W
 """
 
-import time
-
 from absl import flags
 
-from batch_calibration import pipeline
-from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, get_method
-from batch_calibration.store import Store
-from batch_calibration.validation import check_floor
-from experiments import machine
-from experiments.cli import enter
+from experiments import cli, machine
 
-WORKDIR = flags.DEFINE_string("workdir", None, "folder with scores", required=True)
-METHOD = flags.DEFINE_list("methods", list(METHODS), "methods to apply, comma-separated")
+WORKDIR = cli.folder_flag("folder with scores")
+METHODS = flags.DEFINE_list("methods", None, "methods to apply, comma-separated; all by default")
 FLOOR = flags.DEFINE_float("floor", None, "raise scores of -inf to this many nats")
 SIZES = flags.DEFINE_list("probe_sizes", [], "also let BC and PC learn from so many rows alone")
 DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", lower_bound=1)
@@ -24,57 +16,23 @@ DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", l
 
 def main() -> None:
     """Write one record per stored table."""
+    from batch_calibration.errors import InputError
+    from batch_calibration.study import calibrate_store
+
     machine.set_up()
-    if not METHOD.value:
-        raise InputError(f"--methods: expected one or more of {', '.join(METHODS)}, got none.")
-    for name in METHOD.value:
-        get_method(name)
-    if FLOOR.value is not None:
-        check_floor(FLOOR.value)
-    store = Store(WORKDIR.value)
-    tables, broken = store.tables()
-    if not tables and not broken:
-        raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
-    began = time.monotonic()
-    records = pipeline.calibrate(tables, METHOD.value, floor=FLOOR.value)
-    if SIZES.value:
-        by_id = {table.id: table for table in tables}
-        sizes = _numbers(SIZES.value)
-        for record in records:
-            record["probe_size"] = pipeline.probe_sizes(
-                by_id[record["id"]], sizes, draws=DRAWS.value, floor=FLOOR.value
-            )
-    for record in records:
-        # What an earlier call measured of the same scores stays true.
-        earlier = store.record(record["id"])
-        kept = {"probe_size": earlier["probe_size"]} if "probe_size" in earlier else {}
-        store.put_record(record["id"], kept | record)
-    for name, reason in {k: v for r in records for k, v in r["skipped"].items()}.items():
-        print(f"{name} is left out of some contexts: {reason}")
-    for record in records:
-        for name, count in record["unreadable"].items():
-            task = record["context"]["task"]
-            whole = record["rows"][name] + count
-            print(
-                f"{task}, block {name!r}: left out for they could not be read: {count:,} of "
-                f"{whole:,} pictures"
-            )
+    report = calibrate_store(
+        WORKDIR.value, METHODS.value, floor=FLOOR.value,
+        probe_sizes=cli.numbers("probe_sizes", SIZES.value), draws=DRAWS.value,
+    )  # fmt: skip
+    for note in report.notes:
+        print(note)
     print(
-        f"{len(tables)} tables x {len(METHOD.value)} methods in {time.monotonic() - began:.1f} s, "
-        f"compilation included; the records are in {store.workdir / 'records'}"
+        f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
+        f"records are in {WORKDIR.value}/records"
     )
-    if broken:
-        raise InputError(" ".join(broken))
-
-
-def _numbers(words: list[str]) -> list[int]:
-    try:
-        return [int(word) for word in words]
-    except ValueError as error:
-        raise InputError(
-            f"--probe_sizes: expected numbers such as 2,5,10, got {','.join(words)!r}."
-        ) from error
+    if report.broken:
+        raise InputError(" ".join(report.broken))
 
 
 if __name__ == "__main__":
-    enter(main)
+    cli.enter(main, loads=("jax",))

@@ -45,6 +45,16 @@ def configured_study() -> ConfiguredStudy:
     return config_files.read_study(path, flags.FLAGS["config"].value)
 
 
+def numbers(name: str, words: Sequence[str]) -> list[int]:
+    """The whole numbers that a list flag holds."""
+    try:
+        return [int(word) for word in words]
+    except ValueError as error:
+        raise InputError(
+            f"--{name}: expected numbers such as 2,5,10, got {','.join(words)!r}."
+        ) from error
+
+
 def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
     """Parse the flags, run `main`, and turn what a user can mend into one sentence.
 

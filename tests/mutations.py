@@ -45,8 +45,8 @@ MUTATIONS = (
     Mutation(
         "gamma",
         f"{CORE}/shift.py",
-        "fit_with(mean_log_prob, strength,",
-        "fit_with(mean_log_prob, 0.9 * strength,",
+        "fit_with(estimate, strength, lambda: log",
+        "fit_with(estimate, 0.9 * strength, lambda: log",
         "tests/test_laws.py::test_bc_after_bc_predicts_as_bc",
     ),
     Mutation(

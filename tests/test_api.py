@@ -1,4 +1,4 @@
-"""The one-line door: what it gives, and one test for each sentence it answers with."""
+"""`calibrate`: what it gives, and one test for each sentence it answers with."""
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +25,12 @@ def test_bc_is_the_default():
 
 def test_every_method_goes_through(rows):
     scores, gold = rows
-    for name in METHODS:
+    for name, method in METHODS.items():
         needs = {
-            "probe": scores[:4] if name.startswith(("cc", "dc")) else None,
-            "labeled": scores if name == "bcl" else None,
-            "labels": gold if name == "bcl" else None,
-            "key": 0 if name == "pc" else None,
+            "probe": scores[:4] if {"cc", "dc"} & set(method.probe.blocks) else None,
+            "labeled": scores if method.probe.labels else None,
+            "labels": gold if method.probe.labels else None,
+            "key": 0 if method.needs_key else None,
         }
         corrected = calibrate(scores, name, **needs)
         assert corrected.shape == scores.shape
@@ -81,6 +81,11 @@ def test_the_input_is_not_changed():
     before = scores.copy()
     calibrate(scores, floor=-20.0)
     np.testing.assert_array_equal(scores, before)
+
+
+def test_what_a_row_of_the_table_has_set_is_no_option():
+    with pytest.raises(InputError, match="no option of bc named 'estimate'"):
+        calibrate(GOOD, estimate=jnp.mean)
 
 
 def test_floor_is_where_minus_infinity_goes():

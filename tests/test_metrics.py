@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn import metrics as peer
 
 from batch_calibration import metrics
@@ -131,6 +132,32 @@ def test_bootstrap_draws_present_rows_alone(rows):
 
 
 def test_summary_is_plain_floats(rows):
-    report = metrics.summary(*rows, KEY)
+    report = metrics.summary(*rows)
     assert set(report) == {*metrics.METRICS, "accuracy_low", "accuracy_high"}
     assert all(type(value) is float for value in report.values())
+
+
+@pytest.mark.parametrize("n", [1, 2, 56, 277, 9815])
+def test_interval_of_accuracy_is_the_binomial_s(n):
+    shares = np.unique(np.round(np.linspace(0, n, 40))) / n
+    low, high = metrics.accuracy_interval(np.asarray(shares, np.float32), n)
+    np.testing.assert_array_equal(low, np.maximum(binom.ppf(0.025, n, shares), 0) / n)
+    np.testing.assert_array_equal(high, binom.ppf(0.975, n, shares) / n)
+
+
+def test_interval_of_accuracy_is_where_resampling_tends_to(rows):
+    scores, gold = rows
+    low, high = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY, draws=4000)
+    report = metrics.summary(scores, gold)
+    assert report["accuracy_low"] == pytest.approx(float(low), abs=1.5 / 80)
+    assert report["accuracy_high"] == pytest.approx(float(high), abs=1.5 / 80)
+
+
+def test_summary_counts_labeled_and_present_rows_alone(rows):
+    scores, gold = rows
+    weight = jnp.asarray([1.0] * 20 + [0.0] * 60)
+    alone = metrics.summary(scores[:20], gold[:20])
+    hidden = metrics.summary(scores, jnp.where(weight > 0, gold, -1))
+    absent = metrics.summary(scores, gold, weight)
+    for found in (hidden, absent):
+        assert found == pytest.approx(alone, abs=1e-6)

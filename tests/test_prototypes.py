@@ -8,7 +8,12 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.assignment import assign
-from batch_calibration.calibration.prototypes import RIDGE, apply_weighted, prototypes
+from batch_calibration.calibration.prototypes import (
+    RIDGE,
+    apply_weighted,
+    draw_starts,
+    prototypes,
+)
 from batch_calibration.errors import InputError
 
 KEY = jax.random.key(0)
@@ -173,13 +178,24 @@ def test_assignment_is_scipy_s(labels):
     assert float(total) == pytest.approx(float(affinity[cluster, label].sum()), abs=1e-5)
 
 
+@pytest.mark.parametrize("padding", [1, 14, 500])
+def test_random_starts_do_not_depend_on_padding(padding):
+    assert jax.config.jax_threefry_partitionable
+    rows, _ = language_model_like(50, 3, seed=7)
+    padded = jnp.pad(rows, ((0, padding), (0, 0)))
+    weight = jnp.pad(jnp.ones(50), (0, padding))
+    np.testing.assert_array_equal(
+        draw_starts(KEY, padded, weight, 20), draw_starts(KEY, rows, jnp.ones(50), 20)
+    )
+
+
 def test_no_key_is_a_sentence():
     with pytest.raises(InputError, match=r"no key came: give key=jax\.random\.key"):
         prototypes().fit(jnp.zeros((4, 2)))
 
 
 def test_too_many_labels_is_a_sentence():
-    with pytest.raises(InputError, match="no business beyond 20; the scores have 21: use bc"):
+    with pytest.raises(InputError, match=r"at most 20 labels, .* the scores have 21: use bc"):
         prototypes().fit(jnp.zeros((30, 21)), key=KEY)
 
 

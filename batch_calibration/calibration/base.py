@@ -1,6 +1,6 @@
 """What a calibrator is: a pair of pure functions, and the three sums they share."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from batch_calibration.typing import (
     ProbeRows,
     Rows,
     Scores,
+    State,
     Weight,
 )
 
@@ -33,14 +34,14 @@ class Fit(Protocol):
         /,
         *,
         key: Key | None = None,
-    ) -> Any:
+    ) -> State:
         """The state learned from log_probs[m k], labels[m] and weight[m]."""
 
 
 class Apply(Protocol):
     """Removes a learned bias: scores in, scores of the same shape out, in nats."""
 
-    def __call__(self, state: Any, log_probs: Rows, /) -> Scores:
+    def __call__(self, state: State, log_probs: Rows, /) -> Scores:
         """The corrected scores[n k]."""
 
 
@@ -108,10 +109,10 @@ def floored(calibrator: Calibrator, floor: float | None) -> Calibrator:
         /,
         *,
         key: Key | None = None,
-    ) -> Any:
+    ) -> State:
         return fit(jnp.maximum(log_probs, floor), labels, weight, key=key)
 
-    def floored_apply(state: Any, log_probs: Rows, /) -> Scores:
+    def floored_apply(state: State, log_probs: Rows, /) -> Scores:
         return apply(state, jnp.maximum(log_probs, floor))
 
     return Calibrator(floored_fit, floored_apply)

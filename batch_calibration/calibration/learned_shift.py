@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.calibration.base import Calibrator, floored, weighted_mean, weights_of
+from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.objective import accuracy, macro_f1
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
@@ -50,7 +50,8 @@ def strength_curve(
     def at(strength: Scalar) -> Scalar:
         return judge(apply(Shift(bias, strength), log_probs), labels, weight)
 
-    return jax.lax.map(at, jnp.asarray(STRENGTHS, jnp.float32))
+    curve: Curve = jax.lax.map(at, jnp.asarray(STRENGTHS, jnp.float32))
+    return curve
 
 
 def best_strength(curve: Curve) -> Scalar:
@@ -68,7 +69,6 @@ def learned_shift(
     metric: str = "accuracy",
     bias_from: str = "unlabeled",
     target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
 ) -> Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
@@ -79,7 +79,6 @@ def learned_shift(
         metric: R, "accuracy" or "macro_f1".
         bias_from: "labeled" takes the bias from the labeled rows instead.
         target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
-        floor: scores below it are raised to it, in nats.
 
     Raises:
         InputError: an unknown metric or bias_from; no labels given to `fit`.
@@ -116,4 +115,4 @@ def learned_shift(
         curve = strength_curve(bias, log_probs, labels, weight, metric=metric)
         return Shift(bias, best_strength(curve), curve)
 
-    return floored(Calibrator(fit, apply), floor)
+    return Calibrator(fit, apply)

@@ -87,7 +87,11 @@ def em_step(
     mass = block_sum(shares) + 1e-12
     shared = shares[:, None, :] * own
     first = block_sum(shared) / mass[:, None]
-    second = block_sum(shared[:, :, None, :] * own[:, None, :, :]) / mass[:, None, None]
+    second = (
+        jnp.einsum("kan,kbn->kab", shared, own)
+        if means.shape[-1] >= 6
+        else block_sum(shared[:, :, None, :] * own[:, None, :, :])
+    ) / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)
     covariance = second - first[:, :, None] * first[:, None, :] + own_ridge
     fresh = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
@@ -142,7 +146,9 @@ def fit_starts(
         tolerance: in nats, on the mean log-likelihood between two steps.
     """
     count = starts.shape[0]
-    slots = min(SLOTS, count)
+    import os
+
+    slots = min(int(os.environ.get("SL", "4")), count)
     padding = -rows.shape[0] % BLOCK
     columns = jnp.pad(rows, ((0, padding), (0, 0))).T
     weights = jnp.pad(weight, (0, padding))

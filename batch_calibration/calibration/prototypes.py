@@ -1,7 +1,7 @@
 """PC: the scores of each label's rows are a Gaussian, found without labels."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.base import (
     Calibrator,
-    floored,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -77,7 +76,10 @@ def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> ja
         several = jnp.clip(jnp.sum(weight > 0).astype(jnp.int32), 1, first.shape[0])
         return rows[first[jnp.arange(labels, dtype=jnp.int32) % several]]
 
-    return jax.lax.map(draw, jax.random.split(key, starts))
+    # Threefry is partitionable: the draws of the first rows do not depend on how many rows of
+    # weight 0 follow, so padding changes no start.
+    drawn: jax.Array = jax.lax.map(draw, jax.random.split(key, starts))
+    return drawn
 
 
 def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
@@ -95,7 +97,7 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
 def fit_prototypes(
     log_probs: ProbeRows,
     weight: jax.Array,
-    key: Any,
+    key: Key | None,
     start_means: Starts | None,
     *,
     starts: int,
@@ -144,7 +146,6 @@ def prototypes(
     select: str = "assignment",
     fitted_weights: bool = False,
     start_means: AnyArray | None = None,
-    floor: float | None = None,
 ) -> Calibrator:
     """Predicts the label of the likeliest of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
@@ -161,7 +162,6 @@ def prototypes(
         select: keep the start of the best "assignment" or of the highest "likelihood".
         fitted_weights: add the log mixing coefficients to the scores.
         start_means: first means [s k k] in nats instead of random ones; then no key is needed.
-        floor: scores below it are raised to it, in nats.
 
     Raises:
         InputError: an unknown `select`; starts or steps below 1; no key given to `fit`; more than
@@ -191,8 +191,8 @@ def prototypes(
         del labels
         if log_probs.shape[-1] > MOST_LABELS:
             raise InputError(
-                f"pc fits a full covariance in as many dimensions as there are labels, which has "
-                f"no business beyond {MOST_LABELS}; the scores have {log_probs.shape[-1]}: use bc."
+                f"pc supports at most {MOST_LABELS} labels, as it fits a full covariance in as "
+                f"many dimensions; the scores have {log_probs.shape[-1]}: use bc."
             )
         if key is None and start_means is None:
             raise InputError(
@@ -210,4 +210,4 @@ def prototypes(
             select=select,
         )
 
-    return floored(Calibrator(fit, apply_weighted if fitted_weights else apply), floor)
+    return Calibrator(fit, apply_weighted if fitted_weights else apply)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, floored, weighted_mean, weights_of
+from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Rows, Scores, Weight
@@ -105,7 +105,6 @@ def running_shift(
     causal: bool = False,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
 ) -> Calibrator:
     """Subtracts a running mean of the rows: s - gamma b so far (eq. 3).
 
@@ -120,7 +119,6 @@ def running_shift(
         causal: correct each mini-batch as it comes.
         strength: gamma.
         target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
-        floor: scores below it are raised to it, in nats.
 
     Raises:
         InputError: batch_size below 1.
@@ -156,4 +154,4 @@ def running_shift(
         row_means = jnp.repeat(seen.mean, batch_size, axis=0)[: log_probs.shape[0]]
         return apply(shift(row_means), log_probs)
 
-    return floored(Calibrator(fit, apply_causal if causal else apply_final), floor)
+    return Calibrator(fit, apply_causal if causal else apply_final)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from batch_calibration.calibration.base import (
     Calibrator,
-    floored,
     label_normalized,
     weighted_mean,
     weights_of,
@@ -24,6 +23,9 @@ from batch_calibration.typing import (
     Scores,
     Weight,
 )
+
+Estimate = Callable[[ProbeRows, Weight | None], Bias]
+"""How a bias [k] is taken from probe rows [m k] and their weights [m]."""
 
 
 class Shift(NamedTuple):
@@ -55,6 +57,12 @@ def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
     return jnp.exp(label_normalized(log_probs)) - state.strength * state.bias
 
 
+def no_bias(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+    """Zero for each label: plain in-context learning."""
+    del weight
+    return jnp.zeros(log_probs.shape[-1], jnp.float32)
+
+
 def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """The mean log-probability of each label, mean_i s_ij (eq. 1 and appendix B)."""
     return weighted_mean(log_probs, weight)
@@ -80,9 +88,9 @@ def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def fit_with(
-    bias: Callable[..., Bias], strength: float, target: Callable[[], jax.Array | float]
+    estimate: Estimate, strength: float, target: Callable[[], jax.Array | float]
 ) -> Callable[..., Shift]:
-    """A fit that learns a bias by `bias(log_probs, weight)` and takes `target()` off it."""
+    """A fit that learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
 
     def fit(
         log_probs: ProbeRows,
@@ -93,7 +101,7 @@ def fit_with(
         key: Key | None = None,
     ) -> Shift:
         del labels, key
-        return Shift(bias(log_probs, weight) - target(), jnp.float32(strength))
+        return Shift(estimate(log_probs, weight) - target(), jnp.float32(strength))
 
     return fit
 
@@ -103,83 +111,45 @@ def log_target(target_prior: Sequence[float] | None) -> jax.Array | float:
     return 0.0 if target_prior is None else jnp.log(jnp.asarray(target_prior, jnp.float32))
 
 
-def mean_shift(
+def shift(
     *,
+    estimate: Estimate = mean_log_prob,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
 ) -> Calibrator:
-    """Subtracts the probe's mean log-probability: s - gamma b, b_j = mean_i s_ij.
+    """Subtracts a bias estimated from the probe: s - gamma b, b_j = mean_i s_ij by default.
 
-    The probe alone makes it CC, DC or BC (eq. 1 and 2, appendix B). BC supposes that the labels
-    are balanced; where they are not, give `target_prior` pi and the bias becomes b - log pi.
+    The probe alone makes it CC, DC or BC (eq. 1 and 2, appendix B); the estimate makes it a
+    published variant. BC supposes that the labels are balanced; where they are not, give
+    `target_prior` pi and the bias becomes b - log pi.
 
     Args:
+        estimate: probe rows [m k] and their weights [m] -> bias [k] in nats: `mean_log_prob`,
+            `log_mean_prob` (the published code of CC, Zhao et al. 2021, and DC, Fei et al. 2023)
+            or `log_mean_label_prob` (the first step of UCPA).
         strength: gamma; 0 leaves the scores as they are.
         target_prior: the share of each of the k labels one expects.
-        floor: scores below it are raised to it, in nats.
 
-    >>> fit, apply_ = mean_shift()
+    >>> fit, apply_ = shift()
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5]])
     >>> apply_(fit(rows), rows).tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    fit = fit_with(mean_log_prob, strength, lambda: log_target(target_prior))
-    return floored(Calibrator(fit, apply), floor)
+    return Calibrator(fit_with(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
-def no_shift(*, floor: float | None = None) -> Calibrator:
+def no_shift() -> Calibrator:
     """Leaves the scores as they are: plain in-context learning, a shift whose bias is zero."""
-
-    def zeros(log_probs: ProbeRows, weight: Weight | None) -> Bias:
-        del weight
-        return jnp.zeros(log_probs.shape[-1], jnp.float32)
-
-    return floored(Calibrator(fit_with(zeros, 1.0, lambda: 0.0), apply), floor)
+    return shift(estimate=no_bias)
 
 
-def original_shift(
-    *,
-    strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
-) -> Calibrator:
-    """Divides by the normalized mean of the un-normalized probabilities: p / (m / sum m).
-
-    What the published code of CC (Zhao et al. 2021) and DC (Fei et al. 2023) does; the paper's
-    appendix B takes the mean of log-probabilities instead. Options as in `mean_shift`.
-    """
-    fit = fit_with(log_mean_prob, strength, lambda: log_target(target_prior))
-    return floored(Calibrator(fit, apply), floor)
-
-
-def mean_prob_shift(
-    *,
-    strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
-) -> Calibrator:
-    """Divides by the mean label-normalized probability: s - log mean_i P_ij (UCPA's first step).
-
-    Options as in `mean_shift`.
-    """
-    fit = fit_with(log_mean_label_prob, strength, lambda: log_target(target_prior))
-    return floored(Calibrator(fit, apply), floor)
-
-
-def prob_shift(
-    *,
-    strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
-    floor: float | None = None,
-) -> Calibrator:
+def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = None) -> Calibrator:
     """Subtracts in probability space: P_ij - gamma mean_i P_ij (+ gamma pi_j), as in StaICC.
 
-    Its scores are differences of probabilities, not nats. Options as in `mean_shift`.
+    Its scores are differences of probabilities, not nats. Options as in `shift`.
     """
 
     def target() -> jax.Array | float:
         return 0.0 if target_prior is None else jnp.asarray(target_prior, jnp.float32)
 
-    fit = fit_with(mean_label_prob, strength, target)
-    return floored(Calibrator(fit, apply_to_probs), floor)
+    return Calibrator(fit_with(mean_label_prob, strength, target), apply_to_probs)

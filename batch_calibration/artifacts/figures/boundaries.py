@@ -16,6 +16,7 @@ from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
 from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.metrics import accuracy
+from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable
 
 TICKS = 201
@@ -66,8 +67,8 @@ def cut(table: ScoreTable) -> TwoLabels:
         labels = np.where(block.labels[keep] < 0, -1, (block.labels[keep] == k - 1).astype(int))
         blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
     names = (table.label_names[0], table.label_names[-1])
-    about = table.context
-    return TwoLabels(str(about.get("task", "")), about.get("seed", 0), k > 2, names, blocks)
+    about = ContextInfo.of(table)
+    return TwoLabels(about.task, about.seed, k > 2, names, blocks)
 
 
 def can_draw(table: ScoreTable) -> bool:
@@ -150,11 +151,12 @@ def _decide(
 ) -> dict[str, tuple[jax.Array, jax.Array]]:
     """Of each method the margin at its points `[t t]`, and its accuracy on the test rows."""
     test, found = blocks["test"], {}
+    gold = jnp.asarray(test.labels)
     for name in methods:
         method = METHODS[name]
         calibrator, state = method.make(), fit(method, blocks, key=key)
         margin = boundary.decision_margin(calibrator, state, points[str(method.boundary)])
-        right = accuracy(calibrator.apply(state, test.log_probs), test.labels, test.weight)
+        right = accuracy(calibrator.apply(state, test.log_probs), gold, test.weight)
         found[name] = margin, right
     return found
 

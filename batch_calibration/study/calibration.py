@@ -1,0 +1,279 @@
+"""`run_calibration`: every method on every score table, in few compiled programs."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration import metrics
+from batch_calibration.calibration.learned_shift import strength_curve
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
+from batch_calibration.records import ContextInfo, Curve, Record, Records
+from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
+from batch_calibration.typing import Key
+from batch_calibration.validation import check_scores
+
+Progress = Callable[[int], None]
+
+
+class Measured(NamedTuple):
+    """What is found of a group of c contexts.
+
+    Attributes:
+        metrics: metric -> method -> [c].
+        bias: method -> [c k], in nats.
+        strength: method -> [c], of methods that have a curve.
+        labeled: method -> [c g], its curve on the labeled set.
+        test: method -> [c g], its curve on the test rows.
+    """
+
+    metrics: dict[str, dict[str, jax.Array]]
+    bias: dict[str, jax.Array]
+    strength: dict[str, jax.Array]
+    labeled: dict[str, jax.Array]
+    test: dict[str, jax.Array]
+
+
+class Group(NamedTuple):
+    """Tables of as many labels and about as many rows, which share compiled programs.
+
+    Attributes:
+        tables: where each stands among all, and the table.
+        blocks: name -> padded arrays [c m k], [c m], [c m].
+        methods: those that at least one of the tables can have.
+    """
+
+    tables: list[tuple[int, ScoreTable]]
+    blocks: dict[str, Evidence]
+    methods: list[str]
+
+
+def run_calibration(
+    tables: Iterable[ScoreTable],
+    methods: Sequence[str] | None = None,
+    *,
+    floor: float | None = None,
+    probe_sizes: Sequence[int] = (),
+    draws: int = 20,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Records:
+    """Applies every method to every table; no model is needed.
+
+    A method whose probe block a table lacks, or that cannot tell so many labels apart, is left out
+    of its record and named in `skipped`.
+
+    Args:
+        tables: score tables with a block "test".
+        methods: names from `METHODS`, all by default.
+        floor: scores below it, minus infinity too, are raised to it, in nats.
+        probe_sizes: also let the methods drawn over probe sizes learn from so many test rows
+            alone (the paper's figure of batch sizes). Sizes beyond n are left out, n is added.
+        draws: random draws of rows for each probe size.
+        seed: of those draws, and of the methods that start at random.
+        progress: is told how many tables are done, whenever some are.
+
+    Returns:
+        One record per table, in their order.
+
+    Raises:
+        InputError: a method that does not exist, a table without gold labels, scores that are no
+            finite numbers, a probe size below 1.
+
+    >>> from batch_calibration.scores import make_block
+    >>> rows = make_block([[-1.0, -3.0], [-2.0, -2.5]], labels=[0, 1])
+    >>> table = ScoreTable({"task": "mine"}, ("no", "yes"), {"test": rows})
+    >>> run_calibration([table], ["icl", "bc"])[0].methods["bc"]["accuracy"]
+    1.0
+    """
+    tables = list(tables)
+    chosen = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
+    names = [name for name in METHODS if name in chosen]
+    check_sizes(probe_sizes)
+    for table in tables:
+        _check(table, floor)
+    skipped = [_skipped(table, names) for table in tables]
+    groups = _groups(tables, skipped, names, floor)
+    key = jax.random.key(seed)
+    records: dict[int, Record] = {}
+    # Compilation leaves Python's lock alone: several programs are compiled at once.
+    # Compiling leaves Python's lock alone: several groups are compiled at once.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for group, found in zip(groups, pool.map(partial(_run, key=key), groups), strict=True):
+            for i, (place, table) in enumerate(group.tables):
+                record = _record(table, i, found, skipped[place])
+                if probe_sizes:
+                    test = jax.tree.map(itemgetter(i), group.blocks["test"])
+                    by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed)
+                    record = replace(record, probe_size=by_size)
+                records[place] = record
+            if progress:
+                progress(len(group.tables))
+    return Records([records[place] for place in range(len(tables))])
+
+
+def _check(table: ScoreTable, floor: float | None) -> None:
+    where = f"table {table.id}"
+    if "test" not in table.blocks:
+        raise InputError(
+            f"{where}: expected a block 'test', the rows to correct; got "
+            f"{', '.join(table.blocks) or 'none'}: name it so."
+        )
+    if not (table.blocks["test"].labels >= 0).any():
+        raise InputError(
+            f"{where}: none of its {len(table.blocks['test'].row_ids)} test rows has a gold "
+            "label, so no accuracy can be given; use batch_calibration.calibrate on its scores, "
+            "or label some rows."
+        )
+    for name, block in table.blocks.items():
+        check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
+
+
+def _skipped(table: ScoreTable, names: Sequence[str]) -> dict[str, str]:
+    """Methods that the table's blocks or its number of labels rule out, and why."""
+    many = len(table.label_names)
+    reasons = {}
+    for name in names:
+        method = METHODS[name]
+        for block in method.probe.blocks:
+            if block not in table.blocks:
+                reasons[name] = f"no block {block!r} in the table"
+        if method.most_labels is not None and many > method.most_labels:
+            reasons[name] = (
+                f"{many} labels are more than the {method.most_labels} it can tell apart"
+            )
+    return reasons
+
+
+def _groups(
+    tables: Sequence[ScoreTable],
+    skipped: Sequence[Mapping[str, str]],
+    names: Sequence[str],
+    floor: float | None,
+) -> list[Group]:
+    """Tables that share shapes once padded: as many labels, test rows within a power of two."""
+    alike: dict[tuple[int, int], list[tuple[int, ScoreTable]]] = {}
+    for place, table in enumerate(tables):
+        rows, labels = table.blocks["test"].log_probs.shape
+        alike.setdefault((labels, (rows - 1).bit_length()), []).append((place, table))
+    groups = []
+    for group in alike.values():
+        here = [name for name in names if any(name not in skipped[place] for place, _ in group)]
+        read = dict.fromkeys(("test", *(b for name in here for b in METHODS[name].probe.blocks)))
+        blocks = {name: _pad([t.blocks.get(name) for _, t in group], floor) for name in read}
+        groups.append(Group(group, blocks, here))
+    # The longest first.
+    return sorted(groups, key=lambda group: -group.blocks["test"].log_probs.shape[-1])
+
+
+def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
+    """One block of several contexts, each padded to the longest by rows of weight 0.
+
+    A context without the block is all padding. No weight where nothing is padded: the compiler
+    then knows it.
+    """
+    shapes = [block.log_probs.shape for block in blocks if block is not None]
+    rows, labels = max(rows for rows, _ in shapes), shapes[0][1]
+    log_probs = np.zeros((len(blocks), rows, labels), np.float32)
+    gold = np.full((len(blocks), rows), -1, np.int32)
+    weight = np.zeros((len(blocks), rows), np.float32)
+    for i, block in enumerate(blocks):
+        if block is not None:
+            n = len(block.log_probs)
+            log_probs[i, :n], gold[i, :n], weight[i, :n] = block.log_probs, block.labels, 1.0
+    if floor is not None:
+        log_probs = np.maximum(log_probs, np.float32(floor))
+    return Evidence(log_probs, gold, None if weight.all() else weight)
+
+
+def _run(group: Group, *, key: Key) -> Measured:
+    """Two programs a group: methods that loop over contexts, then the others and all metrics."""
+    alone = tuple(name for name in group.methods if METHODS[name].looped)
+    together = tuple(name for name in group.methods if not METHODS[name].looped)
+    looped = _compare(group.blocks, methods=alone, key=key) if alone else {}
+    found: Measured = jax.device_get(_measured(group.blocks, looped, key, methods=together))
+    return found
+
+
+_compare = jax.jit(compare, static_argnames="methods")
+
+
+# More optimization takes the CPU's compiler a third longer and makes the program no faster.
+@partial(
+    jax.jit,
+    static_argnames="methods",
+    compiler_options={"xla_backend_optimization_level": 1},
+)
+def _measured(
+    blocks: dict[str, Evidence],
+    looped: dict[str, Corrected],
+    key: Key,
+    *,
+    methods: tuple[str, ...],
+) -> Measured:
+    """The methods named, and the metrics of theirs and of the looped ones' scores."""
+    corrected = compare(blocks, methods=methods, key=key) | looped
+    test = blocks["test"]
+    gold = jnp.asarray(test.labels)  # type: ignore[arg-type]  # every padded block has labels
+    # One method after the other: a single body to compile.
+    each = jax.lax.map(
+        lambda scores: jax.vmap(metrics.measure)(scores, gold, test.weight),
+        jnp.stack([one.scores for one in corrected.values()]),
+    )
+    curved = {name: one.state for name, one in corrected.items() if METHODS[name].has_curve}
+    return Measured(
+        {metric: dict(zip(corrected, values, strict=True)) for metric, values in each.items()},
+        {name: one.state.bias for name, one in corrected.items() if METHODS[name].keeps_bias},
+        {name: state.strength for name, state in curved.items()},
+        {name: state.curve for name, state in curved.items()},
+        {name: jax.vmap(strength_curve)(state.bias, *test) for name, state in curved.items()},
+    )
+
+
+def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str]) -> Record:
+    """The i-th context of a group as a record."""
+    known = int((table.blocks["test"].labels >= 0).sum())
+    values = {}
+    for name in found.metrics["accuracy"]:
+        if name not in skipped:
+            one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
+            low, high = metrics.accuracy_interval(one["accuracy"], known)
+            values[name] = one | {"accuracy_low": float(low), "accuracy_high": float(high)}
+    curved = next((name for name in found.strength if name not in skipped), None)
+    spec = {name: block.spec for name, block in table.blocks.items()}
+    over_long = {
+        name: {what: said[what] for what in ("dropped", "truncated") if said.get(what)}
+        for name, said in spec.items()
+    }
+    return Record(
+        id=table.id,
+        context=ContextInfo.of(table),
+        label_names=tuple(table.label_names),
+        rows={name: len(block.row_ids) for name, block in table.blocks.items()},
+        methods={name: values[name] for name in METHODS if name in values},
+        skipped=skipped,
+        over_long={name: counts for name, counts in over_long.items() if counts},
+        unreadable={
+            name: said["unreadable"] for name, said in spec.items() if "unreadable" in said
+        },
+        bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
+        strength=float(found.strength[curved][i]) if curved else None,
+        curve=(
+            Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))
+            if curved
+            else None
+        ),
+    )
+
+
+def _floats(array: jax.Array) -> tuple[float, ...]:
+    return tuple(np.asarray(array).tolist())

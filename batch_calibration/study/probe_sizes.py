@@ -1,0 +1,67 @@
+"""Accuracy by probe size: methods that learn from a few random rows of a batch."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration import metrics
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS, Evidence, correct
+from batch_calibration.records import ProbeSizes
+from batch_calibration.typing import Key, Labels, Rows, Weight
+
+
+def check_sizes(sizes: Sequence[int]) -> None:
+    """Refuses a probe size below 1."""
+    if any(size < 1 for size in sizes):
+        raise InputError(f"probe sizes: expected 1 or more rows, got {min(sizes)}.")
+
+
+def accuracy_by_size(test: Evidence, sizes: Sequence[int], *, draws: int, seed: int) -> ProbeSizes:
+    """Accuracy on all n rows of the methods drawn over probe sizes that learn from m of them.
+
+    Source: Zhou et al. 2024, the figure of batch sizes.
+
+    Args:
+        test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
+        sizes: m; those not below n are left out, n is added.
+        draws: random draws of rows for each size, but one for n.
+        seed: of the draws, and of methods that start at random.
+    """
+    log_probs, labels, present = test
+    rows = len(log_probs) if present is None else int(np.sum(np.asarray(present)))
+    kept = [size for size in dict.fromkeys(sizes) if size < rows]
+    random = np.random.default_rng([seed, 5])
+    weights = np.zeros((len(kept) * draws + 1, len(log_probs)), np.float32)
+    for row in range(len(kept) * draws):
+        weights[row, random.choice(rows, kept[row // draws], replace=False)] = 1
+    weights[-1] = 1 if present is None else present
+    found = {}
+    for name, method in METHODS.items():
+        most = method.most_labels or log_probs.shape[-1]
+        if method.over_probe_sizes and log_probs.shape[-1] <= most:
+            reached = _by_weight(name, log_probs, labels, weights, jax.random.key(seed))
+            parts = np.split(np.asarray(reached), np.arange(1, len(kept) + 1) * draws)
+            found[name] = tuple(tuple(part.tolist()) for part in parts)
+    return ProbeSizes((*kept, rows), found)
+
+
+@partial(jax.jit, static_argnames="name")
+def _by_weight(
+    name: str, log_probs: Rows, labels: Labels, weights: jax.Array, key: Key
+) -> jax.Array:
+    """Accuracy [p] of a method that learns from the rows that each of weights[p n] keeps."""
+
+    def one(kept: tuple[Weight, jax.Array]) -> jax.Array:
+        weight, number = kept
+        evidence = {"test": Evidence(log_probs, None, weight)}
+        own = jax.random.fold_in(key, number)
+        scores = correct(METHODS[name], evidence, jnp.asarray(log_probs), key=own).scores
+        return metrics.accuracy(scores, labels)
+
+    # One at a time: 100 starts of PC for every size and draw at once would not fit.
+    reached: jax.Array = jax.lax.map(one, (weights, jnp.arange(len(weights))))
+    return reached

@@ -1,0 +1,234 @@
+"""`run_calibration`: what it finds is what each method gives alone, however tables are padded."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration import calibrate, metrics, probes
+from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.shift import Shift
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS, Method, compare
+from batch_calibration.records import Records
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.study.calibration import run_calibration
+
+SHIFTS = [name for name, method in METHODS.items() if not method.looped]
+
+
+@pytest.fixture(scope="module")
+def tables(planted):
+    """Of 2 and 3 labels, of several lengths, with and without probes and a labeled set."""
+
+    def block(rows, labels, seed):
+        scores, gold, _ = planted(rows, labels, seed)
+        return make_block(scores, gold)
+
+    made = []
+    for seed, (rows, labels, others) in enumerate([
+        (20, 2, {"cc": 3, "dc": 20, "labeled": 12}),
+        (31, 2, {"cc": 3}),
+        (24, 3, {"cc": 3, "dc": 20, "labeled": 9}),
+        (5, 2, {}),
+        (28, 2, {"labeled": 7}),
+    ]):  # fmt: skip
+        blocks = {"test": block(rows, labels, seed)}
+        blocks |= {name: block(n, labels, 10 + seed) for name, n in others.items()}
+        names = ("a", "b", "c")[:labels]
+        made.append(ScoreTable({"task": "mine", "seed": seed}, names, blocks))
+    return made
+
+
+@pytest.fixture(scope="module")
+def records(tables):
+    return run_calibration(tables, SHIFTS)
+
+
+def test_records_come_in_the_order_of_the_tables(tables, records):
+    assert isinstance(records, Records)
+    assert [record.id for record in records] == [table.id for table in tables]
+    assert [record.context.seed for record in records] == [0, 1, 2, 3, 4]
+    assert records[0].rows == {"test": 20, "cc": 3, "dc": 20, "labeled": 12}
+
+
+def test_every_metric_is_that_of_the_method_alone(tables, records):
+    for table, record in zip(tables, records, strict=True):
+        test = table.blocks["test"]
+        for name, values in record.methods.items():
+            needs = {}
+            for block in METHODS[name].probe.blocks:
+                if block == "labeled":
+                    needs["labeled"] = table.blocks[block].log_probs
+                    needs["labels"] = table.blocks[block].labels
+                elif block != "test":
+                    needs["probe"] = table.blocks[block].log_probs
+            scores = calibrate(test.log_probs, name, **needs)
+            expected = metrics.summary(scores, jnp.asarray(test.labels))
+            assert values == pytest.approx(expected, abs=1e-5), name
+
+
+def test_methods_without_their_block_are_skipped_and_said(records):
+    assert set(records[0].methods) == set(SHIFTS) and records[0].skipped == {}
+    assert set(records[1].skipped) == {"dc", "bcl", "dc_original"}
+    assert records[1].skipped["dc"] == "no block 'dc' in the table"
+    assert not {"dc", "bcl"} & set(records[1].bias)
+    assert records[1].strength is None and records[1].curve is None
+    assert set(records[4].skipped) == {"cc", "dc", "cc_original", "dc_original"}
+
+
+def test_bias_strength_and_curves_are_the_states(tables, records):
+    blocks = {
+        name: (jnp.asarray(block.log_probs)[None], jnp.asarray(block.labels)[None])
+        for name, block in tables[0].blocks.items()
+    }
+    found = compare(blocks)
+    record = records[0]
+    assert set(record.bias) == {name for name in METHODS if METHODS[name].keeps_bias}
+    for name, bias in record.bias.items():
+        np.testing.assert_allclose(bias, found[name].state.bias[0], atol=1e-6)
+    (name,) = (name for name in METHODS if METHODS[name].has_curve)
+    assert record.strength == pytest.approx(float(found[name].state.strength[0]))
+    np.testing.assert_allclose(record.curve.labeled, found[name].state.curve[0], atol=1e-6)
+    assert record.curve.test[60] == pytest.approx(record.methods["bc"]["accuracy"])
+    assert record.curve.test[50] == pytest.approx(record.methods["icl"]["accuracy"])
+
+
+def test_too_many_labels_is_said(planted):
+    scores, gold, _ = planted(50, 21)
+    table = ScoreTable({}, tuple(map(str, range(21))), {"test": make_block(scores, gold)})
+    (record,) = run_calibration([table], ["icl", "pc"])
+    assert record.skipped == {"pc": "21 labels are more than the 20 it can tell apart"}
+    assert set(record.methods) == {"icl"}
+
+
+def test_tables_padded_to_one_shape_are_one_pair_of_programs(tables):
+    compiled = []
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration, **_: compiled.append(event) if "backend_compile" in event else None
+    )
+    try:
+        two = [table for table in tables if len(table.label_names) == 2]
+        run_calibration([two[0], two[1], two[3]], ["icl", "bc"])
+        first = len(compiled)
+        run_calibration([two[3], two[1], two[0]], ["icl", "bc"])
+    finally:
+        jax.monitoring.clear_event_listeners()
+    # The program, and the key.
+    assert 1 <= first <= 3
+    assert len(compiled) == first
+
+
+def test_pc_is_that_of_the_table_alone(tables):
+    (record,) = run_calibration([tables[0]], ["pc"])
+    test = tables[0].blocks["test"]
+    expected = metrics.accuracy(calibrate(test.log_probs, "pc", key=0), jnp.asarray(test.labels))
+    assert record.methods["pc"]["accuracy"] == pytest.approx(float(expected))
+
+
+def test_progress_is_told_of_every_table(tables):
+    told = []
+    run_calibration(tables, ["icl"], progress=told.append)
+    assert sum(told) == len(tables)
+
+
+def test_a_floor_lifts_minus_infinity_of_every_method(tables):
+    test = tables[0].blocks["test"]
+    cut = test.log_probs.copy()
+    cut[0, 0] = -np.inf
+    table = tables[0]._replace(blocks=tables[0].blocks | {"test": test._replace(log_probs=cut)})
+    with pytest.raises(InputError, match=f"table {table.id}, block test.*got -inf in row 0"):
+        run_calibration([table], ["icl"])
+    lifted = tables[0]._replace(
+        blocks=tables[0].blocks | {"test": test._replace(log_probs=np.maximum(cut, -30.0))}
+    )
+    (ours,), (theirs,) = (
+        run_calibration([table], SHIFTS, floor=-30.0),
+        run_calibration([lifted], SHIFTS),
+    )
+    assert ours == theirs
+
+
+def unlabeled(tables):
+    blocks = {"test": make_block(tables[0].blocks["test"].log_probs)}
+    return tables[0]._replace(blocks=blocks)
+
+
+def test_bad_input_is_a_sentence(tables):
+    with pytest.raises(InputError, match="none of its 20 test rows has a gold label"):
+        run_calibration([unlabeled(tables)], ["bc"])
+    with pytest.raises(InputError, match="no method named 'bcx'; did you mean 'bc'"):
+        run_calibration(tables, ["bcx"])
+    with pytest.raises(InputError, match=r"expected a block 'test'.*got cc: name it so"):
+        run_calibration([tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
+    with pytest.raises(InputError, match="expected 1 or more rows, got 0"):
+        run_calibration(tables, ["bc"], probe_sizes=[0])
+
+
+def test_accuracy_by_probe_size(planted):
+    scores, labels, _ = planted(40, 2)
+    table = ScoreTable({"task": "sst2"}, ("a", "b"), {"test": make_block(scores, labels)})
+    short = table._replace(blocks={"test": make_block(scores[:33], labels[:33])})
+    record, other = run_calibration(
+        [table, short], ["bc"], probe_sizes=[2, 10, 20, 40, 500], draws=3
+    )
+    found = record.probe_size
+    assert found.sizes == (2, 10, 20, 40) and other.probe_size.sizes == (2, 10, 20, 33)
+    assert set(found.accuracy) == {name for name in METHODS if METHODS[name].over_probe_sizes}
+    for draws in found.accuracy.values():
+        assert list(map(len, draws)) == [3, 3, 3, 1]
+        assert all(0 <= value <= 1 for values in draws for value in values)
+    for one in (record, other):
+        last = one.probe_size.accuracy["bc"][-1]
+        assert last == (pytest.approx(one.methods["bc"]["accuracy"]),)
+    half = jnp.mean(scores, axis=0)
+    expected = jnp.mean(jnp.argmax(scores - half, axis=-1) == labels)
+    assert found.accuracy["bc"][-1] == (pytest.approx(float(expected)),)
+
+
+def toy(*, strength: float = 1.0) -> Calibrator:
+    """Subtracts the largest score of each label; it declares no floor."""
+
+    def fit(log_probs, labels=None, weight=None, /, *, key=None):
+        present = True if weight is None else (weight > 0)[:, None]
+        return Shift(
+            jnp.max(jnp.where(present, log_probs, -jnp.inf), axis=0), jnp.float32(strength)
+        )
+
+    return Calibrator(fit, lambda state, rows, /: rows - state.strength * state.bias)
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
+    row = Method(probes.BATCH, toy, "a test of the table", keeps_bias=True, looped=looped)
+    monkeypatch.setitem(METHODS, "toy", row)
+    scores = tables[0].blocks["test"].log_probs
+    expected = scores - scores.max(axis=0)
+    np.testing.assert_allclose(calibrate(scores, "toy"), expected, atol=1e-6)
+    np.testing.assert_allclose(calibrate(scores, "toy", floor=-1.0), 0.0, atol=1e-6)
+    with pytest.raises(InputError, match="no option of toy named 'strenght'"):
+        calibrate(scores, "toy", strenght=1.0)
+    found = compare({"test": (scores[None],)}, methods=("toy",))["toy"]
+    np.testing.assert_allclose(found.scores[0], expected, atol=1e-6)
+    (record,) = run_calibration([tables[0]], ["toy", "icl"])
+    assert record.methods["toy"] == pytest.approx(
+        metrics.summary(expected, jnp.asarray(tables[0].blocks["test"].labels)), abs=1e-6
+    )
+    np.testing.assert_allclose(record.bias["toy"], scores.max(axis=0), atol=1e-6)
+    assert "toy" in run_calibration([tables[3]])[0].methods
+
+
+def test_it_imports_no_flax_no_models_and_no_scoring():
+    script = (
+        "import sys, batch_calibration.study.calibration; print([name for name in sys.modules if "
+        "name.split('.')[0] in ('flax', 'absl', 'optax', 'matplotlib') "
+        "or name.startswith(('batch_calibration.models', 'batch_calibration.scoring'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,154 @@
+"""Records: JSON and back, one sentence for each thing that is wrong with it, the tidy table."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+
+from batch_calibration.errors import InputError
+from batch_calibration.records import (
+    VERSION,
+    ContextInfo,
+    Curve,
+    ProbeSizes,
+    Record,
+    Records,
+    ScorerInfo,
+)
+from batch_calibration.scores import ScoreTable, digest, make_block
+
+IDENTITY = {"kind": "causal_lm", "checkpoint": "abc", "version": "1"}
+WHOLE = Record(
+    id="0123456789abcdef",
+    context=ContextInfo(
+        task="rte",
+        model="mini",
+        data="mini",
+        scorer=ScorerInfo("causal_lm", digest(IDENTITY)),
+        shots=1,
+        seed=3,
+        split="validation",
+        served="test",
+        limit=100,
+        options={"order": 2, "template": "plain"},
+        template="{premise}\n{label}",
+        demonstrations=("rte/train/1", "rte/train/2"),
+    ),
+    label_names=("yes", "no"),
+    rows={"test": 100, "labeled": 20},
+    methods={"icl": {"accuracy": 0.5, "nll": 0.7}, "bc": {"accuracy": 0.6, "nll": 0.6}},
+    skipped={"cc": "no block 'cc' in the table"},
+    over_long={"test": {"dropped": 2}},
+    unreadable={"test": 1},
+    bias={"bc": (-1.0, -2.5)},
+    strength=0.9,
+    curve=Curve((0.5, 0.6), (0.4, 0.7)),
+    probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),
+)
+LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": {"accuracy": 1.0}})
+
+
+@pytest.mark.parametrize("record", [WHOLE, LEAST])
+def test_json_and_back_is_the_same(record):
+    assert Record.from_json(record.to_json()) == record
+    assert json.loads(record.to_json())["version"] == VERSION
+
+
+def test_what_is_none_is_left_out():
+    assert not {"curve", "strength", "probe_size"} & set(json.loads(LEAST.to_json()))
+
+
+def changed(**fields):
+    return json.dumps(json.loads(WHOLE.to_json()) | fields)
+
+
+def without(name):
+    return json.dumps({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
+
+
+SENTENCES = {
+    "no JSON": ("{", "expected a record in JSON, got Expecting property"),
+    "a list": ("[]", f"expected a record of version {VERSION}, got none"),
+    "before versions": (without("version"), f"of version {VERSION}, got version 1"),
+    "a later version": (changed(version=99), f"of version {VERSION}, got version 99"),
+    "no methods": (without("methods"), "expected methods in the record, got none"),
+    "id that is a number": (changed(id=3), "expected id to be str, got '3'"),
+    "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int, got 'x'"),
+    "context that is a word": (changed(context="rte"), "expected context to be ContextInfo"),
+    "metric that is a word": (
+        changed(methods={"bc": {"accuracy": "good"}}),
+        "expected methods to be float, got 'good'",
+    ),
+    "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
+    "curve without the test rows": (changed(curve={"labeled": []}), "expected test in the curve"),
+}
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_what_is_wrong_is_said_in_a_sentence(case):
+    text, sentence = SENTENCES[case]
+    with pytest.raises(InputError, match=sentence) as caught:
+        Record.from_json(text, "w/records/x.json")
+    assert str(caught.value).startswith("w/records/x.json: ")
+    assert str(caught.value).endswith("run experiments.calibrate again.")
+
+
+def table(context):
+    return ScoreTable(context, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
+
+
+def test_a_table_need_say_nothing_of_its_context():
+    assert ContextInfo.of(table({})) == ContextInfo()
+    assert ContextInfo.of(table({"mine": 1, "task": None})) == ContextInfo()
+
+
+def test_context_of_a_table_is_what_it_says():
+    about = {"task": "rte", "scorer": IDENTITY, "shots": 2, "demonstrations": ["x"], "rows": "1"}
+    info = ContextInfo.of(table(about))
+    assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
+    assert info.scorer == ScorerInfo("causal_lm", digest(IDENTITY))
+    with pytest.raises(InputError, match="expected shots to be int, got 'many'"):
+        ContextInfo.of(table({"shots": "many"}))
+
+
+def test_records_are_a_sequence():
+    records = Records([WHOLE, LEAST])
+    assert len(records) == 2 and list(records) == [WHOLE, LEAST]
+    assert records[1] is LEAST
+    assert isinstance(records[:1], Records) and list(records[:1]) == [WHOLE]
+
+
+def test_rows_are_one_per_context_method_and_metric():
+    rows = Records([WHOLE, LEAST]).rows()
+    assert len(rows) == 5
+    first = rows[0]
+    assert (first["method"], first["metric"], first["value"]) == ("icl", "accuracy", 0.5)
+    assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
+    assert first["scorer_digest"] == digest(IDENTITY)
+    assert (first["option.order"], rows[-1]["option.order"]) == (2, None)
+    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options"}
+    assert all(fields <= set(row) for row in rows)
+
+
+def test_to_arrow_is_the_rows():
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    records = Records([WHOLE, LEAST])
+    made = records.to_arrow()
+    assert made.num_rows == 5
+    assert made.column("value").to_pylist() == [row["value"] for row in records.rows()]
+
+
+def test_to_pandas_is_the_rows(monkeypatch):
+    class Frames:
+        DataFrame = staticmethod(list)
+
+    monkeypatch.setitem(sys.modules, "pandas", Frames)
+    assert Records([WHOLE]).to_pandas() == Records([WHOLE]).rows()
+
+
+@pytest.mark.parametrize(("library", "call"), [("pandas", "to_pandas"), ("pyarrow", "to_arrow")])
+def test_a_library_that_lacks_is_a_sentence(library, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(InputError, match=f"{call} needs {library}; install it, or use rows"):
+        getattr(Records([WHOLE]), call)()
