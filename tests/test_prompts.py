@@ -239,7 +239,7 @@ def test_truncation_on_the_left_leaves_room_for_the_longest_label():
 def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
     class Unlucky(Words):
         def truncate_left(self, text, tokens):
-            return super().cut(text, max(1, tokens - 1))
+            return super().truncate_left(text, max(1, tokens - 1))
 
     assert fit("truncate_left", [LONG], room=Unlucky()).texts == ["b c d e f g h i"]
 
