@@ -1,22 +1,22 @@
 """Makes what benchmarks score: real rows as prompts, and random networks in GPT-2's shape."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from batch_calibration.data.sources import read
 from flax import nnx
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
+from batch_calibration.data import read
 from batch_calibration.models import FAMILIES, weights
-from batch_calibration.prompts.render import plan
+from batch_calibration.models.config import read_config
+from batch_calibration.prompts.render import render as render_context
 from batch_calibration.prompts.template import prompt
+from batch_calibration.settings import Settings
 from batch_calibration.tasks import TASKS
-from experiments import study
 
 SMALL: dict[str, Any] = {
     "model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12,
@@ -25,7 +25,6 @@ SMALL: dict[str, Any] = {
 """The shape of GPT-2-small."""
 TINY = SMALL | {"n_embd": 64, "n_layer": 2, "n_head": 2}
 TWO_TOKENS = {"entailment": "yes indeed", "neutral": "not sure", "contradiction": "no way"}
-CONFIG = str(Path(__file__).resolve().parents[1] / "configs" / "main_table.py")
 
 
 class Case(NamedTuple):
@@ -67,24 +66,17 @@ CASES = (
 
 def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
     """The first rows of a case as texts, and its labels."""
-    settings = study.settings(CONFIG).to_dict() | {
-        "data": str(data), "task": case.task, "shots": case.shots, "seed": 0, "limit": rows,
-        "verbalizer": case.verbalizer, "labeled_per_class": 0, "dc_texts": 1, "over_long": "error",
-    }  # fmt: skip
-    with two_token_labels():
-        planned = plan(settings)
-    return {"texts": list(planned.blocks["test"].texts), "labels": planned.label_texts}
-
-
-@contextmanager
-def two_token_labels() -> Iterator[None]:
-    """Gives MNLI a verbalizer of two-token label words for as long as it is entered."""
-    shipped = TASKS["mnli"]
-    TASKS["mnli"] = shipped._replace(verbalizers={**shipped.verbalizers, "two_tokens": TWO_TOKENS})
-    try:
-        yield
-    finally:
-        TASKS["mnli"] = shipped
+    task = TASKS[case.task]
+    if case.verbalizer:
+        task = task._replace(verbalizers={case.verbalizer: TWO_TOKENS})
+    settings = Settings.of(
+        data=str(data), shots=case.shots, limit=rows, verbalizer=case.verbalizer,
+        labeled_per_class=0, dc_texts=1,
+    )  # fmt: skip
+    test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
+    context = render_context(task, settings.cell(case.task), test, train)
+    labels = [text for texts in context.label_texts for text in texts]
+    return {"texts": list(context.blocks["test"].inputs), "labels": labels}
 
 
 def many(data: Path, rows: int) -> dict[str, Any]:
@@ -109,7 +101,7 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
     made = ByteLevelBPETokenizer(str(tokenizer / "encoder.json"), str(tokenizer / "vocab.bpe"))
     made.save(str(directory / "tokenizer.json"))
     family, random = FAMILIES["gpt2"], np.random.default_rng(0)
-    config = weights.read_config(family, shape, directory)
+    config = read_config(family, shape, directory)
     graph, state = nnx.split(nnx.eval_shape(lambda: family.Model(config, rngs=nnx.Rngs(0))))
 
     def draw(path: Any, like: Any) -> np.ndarray:

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from absl import flags
-from batch_calibration.data.sources import read
 from flax import nnx
 
+from batch_calibration.data import read_images
 from batch_calibration.errors import InputError
 from batch_calibration.models import clip, clip_tokenizer, weights
+from batch_calibration.models.config import read_config
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.base import IMAGE
 from benchmarks.report import processor, record, table, verdict
 from benchmarks.worker import Worker
 from experiments.cli import enter
@@ -84,11 +84,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         task = TASKS["dtd"]
-        images = read(task, str(shared / "data" / "extra_dtd10"), "test").rows
+        images = read_images(task, str(shared / "data" / "extra_dtd10"), "test").images
         case = folder / "case.json"
         case.write_text(
             json.dumps({
-                "texts": [row[IMAGE] for row in images],
+                "texts": [str(ref) for ref in images],
                 "labels": [task.statement.replace("{label}", w) for w in task.label_names],
             })
         )  # fmt: skip
@@ -132,8 +132,8 @@ def checkpoint(directory: Path, shared: Path, edge: int) -> Path:
     """A directory in Hugging Face layout: CLIP's tokenizer, weights as a network begins."""
     directory.mkdir()
     raw = {"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": edge}}
-    config = weights.read_config(clip, raw, directory)
-    weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip, raw)
+    config = read_config(clip.FAMILY, raw, directory)
+    weights.save(directory, clip.Model(config, rngs=nnx.Rngs(0)), clip.FAMILY, raw)
     merges = shared / "tokenizers" / "clip" / clip_tokenizer.FILES[1]
     clip_tokenizer.load(merges).save(str(directory / "tokenizer.json"))
     (directory / "preprocessor_config.json").write_text(

@@ -4,28 +4,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from batch_calibration.data.images import open_picture
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from benchmarks import worker
 from benchmarks.ours import peak_memory
 from experiments.machine import keep_programs
-
-
-class Image(NamedTuple):
-    """A file of an image."""
-
-    path: str
-
-    def read(self) -> bytes:
-        """The encoded image."""
-        return open_picture(self.path)
-
-    def __str__(self) -> str:
-        return self.path
 
 
 def main() -> None:
@@ -39,7 +25,7 @@ def main() -> None:
     def answer(rows: tuple[int, int] = (0, 0)) -> dict[str, Any]:
         start = time.perf_counter()
         if rows[1]:
-            refs = [Image(path) for path in worker.take(case, *rows)]
+            refs = [ImageFile(Path(path)) for path in worker.take(case, *rows)]
             vectors, _, _ = scorer.embed_images(ImageInputs(refs))
         else:
             vectors, _ = scorer.embed(case["labels"])

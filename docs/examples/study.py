@@ -1,0 +1,62 @@
+"""A study without programs: shots x templates on the embedded suite, a DataFrame, one plot.
+
+    python docs/examples/study.py [WORKDIR]
+
+Each `# %%` begins a cell of a notebook. The model is asked once per context; a second run finds
+all scores in the workdir and asks nothing.
+"""
+
+# %% Settings: what all contexts share. Each key is explained in batch_calibration/settings.py.
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from batch_calibration.settings import Settings
+from batch_calibration.store import Store
+from batch_calibration.study import run_calibration, run_scoring
+
+workdir = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
+settings = Settings.of(model="mini", data="mini", limit=100, labeled_per_class=0, dc_texts=5)
+
+# %% A sweep is any iterable of cells: here two templates, 0 to 2 shots per class, two seeds.
+templates = {"plain": "", "question": "{sentence}\nPositive or negative? {label}"}
+cells = [
+    settings.cell("sst2", seed=seed, shots=shots, template=template)
+    for template in templates.values()
+    for shots in (0, 1, 2)
+    for seed in range(2 if shots else 1)
+]
+
+# %% Ask the model for what the workdir does not hold yet.
+store = Store(workdir, create=True)
+report = run_scoring(settings, cells, store, notify=print)
+print(f"{len(report.ids)} contexts, {report.scored} of {report.inputs} inputs scored now")
+
+# %% Calibrate: no model is needed, and methods cost next to nothing.
+tables, _ = store.tables()
+records = run_calibration([t for t in tables if t.id in report.ids], ["icl", "cc", "dc", "bc"])
+frame = records.to_pandas()
+named = {text: name for name, text in templates.items()}
+frame["template"] = frame["option.template"].fillna("").map(named)
+
+# %% One tidy table: a row per context, method and metric.
+accuracy = frame[frame["metric"] == "accuracy"]
+means = accuracy.pivot_table("value", ["template", "shots"], "method") * 100
+with pd.option_context("display.precision", 1):
+    print(means[["icl", "cc", "dc", "bc"]])
+
+# %% One plot.
+import matplotlib  # noqa: E402
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+figure, axes = plt.subplots(1, len(templates), sharey=True, layout="constrained", figsize=(7, 3))
+for panel, (name, group) in zip(axes, means.groupby(level="template"), strict=True):
+    group.droplevel("template")[["icl", "bc"]].plot(ax=panel, marker="o", title=name)
+    panel.set_xticks([0, 1, 2])
+    panel.set_xlabel("shots per class")
+axes[0].set_ylabel("accuracy (%)")
+figure.savefig(workdir / "shots.png", dpi=120)
+print(f"the plot is {workdir / 'shots.png'}")
