@@ -118,11 +118,11 @@ def fit_prototypes(
     white = residuals @ whitening.T
     ridge = RIDGE * whitening @ whitening.T
 
-    firsts = (
-        (start_means - center) @ whitening.T
-        if start_means is not None
-        else draw_starts(key, white, weight, starts)
-    )
+    if start_means is not None:
+        firsts = (start_means - center) @ whitening.T
+    else:
+        assert key is not None  # `prototypes` refuses it
+        firsts = draw_starts(key, white, weight, starts)
     found = fit_starts(white, weight, ridge, firsts, steps=steps, tolerance=tolerance)
 
     means = center + found.mixture.means @ factor.T
@@ -199,7 +199,7 @@ def prototypes(
                 "pc starts from random rows and no key came: give key=jax.random.key(0) to fit, "
                 "or key=0 to calibrate."
             )
-        return fit_prototypes(
+        best: Prototypes = fit_prototypes(
             jnp.asarray(log_probs),
             weights_of(log_probs, weight),
             key,
@@ -209,5 +209,6 @@ def prototypes(
             tolerance=tolerance,
             select=select,
         )
+        return best
 
     return Calibrator(fit, apply_weighted if fitted_weights else apply)

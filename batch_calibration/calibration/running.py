@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
@@ -43,7 +44,7 @@ def merge(one: Running, other: Running, /) -> Running:
     counts = one.count.astype(jnp.float32), other.count.astype(jnp.float32)
     share = counts[1] / jnp.maximum(counts[0] + counts[1], 1.0)
     total = one.count + other.count
-    full = jnp.int32(jnp.iinfo(jnp.int32).max)
+    full = jnp.int32(np.iinfo(np.int32).max)
     return Running(
         one.mean + (other.mean - one.mean) * share, jnp.where(total < one.count, full, total)
     )
@@ -95,7 +96,8 @@ def stream(
         return now, now
 
     batches = padded.reshape(-1, batch_size, labels), weights.reshape(-1, batch_size)
-    return jax.lax.scan(step, state, batches)
+    last, each = jax.lax.scan(step, state, batches)
+    return last, each
 
 
 def running_shift(
@@ -144,7 +146,8 @@ def running_shift(
         start = empty(log_probs.shape[-1])
         if causal:
             return start
-        return stream(start, log_probs, weight, batch_size=batch_size, per_batch=per_batch)[0]
+        last, _ = stream(start, log_probs, weight, batch_size=batch_size, per_batch=per_batch)
+        return Running(*last)
 
     def apply_final(state: Running, log_probs: Rows, /) -> Scores:
         return apply(shift(state.mean), log_probs)

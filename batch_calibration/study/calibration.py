@@ -223,7 +223,7 @@ def _measured(
     """The methods named, and the metrics of theirs and of the looped ones' scores."""
     corrected = compare(blocks, methods=methods, key=key) | looped
     test = blocks["test"]
-    gold = jnp.asarray(test.labels)  # type: ignore[arg-type]  # every padded block has labels
+    gold = jnp.asarray(test.labels)
     # One method after the other: a single body to compile.
     each = jax.lax.map(
         lambda scores: jax.vmap(metrics.measure)(scores, gold, test.weight),
