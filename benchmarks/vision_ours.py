@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from batch_calibration.data.image_refs import ImageFile
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder

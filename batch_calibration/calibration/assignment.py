@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration.errors import InputError
+
 # 8! = 40,320 permutations are still a small table.
 MOST_PERMUTED = 8
 
@@ -15,6 +17,9 @@ def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     Args:
         affinity: [cluster k, label k], what a cluster gains by standing for a label.
+
+    Raises:
+        InputError: more than 8 labels where optax is not installed.
 
     Returns:
         order[label], the cluster of each label, and the sum; of equal sums, the first in
@@ -31,7 +36,13 @@ def assign(affinity: jax.Array) -> tuple[jax.Array, jax.Array]:
         return orders[jnp.argmax(totals)], jnp.max(totals)
 
     # Imported here because optax loads absl, which `import batch_calibration` must not.
-    from optax.assignment import hungarian_algorithm
+    try:
+        from optax.assignment import hungarian_algorithm
+    except ImportError as error:
+        raise InputError(
+            f"pc with more than {MOST_PERMUTED} labels needs optax ({error}); "
+            "pip install 'batch-calibration[models]'."
+        ) from error
 
     cluster, label = hungarian_algorithm(-affinity)
     order = jnp.zeros_like(labels).at[label].set(cluster.astype(jnp.int32))

@@ -249,10 +249,9 @@ def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, st
             low, high = metrics.accuracy_interval(one["accuracy"], known)
             values[name] = one | {"accuracy_low": float(low), "accuracy_high": float(high)}
     curved = next((name for name in found.strength if name not in skipped), None)
-    spec = {name: block.spec for name, block in table.blocks.items()}
     over_long = {
-        name: {what: said[what] for what in ("dropped", "truncated") if said.get(what)}
-        for name, said in spec.items()
+        name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
+        for name, block in table.blocks.items()
     }
     return Record(
         id=table.id,
@@ -263,7 +262,7 @@ def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, st
         skipped=skipped,
         over_long={name: counts for name, counts in over_long.items() if counts},
         unreadable={
-            name: said["unreadable"] for name, said in spec.items() if "unreadable" in said
+            name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
         },
         bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
         strength=float(found.strength[curved][i]) if curved else None,
@@ -273,6 +272,12 @@ def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, st
             else None
         ),
     )
+
+
+def _count(block: Block, what: str) -> int:
+    """A number that the block's spec holds, 0 where it holds none."""
+    count = block.spec.get(what)
+    return count if isinstance(count, int) else 0
 
 
 def _floats(array: jax.Array) -> tuple[float, ...]:
