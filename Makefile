@@ -24,7 +24,8 @@ test: check
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --strict -p batch_calibration
+	$(BIN)/mypy -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
 	$(BIN)/python -m pytest
 
