@@ -78,79 +78,49 @@ _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
 _mean_shift = partial(shift, estimate=mean_log_prob)
 
+# fmt: off
 METHODS: dict[str, Method] = {
     "icl": Method(
-        probes.NONE,
-        no_shift,
-        "Brown et al. 2020, arXiv:2005.14165",
-        boundary="log_probs",
-        over_shots=True,
+        probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165",
+        boundary="log_probs", over_shots=True,
     ),
     "cc": Method(
-        probes.CONTENT_FREE,
-        _mean_shift,
-        f"Zhao et al. 2021, as in {_PAPER}, app. B",
-        keeps_bias=True,
-        boundary="probs",
-        over_shots=True,
+        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. B",
+        keeps_bias=True, boundary="probs", over_shots=True,
     ),
     "dc": Method(
-        probes.RANDOM_WORDS,
-        _mean_shift,
-        f"Fei et al. 2023, as in {_PAPER}, app. B",
-        keeps_bias=True,
-        boundary="log_probs",
-        over_shots=True,
+        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. B",
+        keeps_bias=True, boundary="log_probs", over_shots=True,
     ),
     "pc": Method(
-        probes.BATCH,
-        prototypes,
-        f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B",
-        most_labels=MOST_LABELS,
-        needs_key=True,
-        looped=True,
-        boundary="log_probs",
-        over_shots=True,
-        over_probe_sizes=True,
+        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B",
+        most_labels=MOST_LABELS, needs_key=True, looped=True,
+        boundary="log_probs", over_shots=True, over_probe_sizes=True,
     ),
     "bc": Method(
-        probes.BATCH,
-        _mean_shift,
-        f"{_PAPER}, eq. 1 and 2",
-        keeps_bias=True,
-        boundary="log_probs",
-        over_shots=True,
-        over_probe_sizes=True,
+        probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",
+        keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
     ),
     "bcl": Method(
-        probes.BATCH_AND_LABELED,
-        learned_shift,
-        f"{_PAPER}, eq. 4",
-        keeps_bias=True,
-        has_curve=True,
-        over_shots=True,
+        probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
+        keeps_bias=True, has_curve=True, over_shots=True,
     ),
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
-        probes.CONTENT_FREE,
-        partial(shift, estimate=log_mean_prob),
-        "code of Zhao et al. 2021, arXiv:2102.09690",
-        group="variant",
+        probes.CONTENT_FREE, partial(shift, estimate=log_mean_prob),
+        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant",
     ),
     "dc_original": Method(
-        probes.RANDOM_WORDS,
-        partial(shift, estimate=log_mean_prob),
-        "code of Fei et al. 2023, arXiv:2305.19148",
-        group="variant",
+        probes.RANDOM_WORDS, partial(shift, estimate=log_mean_prob),
+        "code of Fei et al. 2023, arXiv:2305.19148", group="variant",
     ),
     "bc_mean_prob": Method(
-        probes.BATCH,
-        partial(shift, estimate=log_mean_label_prob),
-        "division by the mean probability: UCPA",
-        group="variant",
+        probes.BATCH, partial(shift, estimate=log_mean_label_prob),
+        "division by the mean probability: UCPA", group="variant",
     ),
     "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
 }
+# fmt: on
 
 
 def get_method(name: str) -> Method:

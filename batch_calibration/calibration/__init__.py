@@ -1,1 +1,1 @@
-"""The calibration wing: pure JAX, no Flax, no files; a calibrator is a pair of functions."""
+"""Calibrators: pairs of pure functions in JAX alone; no Flax, no files."""
