@@ -20,7 +20,8 @@ def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, 
 
 def make_curve(values):
     """BCL's curve, the same on both sets of rows."""
-    return Curve(tuple(values), tuple(values))
+    both = tuple(values)
+    return Curve(both, both)
 
 
 def make_sizes(sizes, **accuracy):

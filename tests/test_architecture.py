@@ -23,7 +23,7 @@ ARROWS = {
     "methods": {"errors", "typing", "calibration", "probes"},
     "metrics": {"errors", "typing", "calibration"},
     "boundary": {"errors", "typing", "calibration"},
-    "validation": {"errors", "typing"},
+    "validation": {"errors", "typing", "calibration"},
     "api": {"errors", "typing", "calibration", "methods", "validation"},
     "layer": {"errors", "typing", "calibration"},
     "estimator": {"errors", "typing", "calibration", "methods", "validation"},

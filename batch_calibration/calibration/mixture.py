@@ -11,10 +11,6 @@ SLOTS = 4
 # Rows summed before the partial sums are: a float32 sum of n terms loses log n, not n, roundings.
 BLOCK = 64
 
-# Features from which second moments are matrix products, 4 times as fast at 12: the product keeps
-# several running sums too, and at few features block sums are faster.
-PRODUCT_FROM = 6
-
 
 class Mixture(NamedTuple):
     """k Gaussians of f features.
@@ -92,11 +88,10 @@ def em_step(
     mass = block_sum(shares) + 1e-12
     shared = shares[:, None, :] * own
     first = block_sum(shared) / mass[:, None]
-    second = (
-        jnp.einsum("kan,kbn->kab", shared, own)
-        if means.shape[-1] >= PRODUCT_FROM
-        else block_sum(shared[:, :, None, :] * own[:, None, :, :])
-    ) / mass[:, None, None]
+    # Products of blocks of rows, summed over blocks like the other moments.
+    cut = own.shape[:2] + (-1, BLOCK)
+    products = jnp.einsum("kaij,kbij->ikab", shared.reshape(cut), own.reshape(cut))
+    second = jnp.sum(products, axis=0) / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)
     covariance = second - first[:, :, None] * first[:, None, :] + own_ridge
     fresh = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
@@ -140,8 +135,7 @@ def fit_starts(
 ) -> Found:
     """Expectation-maximization from each of several starts, until it gains less than `tolerance`.
 
-    The starts are worked on `SLOTS` at a time, so that one slow start holds up no other;
-    twice as many where there is a matrix product to fill.
+    The starts are worked on `SLOTS` at a time, so that one slow start holds up no other.
 
     Args:
         rows: z[n f], white.
@@ -152,7 +146,7 @@ def fit_starts(
         tolerance: in nats, on the mean log-likelihood between two steps.
     """
     count = starts.shape[0]
-    slots = min(SLOTS if rows.shape[-1] < PRODUCT_FROM else 2 * SLOTS, count)
+    slots = min(SLOTS, count)
     padding = -rows.shape[0] % BLOCK
     columns = jnp.pad(rows, ((0, padding), (0, 0))).T
     weights = jnp.pad(weight, (0, padding))

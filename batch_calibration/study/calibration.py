@@ -86,8 +86,8 @@ def run_calibration(
         One record per table, in their order.
 
     Raises:
-        InputError: a method that does not exist, a table without gold labels, scores that are no
-            finite numbers, a probe size below 1.
+        InputError: no method, or one that does not exist; a table without gold labels; scores that
+            are no finite numbers; a probe size below 1.
 
     >>> from batch_calibration.scores import make_block
     >>> rows = make_block([[-1.0, -3.0], [-2.0, -2.5]], labels=[0, 1])
@@ -98,6 +98,8 @@ def run_calibration(
     tables = list(tables)
     chosen = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
     names = [name for name in METHODS if name in chosen]
+    if not names:
+        raise InputError(f"methods: expected one or more of {', '.join(METHODS)}, got none.")
     check_sizes(probe_sizes)
     for table in tables:
         _check(table, floor)
@@ -105,7 +107,6 @@ def run_calibration(
     groups = _groups(tables, skipped, names, floor)
     key = jax.random.key(seed)
     records: dict[int, Record] = {}
-    # Compilation leaves Python's lock alone: several programs are compiled at once.
     # Compiling leaves Python's lock alone: several groups are compiled at once.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for group, found in zip(groups, pool.map(partial(_run, key=key), groups), strict=True):
@@ -117,7 +118,7 @@ def run_calibration(
                     record = replace(record, probe_size=by_size)
                 records[place] = record
             if progress:
-                progress(len(group.tables))
+                progress(len(records))
     return Records([records[place] for place in range(len(tables))])
 
 
@@ -199,19 +200,23 @@ def _run(group: Group, *, key: Key) -> Measured:
     """Two programs a group: methods that loop over contexts, then the others and all metrics."""
     alone = tuple(name for name in group.methods if METHODS[name].looped)
     together = tuple(name for name in group.methods if not METHODS[name].looped)
+    if not group.methods:
+        return Measured({}, {}, {}, {}, {})
     looped = _compare(group.blocks, methods=alone, key=key) if alone else {}
     found: Measured = jax.device_get(_measured(group.blocks, looped, key, methods=together))
     return found
 
 
-_compare = jax.jit(compare, static_argnames="methods")
+# Below the usual 2, which takes the CPU's compiler longer and makes these programs no faster.
+_compare = jax.jit(
+    compare, static_argnames="methods", compiler_options={"xla_backend_optimization_level": 1}
+)
 
 
-# More optimization takes the CPU's compiler a third longer and makes the program no faster.
 @partial(
     jax.jit,
     static_argnames="methods",
-    compiler_options={"xla_backend_optimization_level": 1},
+    compiler_options={"xla_backend_optimization_level": 0},
 )
 def _measured(
     blocks: dict[str, Evidence],
@@ -243,7 +248,7 @@ def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, st
     """The i-th context of a group as a record."""
     known = int((table.blocks["test"].labels >= 0).sum())
     values = {}
-    for name in found.metrics["accuracy"]:
+    for name in found.metrics.get("accuracy", ()):
         if name not in skipped:
             one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
             low, high = metrics.accuracy_interval(one["accuracy"], known)
