@@ -17,8 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from batch_calibration.embedded import images, sampling, suite, world
-from batch_calibration.pipeline import make_room, make_scorer
 from batch_calibration.prompts import template as templates
+from batch_calibration.settings import ModelSettings
+from batch_calibration.study.scoring import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.rte import RTE
 from experiments.pretrain import captions, documents, prose, vocabulary
@@ -339,18 +340,17 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
 @pytest.mark.parametrize("task", MINI)
 def test_four_shots_per_class_fit_the_shipped_model(task):
     """The longest of many documents of four shots a class and a test row, by the own template."""
-    room, rng, own = make_room({"model": "mini"}), random.Random(0), MINI[task]
+    budget, rng, own = load_token_budget(ModelSettings(model="mini")), random.Random(0), MINI[task]
     texts = []
     for _ in range(300):
         shown = [suite.labeled(task, rng, label, 3).row for label in range(len(own.words))] * 4
         told = [templates.demonstration(own.few_shot, row, own.words[0]) for row in shown]
         texts.append(templates.prompt(own.few_shot, told, suite.example(task, rng, True).row))
-    assert max(room.positions_needed(texts, own.words)) <= room.positions
+    assert max(budget.positions_needed(texts, own.words)) <= budget.positions
 
 
 def test_unseen_label_words_and_any_text_score_finite():
-    scorer = make_scorer({"scorer": "causal_lm", "model": "mini", "dtype": "auto", "mesh": "",
-                          "batch_size": 8, "logits_only": False})  # fmt: skip
+    scorer = load_scorer(ModelSettings(model="mini"))  # fmt: skip
     texts = ["👍🏽", "naïve café 日本語\nAnswer:", "\x00\t\n"]
     for words in (*RTE.verbalizers.values(), {"a": "ja", "b": "нет"}, {"a": "🟥", "b": "🟦🟦"}):
         scores = scorer.score(texts, [f" {word}" for word in words.values()]).log_probs

@@ -89,7 +89,7 @@ def em_step(
     shared = shares[:, None, :] * own
     first = block_sum(shared) / mass[:, None]
     # Products of blocks of rows, summed over blocks like the other moments.
-    cut = own.shape[:2] + (-1, BLOCK)
+    cut = (*own.shape[:2], -1, BLOCK)
     products = jnp.einsum("kaij,kbij->ikab", shared.reshape(cut), own.reshape(cut))
     second = jnp.sum(products, axis=0) / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)

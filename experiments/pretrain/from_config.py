@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from batch_calibration.artifacts.style import save
 from ml_collections import ConfigDict
 
+from batch_calibration.artifacts.figures.style import save
 from batch_calibration.embedded import drawing
 from batch_calibration.errors import InputError
 from batch_calibration.models import clip, gpt2, weights

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from batch_calibration.artifacts.style import COLORS, STYLE
 from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+
+from batch_calibration.artifacts.figures.style import COLORS, STYLE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""

@@ -1,0 +1,35 @@
+"""The example study in Python runs, asks the model once, and draws its plot."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "docs" / "examples" / "study.py"
+
+
+def run(workdir):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(workdir)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
+    said = run(tmp_path)
+    assert "10 contexts, 1080 of 1080 inputs scored now" in said
+    assert "template" in said and "question" in said and "icl" in said
+    assert (tmp_path / "shots.png").stat().st_size > 5000
+    assert "10 contexts, 0 of 1080 inputs scored now" in run(tmp_path)
+
+
+def test_the_study_needs_no_program():
+    text = EXAMPLE.read_text(encoding="utf-8")
+    assert "absl" not in text and "experiments" not in text
+    script = "import sys, batch_calibration.study; print('absl' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

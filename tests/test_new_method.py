@@ -1,0 +1,98 @@
+"""A method is a file and a line: one that is added here is found in every table and figure."""
+
+import json
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration import METHODS, calibrate, probes
+from batch_calibration.artifacts import catalogue, writing
+from batch_calibration.artifacts.figures import boundaries
+from batch_calibration.calibration.shift import shift
+from batch_calibration.methods import Method
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store
+
+SCORER = {"kind": "causal_lm"}
+
+
+def median_log_prob(log_probs, weight=None):
+    """A bias that no method of the table learns: the median of present rows."""
+    present = log_probs if weight is None else jnp.where(weight[:, None] > 0, log_probs, jnp.nan)
+    return jnp.nanmedian(present, axis=0)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """The table of methods with one line more."""
+    row = Method(
+        probes.BATCH, partial(shift, estimate=median_log_prob), "this test",
+        keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
+    )  # fmt: skip
+    monkeypatch.setitem(METHODS, "toy", row)
+
+
+@pytest.fixture
+def workdir(toy, planted, tmp_path):
+    """Score tables of two tasks, two shots and two templates, calibrated with every method."""
+    store = Store(tmp_path, create=True)
+    for task in ("rte", "sst2"):
+        for seed in range(2):
+            for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
+                            {"options": {"template": "3"}}):  # fmt: skip
+                scores, labels, _ = planted(24, 2, seed)
+                parts = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+                blocks = {
+                    name: make_block(
+                        np.asarray(scores[:rows]),
+                        None if name in ("cc", "dc") else np.asarray(labels[:rows]),
+                    )
+                    for name, rows in parts.items()
+                }
+                about = {"task": task, "seed": seed, "shots": 1, "split": "validation",
+                         "limit": 0, "model": "m", "scorer": SCORER, **context}  # fmt: skip
+                store.put(ScoreTable(about, ("yes", "no"), blocks))
+    calibrate_store(store, probe_sizes=(4, 8), draws=2)
+    return store
+
+
+def test_calibrate_takes_it(toy):
+    rows = np.array([[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
+    np.testing.assert_allclose(calibrate(rows, "toy"), rows - np.median(rows, axis=0))
+
+
+def test_every_table_names_it(workdir, tmp_path):
+    results = catalogue.gather(workdir.records(), workdir.table_of)
+    tables = writing.write_tables(results, tmp_path / "tables")
+    kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
+    assert {"methods", "variants", "templates", "validation", "size"} == set(kinds)
+    assert all("toy" in header for kind, header in kinds.items() if kind != "variants")
+    assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
+
+
+def test_every_figure_draws_it(workdir, tmp_path):
+    results = catalogue.gather(workdir.records(), workdir.table_of)
+    drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
+    assert "toy" in boundaries.drawn_methods()
+    said = {}
+    for name, drawing in drawn.items():
+        figure = drawing.draw()
+        ticks = [t.get_text() for axes in figure.axes for t in axes.get_xticklabels()]
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        legends = [t.get_text() for one in figure.legends for t in one.get_texts()]
+        said[name] = " ".join([*ticks, *titles, *legends])
+    for name in ("barsm", "boundariesm", "curveA"):
+        assert "toy" in said[name], name
+
+
+def test_the_report_and_the_records_hold_it(workdir, tmp_path):
+    results = catalogue.gather(workdir.records(), workdir.table_of)
+    writing.write_report(results, tmp_path / "report.html", tmp_path / "figures")
+    assert ">toy</th>" in (tmp_path / "report.html").read_text()
+    path = next((workdir.workdir / "records").iterdir())
+    record = json.loads(path.read_text())
+    assert "toy" in record["methods"] and "toy" in record["bias"]
+    assert "toy" in record["probe_size"]["accuracy"]
