@@ -54,23 +54,23 @@ def write_tickets(folder):
     for split in ("train", "validation"):
         with (folder / f"{split}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([("text", "kind"), *rows])
-    card = folder / "tickets.toml"
-    card.write_text(
+    path = folder / "tickets.toml"
+    path.write_text(
         'name = "tickets"\ntitle = "Tickets"\nfields = ["text"]\nlabel_names = ["billing", "bug"]\n'
         'labels_are = "names"\nlabel_column = "kind"\ntemplate = "Review: {text}\\nSentiment: '
         '{label}"\nverbalizer = {billing = "positive", bug = "negative"}\n'
         'files = {train = "train.csv", validation = "validation.csv"}\n'
     )
-    return card
+    return path
 
 
 def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
-    card = write_tickets(tmp_path)
-    said = program("data", f"--task={card}").stdout
+    path = write_tickets(tmp_path)
+    said = program("data", f"--task={path}").stdout
     assert "validation: 12 rows (billing 6, bug 6), content " in said
     assert "    | Review: The invoice is wrong.\n    | Sentiment: positive\n" in said
     workdir = tmp_path / "w"
-    program("score", "--config=configs/mini.py:smoke", f"--config.tasks=('{card}',)",
+    program("score", "--config=configs/mini.py:smoke", f"--config.tasks=('{path}',)",
             "--config.labeled_per_class=2", f"--workdir={workdir}")  # fmt: skip
     (table,) = [load(path) for path in (workdir / "scores").iterdir()]
     assert table.context["task"] == "tickets" and table.label_names == ("billing", "bug")

@@ -10,9 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
-    "typing",
-    "checks",
-    "door",
+    "errors",
+    "settings",
+    "inputs",
+    "validation",
+    "api",
     "methods",
     "metrics",
     "boundary",

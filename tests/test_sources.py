@@ -150,7 +150,7 @@ def write_task_file(folder, text=TASK_FILE):
     return str(folder / "tickets.toml")
 
 
-def test_a_card_is_a_task_with_files(tmp_path):
+def test_a_task_file_is_a_task_with_files(tmp_path):
     task = load_task(write_task_file(tmp_path))
     assert (task.name, task.title) == ("tickets", "tickets")
     assert task.words == ("billing", "bug")
@@ -164,7 +164,7 @@ def test_a_card_is_a_task_with_files(tmp_path):
         assert rows.rows[1] == {"subject": "Crash", "body": "It stops."}
 
 
-def test_a_card_with_every_key(tmp_path):
+def test_a_task_file_with_every_key(tmp_path):
     text = (
         TASK_FILE.replace('"names"', '"numbers"')
         + """
@@ -206,14 +206,14 @@ statement_fields = ["body"]
         ("name =", "name", "expected a task file in TOML"),
     ],
 )
-def test_bad_cards(tmp_path, old, new, sentence):
+def test_bad_task_files(tmp_path, old, new, sentence):
     assert old in TASK_FILE
     with pytest.raises(InputError, match=sentence) as error:
         load_task(write_task_file(tmp_path, TASK_FILE.replace(old, new)))
     assert "tickets.toml" in str(error.value)
 
 
-def test_bad_files_of_a_card(tmp_path):
+def test_bad_rows_of_a_task_file(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: no such task file"):
         load_task(str(tmp_path / "none.toml"))
     task = load_task(write_task_file(tmp_path))

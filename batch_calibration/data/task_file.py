@@ -1,4 +1,4 @@
-r"""A task file: a user's own task as a TOML file, with its files beside it; no code runs.
+r"""Reads task files: a user's own task as a TOML file, with its rows beside it; no code runs.
 
     name = "tickets"
     fields = ["subject", "body"]                  # columns of the files

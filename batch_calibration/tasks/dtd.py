@@ -1,4 +1,4 @@
-"""DTD: which of 47 words people use for a texture describes the picture best."""
+"""DTD: which of 47 words people use for a texture describes the image best."""
 
 from batch_calibration.tasks.image import image_task
 

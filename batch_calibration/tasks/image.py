@@ -1,4 +1,4 @@
-"""What the image tasks share: one field that refers to a picture, statements instead of prompts."""
+"""What the image tasks share: one field that refers to an image, statements instead of prompts."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ COLUMNS: tuple[Mapping[str, str], ...] = (
     {IMAGE: "file_name"},
     {IMAGE: "filename"},
 )
-"""What a table of pictures may call the column of their paths."""
+"""What a table of images may call the column of their paths."""
 
 
 def image_task(
