@@ -3,7 +3,7 @@
 python -m experiments.score --config=configs/mini_orders.py --workdir=W
 
 Ten draws of one training row in all as the context, and the 24 orders of one draw of four rows in
-all. `config.seeds` is the number of draws. Expect what docs/mini.md shows; about @ORDERS@.
+all. `config.seeds` is the number of draws. Expect what docs/mini.md shows: 102 contexts.
 """
 
 from ml_collections import ConfigDict
