@@ -21,6 +21,9 @@ from batch_calibration.settings import keys
 from experiments import config_files
 from experiments.config_files import ConfiguredStudy
 
+# The flags that the functions below define are those of the program that calls them.
+flags.disclaim_key_flags()
+
 REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
 WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
 GIVE = {"config": "configs/mini.py"}

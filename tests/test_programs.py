@@ -316,9 +316,9 @@ def driven(code, *flags):
 
 FULL = """
 import resource
-from experiments import cli as door, score
+from experiments import cli, score
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
-door.enter(score.main)
+cli.enter(score.main, loads=("jax",))
 """
 
 
@@ -333,7 +333,7 @@ STOPPED = "error: stopped; what was finished is kept"
 INTERRUPTED = """
 import os, signal
 from batch_calibration.store import Store
-from experiments import cli as door, score
+from experiments import cli, score
 put = Store.put
 def interrupted(self, table):
     put(self, table)

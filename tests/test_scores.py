@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import safetensors.numpy
+from making import make_record
 
 from batch_calibration import files, scores
 from batch_calibration.errors import InputError
@@ -121,9 +122,10 @@ def test_store_keeps_and_finds(tmp_path):
     assert store.get(CONTEXT).id == table().id
     tables, broken = store.tables()
     assert [t.id for t in tables] == [table().id] and not broken
-    record = {"context": CONTEXT, "methods": {}}
-    store.put_record("x", record)
-    assert store.records() == [record]
+    record = make_record("sst2", {"bc": 0.5})
+    store.put_record(record)
+    assert list(store.records()) == [record] and store.record(record.id) == record
+    assert store.record("another") is None and store.table_of(record) is None
 
 
 def test_processes_may_open_one_folder_at_once(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
+from batch_calibration.methods import get_method
 from batch_calibration.records import Record, Records
 from batch_calibration.store import Store
 from batch_calibration.study.calibration import run_calibration
@@ -48,6 +49,8 @@ def calibrate_store(
     Raises:
         InputError: no score tables; what `run_calibration` raises.
     """
+    for name in methods or ():
+        get_method(name)
     store = store if isinstance(store, Store) else Store(store)
     tables, broken = store.tables()
     if not tables and not broken:
