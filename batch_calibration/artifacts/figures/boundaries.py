@@ -142,7 +142,12 @@ def _padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:
     )
 
 
-@partial(jax.jit, static_argnames="methods")
+# The least optimization: compiling takes longer than the few small fits.
+@partial(
+    jax.jit,
+    static_argnames="methods",
+    compiler_options={"xla_backend_optimization_level": 0},
+)
 def _decide(
     blocks: Mapping[str, Evidence],
     points: Mapping[str, jax.Array],
