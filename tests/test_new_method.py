@@ -76,7 +76,9 @@ def test_every_table_names_it(workdir, tmp_path):
 def test_every_figure_draws_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
-    assert "toy" in boundaries.drawn_methods()
+    assert boundaries.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "toy")
+    drawn_panels = [axes.get_title(loc="left") for axes in drawn["boundariesm"].draw().axes]
+    assert [title.split(":")[0] for title in drawn_panels[:6]] == [*boundaries.drawn_methods()]
     said = {}
     for name, drawing in drawn.items():
         figure = drawing.draw()

@@ -126,9 +126,10 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
     }
     blocks = {name: _padded(*block) for name, block in two.blocks.items()}
     found = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
+    # In the order of the table of methods: a compiled program returns a dict sorted by key.
     return {
-        name: Panel(*reach[str(METHODS[name].boundary)], margin, float(right))
-        for name, (margin, right) in found.items()
+        name: Panel(*reach[str(METHODS[name].boundary)], found[name][0], float(found[name][1]))
+        for name in drawn_methods()
     }
 
 
