@@ -142,8 +142,8 @@ def load(path: str | Path) -> ScoreTable:
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path}: expected a score table of this package, but its description lacks or "
-            f"garbles {error}; delete it and score this context again."
+            f"{path}: expected a score table of this package, but its description lacks "
+            f"or misstates {error}; delete it and score this context again."
         ) from error
     if header.get("format") != FORMAT:
         raise InputError(
@@ -183,7 +183,8 @@ def check(table: ScoreTable, where: str) -> None:
             raise InputError(
                 f"{at}: the score of row {block.row_ids[row]}, label "
                 f"{table.label_names[label]!r} is {block.log_probs[row, label]} (and "
-                f"{len(bad) - 1} more); one such value would poison every mean: score it again."
+                f"{len(bad) - 1} more); one such value makes every mean of its label NaN or "
+                "infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():
             raise InputError(

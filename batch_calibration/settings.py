@@ -112,7 +112,7 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a study: its tasks and seeds, and the parts that rooms take.
+    """Settings of a study: its tasks and seeds, and the parts that modules take.
 
     Flat at the flags and in `Settings.of`: every key of a part is a key of the whole.
 

@@ -14,7 +14,7 @@ from flax import nnx
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring.causal_lm import CausalLM
 from benchmarks import worker
-from experiments.machine import keep_programs
+from experiments.compilation_cache import keep_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (4096, 4096, 4096))

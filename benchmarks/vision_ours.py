@@ -12,7 +12,7 @@ from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from benchmarks import worker
 from benchmarks.ours import peak_memory
-from experiments.machine import keep_programs
+from experiments.compilation_cache import keep_programs
 
 
 def main() -> None:

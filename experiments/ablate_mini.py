@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import cli
 
-CONFIG = cli.config_flag("the ablations")
+CONFIG = cli.config_flag("the ablations", "configs/mini_ablations.py")
 WORKDIR = cli.folder_flag("directory for models and results")
 
 

@@ -9,7 +9,7 @@ from experiments import cli, machine
 
 WORKDIR = cli.folder_flag("folder with scores")
 METHODS = flags.DEFINE_list("methods", None, "methods to apply, comma-separated; all by default")
-FLOOR = flags.DEFINE_float("floor", None, "raise scores of -inf to this many nats")
+FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
 SIZES = flags.DEFINE_list("probe_sizes", [], "also let BC and PC learn from so many rows alone")
 DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", lower_bound=1)
 

@@ -26,12 +26,13 @@ flags.disclaim_key_flags()
 
 REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
 WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
-GIVE = {"config": "configs/mini.py"}
+GIVE: dict[str, str] = {}
 """What to give for a flag that is missing, where it is not a folder."""
 
 
-def config_flag(help_text: str) -> flags.FlagHolder[Any]:
-    """The required flag `--config` of a program."""
+def config_flag(help_text: str, example: str = "configs/mini.py") -> flags.FlagHolder[Any]:
+    """The required flag `--config` of a program; `example` is what the sentence offers."""
+    GIVE["config"] = example
     holder = config_flags.DEFINE_config_file("config", None, help_text, lock_config=True)
     flags.mark_flag_as_required("config")
     return holder
@@ -59,7 +60,7 @@ def numbers(name: str, words: Sequence[str]) -> list[int]:
 
 
 def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
-    """Parse the flags, run `main`, and turn what a user can mend into one sentence.
+    """Parse the flags, run `main`, and turn what a user can correct into one sentence.
 
     Args:
         main: the program.
@@ -86,7 +87,7 @@ def _fail(sentence: str) -> NoReturn:
 
 
 def _guard(main: Callable[[], None], loads: Sequence[str]) -> None:
-    # absl shows every library's chatter; a program speaks through print and error sentences.
+    # absl shows what every library logs; a program says what it has to by print and sentences.
     logging.set_verbosity(logging.WARNING)
     try:
         for name in loads:
@@ -152,7 +153,7 @@ def _config_keys(argv: Sequence[str]) -> list[str]:
     flags.DEFINE_string("config", None, "", flag_values=first)
     first(list(argv), known_only=True)
     path = first["config"].value
-    known = list(keys() if path is None else config_files.read_config(path).keys())
+    known = list(config_files.read_config(path or GIVE["config"]).keys())
     flag: Any = flags.FLAGS["config"]
     flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(known)}"
     return known

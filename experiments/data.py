@@ -20,7 +20,7 @@ from absl import flags
 from experiments import cli
 
 TASK = flags.DEFINE_string("task", "", "a task's name, or the path of a task file")
-ALL = flags.DEFINE_bool("all", False, "every task of the shelf")
+ALL = flags.DEFINE_bool("all", False, "every task that the package has")
 DATA_DIR = flags.DEFINE_string("data_dir", "", "folder of rows, or 'mini'")
 
 

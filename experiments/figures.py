@@ -5,10 +5,12 @@ python -m experiments.figures --workdir=W
 
 from absl import flags
 
-from experiments import cli, machine
+from experiments import cli, compilation_cache
 
 WORKDIR = cli.folder_flag("folder with scores and records")
-TASKS_DRAWN = flags.DEFINE_integer("boundary_tasks", 2, "tasks in the figure of boundaries")
+TASKS_DRAWN = flags.DEFINE_integer(
+    "boundary_tasks", 2, "tasks in the figure of boundaries", lower_bound=0
+)
 
 
 def main() -> None:
@@ -16,7 +18,7 @@ def main() -> None:
     from batch_calibration.artifacts import catalogue, writing
     from batch_calibration.store import Store
 
-    machine.keep_programs()
+    compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
     results = catalogue.gather(store.records(), store.table_of, TASKS_DRAWN.value)
     writing.write_figures(results, store.workdir / "figures", print)

@@ -1,14 +1,16 @@
-"""The machine a program runs on: programs once compiled are kept, several processes work as one."""
+"""Joins the processes that score together, as the flags say."""
 
-import hashlib
 import os
-import platform
 import sys
 from pathlib import Path
 
 from absl import flags
 
 from batch_calibration.errors import InputError
+from experiments.compilation_cache import keep_programs
+
+# They are flags of the program that imports this module.
+flags.disclaim_key_flags()
 
 COORDINATOR = flags.DEFINE_string(
     "coordinator",
@@ -18,20 +20,6 @@ COORDINATOR = flags.DEFINE_string(
 )
 PROCESSES = flags.DEFINE_integer("processes", None, "how many processes there are", lower_bound=1)
 PROCESS = flags.DEFINE_integer("process", None, "number of this one, from 0", lower_bound=0)
-
-
-def keep_programs() -> None:
-    """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
-
-    `JAX_COMPILATION_CACHE_DIR` names another directory; empty, it keeps nothing.
-    """
-    import jax
-    from platformdirs import user_cache_path
-
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        directory = user_cache_path("batch-calibration") / "programs" / _machine()
-        jax.config.update("jax_compilation_cache_dir", str(directory))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def set_up() -> None:
@@ -62,13 +50,3 @@ def set_up() -> None:
     if jax.process_index():
         # The first process speaks for all.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
-
-
-def _machine() -> str:
-    """A name for the processor's features: compiled programs depend on them."""
-    about = platform.machine() + platform.processor()
-    cpus = Path("/proc/cpuinfo")
-    if cpus.is_file():
-        lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
-        about += next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return hashlib.sha256(about.encode()).hexdigest()[:12]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import cli
 
-CONFIG = cli.config_flag("the training run")
+CONFIG = cli.config_flag("the training run", "configs/train_mini_clip.py")
 OUT = cli.folder_flag("directory for the finished checkpoint", "out")
 WORKDIR = cli.folder_flag("directory for state and loss curve")
 

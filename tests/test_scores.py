@@ -79,7 +79,7 @@ def test_foreign_file(tmp_path):
         (lambda h: h["context"].update(seed=7), "is not the hash of its own description"),
         (lambda h: h.update(format=99), "format 99, this version reads 1"),
         (lambda h: h["blocks"]["test"].update(row_ids=["a"]), r"expected log_probs \[1, 2\]"),
-        (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or garbles 'dc"),
+        (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or misstates 'dc"),
     ],
 )
 def test_edited_file(tmp_path, change, sentence):

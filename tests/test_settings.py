@@ -1,4 +1,4 @@
-"""Settings: one owner of every key, flat at the door, typed behind it; wrong ones by sentence."""
+"""Settings: one owner of every key, flat at the flags, typed behind; wrong ones by sentence."""
 
 import dataclasses
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from batch_calibration.artifacts import curves, learned, main_table, paper, robustness
@@ -210,7 +211,7 @@ def _boundaries(results: Results) -> Iterator[Drawing]:
     for group in results.apart:
         firsts = (records[0] for records in group.records.values())
         found = (table for record in firsts if (table := results.load(record)))
-        some = [table for table in found if boundaries.can_draw(table)][: results.boundary_tasks]
+        some = list(islice(filter(boundaries.can_draw, found), results.boundary_tasks))
         if some:
             setting = str(group.setting)
             yield _of_setting(

@@ -94,7 +94,7 @@ def of_group(group: str) -> list[str]:
 
 
 def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
-    """Records grouped by setting; tasks in the order of their shelf, seeds ascending.
+    """Records grouped by setting; tasks in the order of `TASKS`, seeds ascending.
 
     Those of a robustness study, whose prompts differ from the task's own, are left out.
 
@@ -155,7 +155,7 @@ def axis(record: Record) -> str:
 
 
 def ordered(records: Iterable[Record]) -> list[Record]:
-    """Tasks in the order of their shelf, seeds ascending."""
+    """Tasks in the order of `TASKS`, seeds ascending."""
     shelf = {name: place for place, name in enumerate(TASKS)}
 
     def rank(record: Record) -> tuple[int, str, int]:

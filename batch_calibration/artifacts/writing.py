@@ -29,7 +29,7 @@ def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
 def write_figures(
     results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
-    """Each figure as PNG and PDF; `notify` hears of each file."""
+    """Each figure as PNG and PDF; `notify` is called with each file."""
     from batch_calibration.artifacts.figures import style
 
     for drawing in catalogue.figures(results):

@@ -103,7 +103,7 @@ def describe(task: Task, data: str, width: int = 0) -> Found:
 
 
 def report(task: str, data: str) -> Iterator[str]:
-    """Lines on one task, or for "" on every task of the shelf and how they compare in sum."""
+    """Lines on one task, or for "" on every task and how they compare in sum."""
     if task:
         yield from describe(load_task(task), data).lines
         return

@@ -51,7 +51,7 @@ def renames(pairs: list[str]) -> dict[str, str]:
 
 
 def prepare_all(source: Path, out: Path, renamed: Mapping[str, str]) -> Iterator[str]:
-    """Write every task of the shelf that the source has; a line on each.
+    """Write every task that the source has; a line on each.
 
     Raises:
       InputError: no such source, or none with files of any task; what `prepare` raises.

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration import metrics
+from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
@@ -80,7 +80,7 @@ def run_calibration(
             alone (the paper's figure of batch sizes). Sizes beyond n are left out, n is added.
         draws: random draws of rows for each probe size.
         seed: of those draws, and of the methods that start at random.
-        progress: is told how many tables are done, whenever some are.
+        progress: called with how many tables are done, whenever some are.
 
     Returns:
         One record per table, in their order.
@@ -100,7 +100,7 @@ def run_calibration(
     names = [name for name in METHODS if name in chosen]
     if not names:
         raise InputError(f"methods: expected one or more of {', '.join(METHODS)}, got none.")
-    check_sizes(probe_sizes)
+    check_sizes(probe_sizes, draws)
     for table in tables:
         _check(table, floor)
     skipped = [_skipped(table, names) for table in tables]
@@ -135,6 +135,7 @@ def _check(table: ScoreTable, floor: float | None) -> None:
             "label, so no accuracy can be given; use batch_calibration.calibrate on its scores, "
             "or label some rows."
         )
+    scores.check(table, where)
     for name, block in table.blocks.items():
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 

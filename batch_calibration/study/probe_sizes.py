@@ -14,8 +14,10 @@ from batch_calibration.records import ProbeSizes
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 
-def check_sizes(sizes: Sequence[int]) -> None:
-    """Refuses a probe size below 1."""
+def check_sizes(sizes: Sequence[int], draws: int) -> None:
+    """Refuses a probe size below 1, and no draws."""
+    if draws < 1:
+        raise InputError(f"draws: expected 1 or more for each probe size, got {draws}.")
     if any(size < 1 for size in sizes):
         raise InputError(f"probe sizes: expected 1 or more rows, got {min(sizes)}.")
 

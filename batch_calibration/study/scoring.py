@@ -67,7 +67,7 @@ def run_scoring(
 ) -> ScoringReport:
     """Ask the model about every context that the store does not hold yet, and keep the scores.
 
-    All contexts are rendered before the model is loaded, so a wrong setting is told at once. A
+    All contexts are rendered before the model is loaded, so a wrong setting is refused at once. A
     run that is stopped goes on where it was; nothing is scored twice.
 
     Args:
@@ -75,8 +75,8 @@ def run_scoring(
         cells: the contexts, made by `settings.cell`; None is `settings.grid()`.
         store: a workdir, made where there is none.
         scorer: asks the model; None loads the one that the settings name.
-        progress: hears how far the run is.
-        notify: hears sentences that a reader of the numbers must know.
+        progress: called with how far the run is.
+        notify: called with sentences that a reader of the numbers must know.
 
     Raises:
         InputError: a setting that does not fit its task, rows or model, with what to do.
@@ -235,14 +235,15 @@ def score_context(
 ) -> int:
     """Ask the model for what is not stored yet, store the table, say how many inputs were asked.
 
-    Of several processes the first alone reads and writes the store; the others lend their devices.
+    Of several processes the first alone reads and writes the store; the others work on their
+    share of the rows.
     """
     import jax
 
     from batch_calibration.scoring import sharding
 
     about = describe(context, scorer, model)
-    stored = store.get(about)
+    stored = None if jax.process_index() else store.get(about)
     wanted = sharding.agree(list(context.blocks), missing(context, stored))
     inputs = _joined([context.blocks[name].inputs for name in wanted])
     size = sum(context.blocks[name].size for name in wanted)

@@ -1,4 +1,4 @@
-"""The shelf of tasks, as the paper's tables order them: of language, three more, of images."""
+"""The tasks, in the order of the paper's tables: of language, three more, of images."""
 
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.agnews import AGNEWS
