@@ -1,10 +1,10 @@
 """Draws who imports whom into docs/architecture.md, read from the code with `ast`.
 
-python docs/draw_architecture.py            # writes the picture
+python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
 
-A room is the first part of a module's path below batch_calibration/; experiments/ and configs/ are
-one room each. `typing` and `errors` are imported by nearly every room and are left out.
+A component is the first part of a module's path below batch_calibration/; experiments/ and configs/
+are one each. `typing` and `errors` are imported by nearly every component and are left out.
 """
 
 import argparse
@@ -31,11 +31,11 @@ LAYERS = {
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
     "below all": ("settings", "files"),
 }  # fmt: skip
-"""Layers of the picture, from the top, and their rooms; those that do not exist are not drawn."""
+"""Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 
 
-def room_of(path: Path) -> str:
-    """The room of a file."""
+def component_of(path: Path) -> str:
+    """The component of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] != PACKAGE:
         return parts[0]
@@ -43,7 +43,7 @@ def room_of(path: Path) -> str:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """The rooms that a module imports, wherever in it an import stands."""
+    """The components that a module imports, wherever in it an import stands."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -53,50 +53,50 @@ def imported(tree: ast.AST) -> Iterator[str]:
             continue
         for name in names:
             first, _, rest = name.partition(".")
-            room = rest.partition(".")[0]
+            component = rest.partition(".")[0]
             if first in ("experiments", "configs"):
                 yield first
             elif first == PACKAGE:
                 folder = ROOT / PACKAGE
-                exists = (folder / room).is_dir() or (folder / f"{room}.py").is_file()
-                yield room if room and exists else FACE
+                exists = (folder / component).is_dir() or (folder / f"{component}.py").is_file()
+                yield component if component and exists else FACE
 
 
 def arrows() -> tuple[set[str], set[tuple[str, str]]]:
-    """All rooms, and who imports whom."""
-    rooms, found = set[str](), set[tuple[str, str]]()
+    """All components, and who imports whom."""
+    components, found = set[str](), set[tuple[str, str]]()
     for folder in (PACKAGE, "experiments", "configs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            room = room_of(path)
-            rooms.add(room)
+            component = component_of(path)
+            components.add(component)
             tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-            found |= {(room, other) for other in imported(tree) if other != room}
-    rooms -= LEFT_OUT
-    return rooms, {(one, other) for one, other in found if not {one, other} & LEFT_OUT}
+            found |= {(component, other) for other in imported(tree) if other != component}
+    components -= LEFT_OUT
+    return components, {(one, other) for one, other in found if not {one, other} & LEFT_OUT}
 
 
 def draw() -> str:
-    """The picture as a Mermaid graph, an arrow from each room to those it imports."""
-    rooms, found = arrows()
-    placed = {room for layer in LAYERS.values() for room in layer}
-    layers = LAYERS | {"in no layer yet": tuple(sorted(rooms - placed))}
-    ids = {room: "face" if room == FACE else room for room in rooms}
+    """The diagram as a Mermaid graph, an arrow from each component to those it imports."""
+    components, found = arrows()
+    placed = {component for layer in LAYERS.values() for component in layer}
+    layers = LAYERS | {"in no layer yet": tuple(sorted(components - placed))}
+    ids = {component: "face" if component == FACE else component for component in components}
     lines = ["```mermaid", "flowchart TD"]
     for number, (layer, members) in enumerate(layers.items()):
-        present = [room for room in members if room in rooms]
+        present = [component for component in members if component in components]
         if present:
             lines += [f'  subgraph layer{number}["{layer}"]']
-            lines += [f'    {ids[room]}["{room}"]' for room in present]
+            lines += [f'    {ids[component]}["{component}"]' for component in present]
             lines += ["  end"]
-    for room in sorted(rooms):
-        others = sorted(ids[other] for one, other in found if one == room)
+    for component in sorted(components):
+        others = sorted(ids[other] for one, other in found if one == component)
         if others:
-            lines.append(f"  {ids[room]} --> {' & '.join(others)}")
+            lines.append(f"  {ids[component]} --> {' & '.join(others)}")
     return "\n".join([*lines, "```"])
 
 
 def main() -> None:
-    """Write the picture, or check that it is what the code says."""
+    """Write the diagram, or check that it is what the code says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if out of date")
     check = parser.parse_args().check

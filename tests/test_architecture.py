@@ -10,8 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "batch_calibration"
 
-# room -> rooms of ours it may import, from the bottom up: a room names only those above it here,
-# so no circle can be. Its own room is always allowed; `room.module` allows that module alone.
+# component -> components of ours it may import, from the bottom up: a component names only those
+# above it here, so no circle can be. Its own is always allowed; `component.module` allows that
+# module alone.
 ARROWS = {
     "errors": set(),
     "typing": set(),
@@ -66,8 +67,8 @@ OUTSIDE = {
 }
 
 
-def room(path: Path) -> str:
-    """The room a file of the package stands in."""
+def component(path: Path) -> str:
+    """The component a file of the package stands in."""
     return path.relative_to(ROOT / PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -94,10 +95,10 @@ def imports(path: Path, *, top: bool) -> set[str]:
 
 
 FILES = sorted((ROOT / PACKAGE).rglob("*.py"))
-ROOMS = {room(path) for path in FILES}
+COMPONENTS = {component(path) for path in FILES}
 
 
-def test_no_room_may_import_one_that_may_import_it():
+def test_no_component_may_import_one_that_may_import_it():
     order = list(ARROWS)
     for place, here in enumerate(order):
         below = set(order[:place])
@@ -106,18 +107,18 @@ def test_no_room_may_import_one_that_may_import_it():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_arrows_point_down(path):
-    here = room(path)
-    assert here in ARROWS, f"{here} is a new room: say in ARROWS what it may import"
+    here = component(path)
+    assert here in ARROWS, f"{here} is a new component: say in ARROWS what it may import"
     for name in imports(path, top=False):
         if not name.startswith(PACKAGE + "."):
             continue
         inner = name.removeprefix(PACKAGE + ".")
         parts = inner.split(".")
-        assert parts[0] in ROOMS, f"{path.relative_to(ROOT)} imports {name} from the face"
+        assert parts[0] in COMPONENTS, f"{path.relative_to(ROOT)} imports {name} from the face"
         fine = parts[0] == here or any(
             inner == right or inner.startswith(right + ".") for right in ARROWS[here]
         )
-        # `from batch_calibration.prompts import template` names the room on the way.
+        # `from batch_calibration.prompts import template` names the component on the way.
         fine = fine or any(right.startswith(inner + ".") for right in ARROWS[here])
         assert fine, f"{path.relative_to(ROOT)} may not import {name}"
 
@@ -134,7 +135,9 @@ def test_heavy_packages_stay_behind_their_walls(path):
     for name in imports(path, top=True):
         package = name.split(".")[0]
         if package in OUTSIDE:
-            assert room(path) in OUTSIDE[package], f"{path.relative_to(ROOT)} imports {package}"
+            assert component(path) in OUTSIDE[package], (
+                f"{path.relative_to(ROOT)} imports {package}"
+            )
 
 
 def test_only_programs_import_absl_and_nobody_imports_configs():
@@ -194,7 +197,7 @@ def test_no_public_signature_says_any(path):
         assert "Any" not in words, f"{path.relative_to(ROOT)}: {name} says {annotation}"
 
 
-def test_the_picture_of_the_architecture_is_up_to_date():
+def test_the_diagram_of_the_architecture_is_up_to_date():
     script = ROOT / "docs" / "draw_architecture.py"
     done = subprocess.run(
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The picture of who imports whom: read from the code, and refused where it is out of date."""
+"""The diagram of who imports whom: read from the code, and refused where it is out of date."""
 
 import importlib.util
 import sys
@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "draw_architecture.py"
 
 @pytest.fixture
 def drawing(tmp_path, monkeypatch):
-    """The script on a house of three rooms, and its page."""
+    """The script on a package of three components, and its page."""
     spec = importlib.util.spec_from_file_location("draw_architecture", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -36,16 +36,16 @@ def run(module, monkeypatch, *flags):
     module.main()
 
 
-def test_arrows_are_the_imports_and_every_room_is_drawn(drawing):
-    rooms, found = drawing.arrows()
-    assert rooms == {drawing.FACE, "api", "attic", "experiments", "configs"}
+def test_arrows_are_the_imports_and_every_component_is_drawn(drawing):
+    components, found = drawing.arrows()
+    assert components == {drawing.FACE, "api", "attic", "experiments", "configs"}
     assert found == {
         (drawing.FACE, "api"), ("attic", "api"), ("experiments", "attic"),
         ("experiments", drawing.FACE),
     }  # fmt: skip
-    picture = drawing.draw()
+    diagram = drawing.draw()
     assert (
-        "  experiments --> attic & face\n" in picture and 'in no layer yet"]\n    attic' in picture
+        "  experiments --> attic & face\n" in diagram and 'in no layer yet"]\n    attic' in diagram
     )
 
 

@@ -111,8 +111,8 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("[" * 100_000, "line 2: no JSON object .* is the line torn"),
-        ('{"sentence": "' + "x" * 99, "line 2: no JSON object .* is the line torn"),
+        ("[" * 100_000, "line 2: no JSON object .* is the line cut short"),
+        ('{"sentence": "' + "x" * 99, "line 2: no JSON object .* is the line cut short"),
         ('{"sentence": "a \\ud800 b", "label": 1}', "line 2: half a surrogate pair is no text"),
         ('{"sentence": "a \\uDC00 b", "label": 1}', "line 2: half a surrogate pair is no text"),
     ],

@@ -213,7 +213,10 @@ GOOD = {"sentence": "fine", "label": 1}
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (json.dumps(GOOD) + '\n{"sentence": "to', "line 2: no JSON object .* is the line torn"),
+        (
+            json.dumps(GOOD) + '\n{"sentence": "to',
+            "line 2: no JSON object .* is the line cut short",
+        ),
         (json.dumps({"text": "fine", "label": 1}), "needs sentence, the row has only text, label"),
         (json.dumps({"sentence": "fine"}), "needs label"),
         (json.dumps(GOOD | {"label": 2}), r"0 to 1 \(negative, positive\), got 2"),

@@ -156,11 +156,11 @@ def axis(record: Record) -> str:
 
 def ordered(records: Iterable[Record]) -> list[Record]:
     """Tasks in the order of `TASKS`, seeds ascending."""
-    shelf = {name: place for place, name in enumerate(TASKS)}
+    position = {name: number for number, name in enumerate(TASKS)}
 
     def rank(record: Record) -> tuple[int, str, int]:
         task = record.context.task
-        return shelf.get(task, len(shelf)), task, record.context.seed
+        return position.get(task, len(position)), task, record.context.seed
 
     return sorted(records, key=rank)
 

@@ -81,7 +81,9 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                     f"{where}: half a surrogate pair is no text ({error}); correct the row."
                 ) from error
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{where}: no JSON object ({error}); is the line torn?") from error
+                raise InputError(
+                    f"{where}: no JSON object ({error}); is the line cut short?"
+                ) from error
             if not isinstance(value, dict):
                 raise InputError(
                     f"{where}: expected a JSON object with {', '.join(task.fields)} and label, "
@@ -107,7 +109,7 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                 if len(cells) != len(header):
                     raise InputError(
                         f"{where}: expected {len(header)} cells ({', '.join(header)}), got "
-                        f"{len(cells)}; is the line torn, or a comma not in quotes?"
+                        f"{len(cells)}; is the line cut short, or a comma not in quotes?"
                     )
                 yield (
                     where,

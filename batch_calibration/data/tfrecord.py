@@ -21,7 +21,7 @@ def records(path: Path) -> list[bytes]:
     """The records of one file, in order.
 
     Raises:
-      InputError: the file is missing, torn, or a checksum differs; with the record's number.
+      InputError: the file is missing, cut short, or a checksum differs; with the record's number.
     """
     try:
         from google_crc32c import value as crc32c
@@ -37,9 +37,9 @@ def records(path: Path) -> list[bytes]:
     start = 0
     while start < len(raw):
         where = f"{path}, record {len(found)}"
-        torn = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
+        ends_early = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
         if start + HEAD > len(raw):
-            raise torn
+            raise ends_early
         length, stored = struct.unpack_from("<QI", raw, start)
         if masked(crc32c(raw[start : start + 8])) != stored:
             raise InputError(
@@ -48,7 +48,7 @@ def records(path: Path) -> list[bytes]:
             )
         start += HEAD
         if start + length + TAIL > len(raw):
-            raise torn
+            raise ends_early
         data = raw[start : start + length]
         (stored,) = struct.unpack_from("<I", raw, start + length)
         if masked(crc32c(data)) != stored:

@@ -52,16 +52,16 @@ def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[PackedS
     spare: list[list[int]] = []
     for row in sorted(rows, key=lambda row: (-lengths[row], row)):
         need = lengths[row]
-        room = next((free for free in range(need, len(spare)) if spare[free]), None)
-        if room is None:
-            room = max(SHORTEST, power(need))
-            spare += [[] for _ in range(room + 1 - len(spare))]
-            spare[room].append(len(sequences))
-            sequences.append(PackedSequence(room, []))
-        number = spare[room].pop()
+        space = next((free for free in range(need, len(spare)) if spare[free]), None)
+        if space is None:
+            space = max(SHORTEST, power(need))
+            spare += [[] for _ in range(space + 1 - len(spare))]
+            spare[space].append(len(sequences))
+            sequences.append(PackedSequence(space, []))
+        number = spare[space].pop()
         sequences[number].rows.append(row)
         if len(sequences[number].rows) < most:
-            spare[room - need].append(number)
+            spare[space - need].append(number)
     return sorted(sequences, key=lambda packed: -packed.length)
 
 
