@@ -75,7 +75,7 @@ def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
 def stop(*_: object) -> NoReturn:
     """Answer an interruption with a sentence and exit code 130."""
     sys.stdout.flush()
-    sentence = "stopped; what was finished is kept: the same command goes on from there."
+    sentence = "stopped; what was finished is kept: give the same command again for the rest."
     print(f"error: {sentence}", file=sys.stderr, flush=True)
     os._exit(130)
 
