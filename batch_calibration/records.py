@@ -118,6 +118,7 @@ class Record:
         over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
         unreadable: block -> how many of its images could not be read.
         bias: method -> the bias of each label, in nats.
+        floor: what smaller scores were raised to, in nats; None where none was asked for.
         strength: what BCL chose.
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.
@@ -133,6 +134,7 @@ class Record:
     over_long: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: Mapping[str, int] = field(default_factory=dict)
     bias: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    floor: float | None = None
     strength: float | None = None
     curve: Curve | None = None
     probe_size: ProbeSizes | None = None

@@ -42,6 +42,7 @@ WHOLE = Record(
     over_long={"test": {"dropped": 2}},
     unreadable={"test": 1},
     bias={"bc": (-1.0, -2.5)},
+    floor=-50.0,
     strength=0.9,
     curve=Curve((0.5, 0.6), (0.4, 0.7)),
     probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),

@@ -141,7 +141,7 @@ def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
     assert (tmp_path / "report.html").read_text().count("<img") == 6
 
 
-def test_probe_sizes_survive_a_second_calibrate(score, program, tmp_path):
+def test_probe_sizes_survive_a_second_calibrate_with_the_same_floor(score, program, tmp_path):
     write(tmp_path / "data", ROWS)
     score()
     workdir = f"--workdir={tmp_path / 'w'}"
@@ -150,6 +150,9 @@ def test_probe_sizes_survive_a_second_calibrate(score, program, tmp_path):
     before = json.loads(path.read_text())["probe_size"]
     program("calibrate", "--methods=icl,bc", workdir)
     assert json.loads(path.read_text())["probe_size"] == before
+    program("calibrate", "--methods=icl,bc", "--floor=-2", workdir)
+    after = json.loads(path.read_text())
+    assert after["floor"] == -2 and "probe_size" not in after
 
 
 def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):

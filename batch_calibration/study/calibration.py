@@ -111,7 +111,7 @@ def run_calibration(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for group, found in zip(groups, pool.map(partial(_run, key=key), groups), strict=True):
             for i, (place, table) in enumerate(group.tables):
-                record = _record(table, i, found, skipped[place])
+                record = _record(table, i, found, skipped[place], floor)
                 if probe_sizes:
                     test = jax.tree.map(itemgetter(i), group.blocks["test"])
                     by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed)
@@ -245,7 +245,9 @@ def _measured(
     )
 
 
-def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str]) -> Record:
+def _record(
+    table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str], floor: float | None
+) -> Record:
     """The i-th context of a group as a record."""
     known = int((table.blocks["test"].labels >= 0).sum())
     values = {}
@@ -271,6 +273,7 @@ def _record(table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, st
             name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
         },
         bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
+        floor=floor,
         strength=float(found.strength[curved][i]) if curved else None,
         curve=(
             Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))

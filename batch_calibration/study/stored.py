@@ -43,7 +43,8 @@ def calibrate_store(
         store: a workdir with scores.
         methods: names from `METHODS`, all by default.
         floor: as in `run_calibration`.
-        probe_sizes: as in `run_calibration`; what an earlier run measured is kept where none are.
+        probe_sizes: as in `run_calibration`; what an earlier run measured with the
+            same floor is kept where none are.
         draws: as in `run_calibration`.
 
     Raises:
@@ -67,7 +68,7 @@ def calibrate_store(
 def _with_earlier_sizes(store: Store, record: Record) -> Record:
     """The record with the probe sizes that an earlier run measured of the same scores."""
     earlier = store.record(record.id)
-    if record.probe_size is not None or earlier is None:
+    if record.probe_size is not None or earlier is None or earlier.floor != record.floor:
         return record
     return replace(record, probe_size=earlier.probe_size)
 
