@@ -5,7 +5,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from batch_calibration.errors import InputError
@@ -142,3 +142,18 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                     yield f"{path}, row {number}", value
     except (ArrowException, OSError) as error:
         raise InputError(f"{path}: no whole Parquet file ({error}).") from error
+
+
+def served_split(task: Task, split: str, present: Collection[str], where: str) -> str:
+    """The split that is read when `split` is asked for: itself, or the task's stand-in.
+
+    Raises:
+      InputError: neither is there.
+    """
+    served = split if split in present else task.stand_ins.get(split, split)
+    if served not in present:
+        raise InputError(
+            f"{where}: task {task.name} has no split {split!r} there; there are: "
+            f"{', '.join(present)}."
+        )
+    return served

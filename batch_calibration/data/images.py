@@ -39,12 +39,7 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
     source = find(task, data)
     if source is None:
         raise InputError(_nothing(task, data))
-    served = split if split in source.splits else task.stand_ins.get(split, split)
-    if served not in source.splits:
-        raise InputError(
-            f"{source.where}: task {task.name} has no split {split!r} there; there are: "
-            f"{', '.join(source.splits)}."
-        )
+    served = files.served_split(task, split, source.splits, source.where)
     found = source.splits[served](limit)
     if not found:
         raise InputError(

@@ -44,12 +44,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     place = _find(task, data)
     if place is None:
         raise InputError(_nothing(task, data))
-    served = split if split in place.splits else task.stand_ins.get(split, split)
-    if served not in place.splits:
-        raise InputError(
-            f"{place.where}: task {task.name} has no split {split!r} there; there are: "
-            f"{', '.join(place.splits)}."
-        )
+    served = files.served_split(task, split, place.splits, place.where)
     bound = [bind(task, record, where) for where, record in place.splits[served]()]
     if not bound:
         raise InputError(f"{place.where}: split {served} is empty, expected at least one row.")
