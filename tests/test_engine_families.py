@@ -25,11 +25,34 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+SLIDING = "sliding_attention"
 GEMMA = GROUPED | {"query_pre_attn_scalar": 5, "sliding_window": 11}
 CASES = {
     "gpt2": GPT2 | {"n_positions": 320},
     "llama": GROUPED | {"attention_bias": True, "rope_scaling": LLAMA3},
     "mistral": GROUPED | {"sliding_window": 9},
+    "ministral": GROUPED | {"sliding_window": 9, "layer_types": [SLIDING, "full_attention"]},
+    "smollm3": SHAPE | {"no_rope_layers": [1, 0], "num_key_value_heads": 2},
+    "granite": SHAPE
+    | {
+        "attention_multiplier": 0.4,
+        "residual_multiplier": 0.5,
+        "embedding_multiplier": 2.0,
+        "logits_scaling": 0.5,
+    },
+    "phi3": SHAPE
+    | {
+        "sliding_window": 40,
+        "num_key_value_heads": 2,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [3.0, 4.0]},
+        "original_max_position_embeddings": 320,
+    },
+    "olmo2": SHAPE | {"num_key_value_heads": 2, "rope_scaling": YARN},
+    "cohere2": SHAPE | {"sliding_window": 30, "sliding_window_pattern": 2, "logit_scale": 1.0},
+    "falcon": SHAPE | {"num_kv_heads": 2, "new_decoder_architecture": True},
+    "gptj": GPT2 | {"n_positions": 320, "rotary_dim": 4},
+    "bloom": {"vocab_size": 400, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": 320},
     "qwen2": SHAPE | {"use_sliding_window": True, "sliding_window": 40, "max_window_layers": 1},
     "qwen3": GROUPED | {"tie_word_embeddings": True},
     "gemma2": GEMMA | {"attn_logit_softcapping": 1.0, "final_logit_softcapping": 2.0},

@@ -16,7 +16,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.attention import PLAIN, causal
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.rotary import frequencies
+from batch_calibration.models.rotary import Rope, frequencies
 
 GOLDEN = {
     path.name: path
@@ -75,6 +75,7 @@ LLAMA3 = {
     "high_freq_factor": 2.0,
     "original_max_position_embeddings": 12,
 }
+YARN = read(GOLDEN["llama_yarn"])["rope_parameters"]
 OPTIONS = [
     ("llama_tied", rope(rope_theta=1000.0)),
     ("llama_tied", {"num_attention_heads": 2, "head_dim": 8, "num_key_value_heads": 1}),
@@ -88,8 +89,31 @@ OPTIONS = [
     ("mistral_window", {"sliding_window": 6}),
     ("mistral_window", {"sliding_window": None}),
     ("mistral_whole", {"sliding_window": 7}),
+    ("ministral_layers", {"model_type": "mistral", "layer_types": None}),
+    ("ministral_layers", {"layer_types": ["full_attention"] * 3}),
+    *(("llama_yarn", rope(**YARN | {key: value}))
+      for key, value in [("factor", 2.0), ("original_max_position_embeddings", 12),
+                         ("beta_fast", 5.0), ("beta_slow", 0.9), ("truncate", True),
+                         ("attention_factor", 1.1)]),
+    ("llama_biased", rope(**LLAMA3) | {"original_max_position_embeddings": 14}),
+    ("phi3_long", {"rope_parameters": read(GOLDEN["phi3_long"])["rope_parameters"]
+                   | {"short_factor": [1.0, 1.5, 2.0]}}),
+    ("phi3_long", {"max_position_embeddings": 24}),
+    ("phi3_long", {"sliding_window": None}),
+    *(("granite_multiplied", {key: 1.5}) for key in (
+        "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")),
+    ("smollm3_layers", {"no_rope_layers": [1, 1, 1]}),
+    ("smollm3_layers", {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}),
+    ("smollm3_layers", {"layer_types": ["full_attention"] * 3}),
+    ("cohere2_pattern", {"layer_types": ["full_attention"] * 3}),
+    ("cohere2_pattern", {"layer_types": None, "sliding_window_pattern": 3}),
+    ("cohere2_pattern", {"logit_scale": 1.0}),
+    ("falcon_new", {"activation": "gelu"}),
+    ("gptj_plain", {"rotary_dim": 2}),
+    ("bloom_after", {"apply_residual_connection_post_layernorm": False}),
+    ("bloom_after", {"n_head": 2}),
     ("qwen2_late_window", {"layer_types": None, "max_window_layers": 1}),
-    ("qwen2_late_window", {"use_sliding_window": False}),
+    ("qwen2_late_window", {"layer_types": None, "use_sliding_window": False}),
     ("qwen2_whole", {"layer_types": None, "use_sliding_window": True, "sliding_window": 3,
                      "max_window_layers": 0}),
     ("qwen3_layers", {"layer_types": ["full_attention", "sliding_attention"]}),
@@ -144,7 +168,8 @@ def test_every_weight_matters(name):
         spoiled = [(p, same if i == index else v) for i, (p, v) in enumerate(flat)]
         far = np.abs(score(nnx.from_flat_state(spoiled)) - answers).max()
         # Without rotation it moves all of a query's logits alike: softmax is blind to it.
-        blind = path[-2:] == ("key", "bias")
+        still = {"cohere2_untied": 0, "smollm3_named": 0}.get(name)
+        blind = path[-2:] == ("key", "bias") or path[1:] == (still, "attention", "k", "bias")
         assert blind or far > 1e-3, path
 
 
@@ -211,6 +236,7 @@ OLD = [
     ("llama_linear", {"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 3.0}}),
     ("llama_linear", {"rope_theta": 100, "rope_scaling": {"rope_type": "linear", "factor": 3}}),
     ("mistral_window", {"rope_theta": 10000.0, "rope_scaling": None}),
+    ("ministral_layers", {"model_type": "mistral", "rope_theta": 10000.0}),
     ("qwen2_late_window", {"rope_theta": 10000.0, "layer_types": None}),
     ("gemma2_capped", {"rope_theta": 10000.0, "layer_types": None, "num_key_value_heads": 2}),
     ("gemma3_text_local", {"rope_theta": 200.0, "rope_local_base_freq": 20.0, "layer_types": None,
@@ -259,9 +285,11 @@ def test_other_names_for_the_same_weights(copy, name, change):
 
 @pytest.mark.parametrize("kind", ["default", "linear", "llama3"])
 def test_frequencies_follow_their_definition(kind):
-    scaling = {"default": (), "linear": (3.0,), "llama3": (8.0, 1.0, 4.0, 64)}[kind]
-    got = frequencies(16, 500.0, kind, scaling)
-    for i, one in enumerate(got):
+    rope = Rope(rope_type=kind, rope_theta=500.0, factor={"linear": 3.0, "llama3": 8.0}.get(kind),
+                original_max_position_embeddings=64)  # fmt: skip
+    got = frequencies(16, rope)
+    assert got.scale == 1
+    for i, one in enumerate(got.radians):
         expected = 500.0 ** (-2 * i / 16)
         if kind == "linear":
             expected /= 3
@@ -277,12 +305,12 @@ def test_frequencies_follow_their_definition(kind):
 
 BAD = [
     ("llama_tied", {"model_type": "mixtral"}, "no model family named 'mixtral'.*llama, mistral"),
-    ("llama_tied", rope(rope_type="yarn", factor=2.0), "no rope type named 'yarn'.*Known: default"),
-    ("llama_tied", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "named 'dynamic'"),
+    ("llama_tied", rope(rope_type="yarm", factor=2.0), "no rope type named 'yarm'.*Known: default"),
+    ("llama_tied", {"rope_scaling": {"type": "mrope", "factor": 2.0}}, "named 'mrope'"),
     ("llama_tied", rope(rope_type="linear"), "parameters of rope type 'linear' lack factor"),
-    ("llama_tied", rope(rope_type="linear", factor=0.0), r"rope_scaling = \(0.0,\); expected"),
+    ("llama_tied", rope(rope_type="linear", factor=0.0), "factor = 0.0 of its rope parameters"),
     ("llama_tied", rope(full_attention={}), "'default' have full_attention, unknown here"),
-    ("llama_tied", rope(rope_theta="x"), "rope_theta = 'x'; expected a positive number"),
+    ("llama_tied", rope(rope_theta="x"), "rope_theta = 'x' of its rope parameters; expected a p"),
     ("llama_tied", rope(partial_rotary_factor=0.5), "partial_rotary_factor = 0.5; this llama"),
     ("llama_tied", {"rope_parameters": "yarn"}, "rope parameters as an object, got 'yarn'"),
     ("llama_biased", rope(**LLAMA3 | {"low_freq_factor": 2.0}), "below high_freq_factor, got 2.0"),
@@ -304,11 +332,23 @@ BAD = [
     ("qwen2_late_window", {"layer_types": None, "max_window_layers": "x"}, "layer_types = None"),
     ("gemma2_capped", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
     ("gemma2_capped", {"attn_logit_softcapping": -1.0}, "expected a positive number, or null"),
-    ("gemma3_text_local", rope(sliding_attention={"rope_type": "linear", "factor": 2.0}),
-     "rope_local_type = 'linear'; this gemma network"),
+    ("gemma3_text_local", rope(sliding_attention={"partial_rotary_factor": 0.5}), "sliding layers"),
+    ("gemma3_text_local", rope(rope_theta=5.0), "rope_parameters of 'sliding_attention' and"),
     ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 0}, "layer_types = None"),
     ("gemma3_that_sees", {"text_config": 3}, "config.json lacks hidden_size"),
-    ("neox_parallel", rope(rope_type="longrope"), "no rope type named 'longrope'"),
+    ("neox_parallel", rope(rope_type="longrope"), "'longrope' lack short_factor"),
+    ("neox_parallel", rope(rope_type="longrope", short_factor=[1.0], long_factor=[1.0],
+                           partial_rotary_factor=1.0), "expected 4 numbers in short_factor"),
+    ("llama_tied", {"new_key": 3, "_x": None}, "says new_key = 3, unknown to this llama network"),
+    ("llama_tied", {"mlp_bias": "x"}, "mlp_bias = 'x'; expected true or false"),
+    ("llama_tied", {"residual_multiplier": 0.5}, "residual_multiplier = 0.5; this llama network"),
+    ("llama_tied", {"quantization_config": {"bits": 4}}, "its weights are quantized"),
+    ("llama_tied", {"num_hidden_layers": 9999}, "says 9,999 layers, the weights are those of 2"),
+    ("gemma2_capped", {"num_hidden_layers": 10**9, "layer_types": None}, "layer_types = None"),
+    ("gemma3_that_sees", {"text_config": {"new_key": 3}}, "says text_config.new_key = 3, unknown"),
+    ("mistral_window", {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},
+     "neither a sliding_window nor"),
+    ("qwen3_layers", {"use_sliding_window": False}, "neither a sliding_window nor"),
     ("neox_parallel", {"attention_bias": False}, "unexpected gpt_neox.layers.0.attention.dense.b"),
     ("neox_parallel", {"num_attention_heads": 3}, "3 attention heads of a width of 16"),
     ("neox_parallel", rope(partial_rotary_factor=1.5), "partial_rotary_factor = 1.5; expected"),

@@ -111,6 +111,47 @@ def test_all_complaints_in_one_sentence(directory):
         assert part in sentence
 
 
+def put(name, array):
+    return lambda tensors: tensors | {name: array(tensors) if callable(array) else array}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            put("lm_head.weight", lambda t: t["transformer.wte.weight"] + 1),
+            "lm_head.weight differs",
+        ),
+        (
+            put("lm_head.weight", np.zeros((3, 2), np.float32)),
+            "lm_head.weight differs from our wte",
+        ),
+        (
+            put("wte.weight", lambda t: t["transformer.wte.weight"]),
+            "a second .*wte.weight .our wte",
+        ),
+        (put("transformer.ln_f.bias", np.zeros(16, np.int8)), r"ln_f.bias .* in I8: quantized"),
+    ],
+)
+def test_tensors_that_would_be_dropped_or_misread(directory, change, sentence):
+    rewrite(directory, change)
+    with pytest.raises(InputError, match=sentence):
+        weights.load(directory, gpt2.FAMILY)
+
+
+def test_float8_is_refused_by_name(directory):
+    """As in a checkpoint that was quantized in place: numpy has no such numbers."""
+    rewrite(directory, put("transformer.ln_f.bias", np.zeros(16, np.int8)))
+    path = directory / "model.safetensors"
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    header = json.loads(path.read_bytes()[8 : 8 + size])
+    header["transformer.ln_f.bias"]["dtype"] = "F8_E4M3"
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + path.read_bytes()[8 + size :])
+    with pytest.raises(InputError, match=r"ln_f.bias \(our ln_f.bias\) in F8_E4M3: quantized"):
+        weights.load(directory, gpt2.FAMILY)
+
+
 def test_broken_weight_files(directory):
     path = directory / "model.safetensors"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
@@ -131,6 +172,11 @@ def test_broken_weight_files(directory):
         ({"n_layer": None}, "config.json lacks n_layer"),
         ({"model_type": ["gpt2"]}, "no model family named"),
         ({"n_layer": "four"}, "n_layer = 'four'; expected a whole number from 1 on; fetch"),
+        ({"n_layer": 10**6}, "config.json says 1,000,000 layers, the weights are those of 2"),
+        (
+            {"n_embd": 10**6},
+            r"weights take [\d,.]+ GB a device, [\d,.]+ GB are free; bfloat16|share",
+        ),
         ({"n_layer": 0}, "n_layer = 0; expected a whole number"),
         ({"n_layer": True}, "n_layer = True; expected a whole number"),
         ({"n_head": 0}, "n_head = 0; expected a whole number"),

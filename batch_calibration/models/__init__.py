@@ -1,17 +1,30 @@
 """All model families, keyed by the `model_type` of a checkpoint's `config.json`."""
 
-from batch_calibration.models import bert, clip, gemma, gpt2, llama, neox, opt
+from batch_calibration.models import (
+    bert,
+    bloom,
+    clip,
+    cohere,
+    falcon,
+    gemma,
+    gpt2,
+    gptj,
+    llama,
+    neox,
+    opt,
+)
 from batch_calibration.models.family import Family
 
 FAMILIES: dict[str, Family] = {
     "gpt2": gpt2.FAMILY,
-    "llama": llama.FAMILY,
-    "mistral": llama.FAMILY,
-    "qwen2": llama.FAMILY,
-    "qwen3": llama.FAMILY,
+    **llama.FAMILIES,
     "gemma2": gemma.FAMILY,
     "gemma3_text": gemma.FAMILY,
     "gemma3": gemma.FAMILY,
+    "cohere2": cohere.FAMILY,
+    "falcon": falcon.FAMILY,
+    "gptj": gptj.FAMILY,
+    "bloom": bloom.FAMILY,
     "gpt_neox": neox.FAMILY,
     "opt": opt.FAMILY,
     "bert": bert.FAMILY,

@@ -122,6 +122,10 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("bert.",),
-    fixed={"position_embedding_type": "absolute", "is_decoder": False},
+    fixed={
+        "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False,
+    },
+    # Heads are left out, so whether one is tied changes nothing.
+    inert=("tie_word_embeddings", "pooler_*", "directionality"),
     ignored=("embeddings.position_ids", "pooler.dense.*", "cls.*", "classifier.*"),
-)
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """CLIP: an image tower and a text tower whose embeddings share one space."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Literal, NamedTuple
 
 import jax
@@ -49,6 +49,11 @@ class Config:
     def positions(self) -> int:
         """Longest sequence the text tower has positions for."""
         return self.text_max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        """Blocks of the deeper tower."""
+        return max(self.text_num_hidden_layers, self.vision_num_hidden_layers)
 
     @property
     def width(self) -> int:
@@ -258,6 +263,11 @@ def _norm(theirs: str, ours: str) -> dict[str, Weight]:
     return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
 
 
+def _keys(tower: str) -> tuple[str, ...]:
+    names = (field.name for field in fields(Config) if field.name.startswith(f"{tower}_"))
+    return tuple(name.removeprefix(f"{tower}_") for name in names)
+
+
 WEIGHTS = {
     "logit_scale": Weight("log_scale"),
     "text_model.embeddings.token_embedding.weight": Weight(
@@ -283,6 +293,14 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3},
+    parts={
+        "text_config": _keys("text"),
+        "vision_config": (*_keys("vision"), "num_channels"),
+        "text_config_dict": _keys("text"),
+        "vision_config_dict": (*_keys("vision"), "num_channels"),
+    },
+    # Each tower's own projection is the size of both.
+    inert=("projection_dim", "tie_word_embeddings"),
     ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
     flatten=flatten,
 )

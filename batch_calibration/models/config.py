@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from batch_calibration.errors import InputError
+from batch_calibration.models.config_keys import refuse_unknown
 from batch_calibration.models.family import Config, Family, RawConfig
+from batch_calibration.models.rotary import Rope
 
 EXPECTED: dict[object, str] = {
     int: "a whole number from 1 on",
@@ -40,12 +42,13 @@ def read_json(path: Path, what: str) -> dict[str, object]:
 
 
 def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
-    """The family's config from a raw `config.json`; keys that change nothing are left out.
+    """The family's config from a raw `config.json`; keys that change no score are left out.
 
     Raises:
-        InputError: keys that are missing, of another type, out of range, or of a value that the
-            network is not written for.
+        InputError: keys that are missing, of another type, out of range, of a value that the
+            network is not written for, or unknown to it.
     """
+    refuse_unknown(family, raw, where)
     raw = family.flatten(raw)
     known = fields(family.config)
     missing = [f.name for f in known if f.name not in raw and f.default is MISSING]
@@ -54,7 +57,7 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
     for key, value in family.fixed.items():
         if raw.get(key, value) != value:
             raise InputError(
-                f"{where}: config.json says {key} = {raw[key]!r}; this {family.name} network "
+                f"{where}: config.json says {key} = {raw[key]!r:.200}; this {family.name} network "
                 f"is written for {value!r} alone, and would score wrongly; use another checkpoint."
             )
     types = get_type_hints(family.config)
@@ -62,8 +65,8 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
     for name, value in given.items():
         if not _is(types[name], value):
             raise InputError(
-                f"{where}: config.json says {name} = {value!r}; expected {EXPECTED[types[name]]}; "
-                "fetch the file again."
+                f"{where}: config.json says {name} = {value!r:.200}; expected "
+                f"{EXPECTED[types[name]]}; fetch the file again."
             )
     config = family.config(**given)
     if not given.get("head_dim") and config.width % config.heads:
@@ -82,13 +85,15 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
 
 def _is(expected: object, value: object) -> bool:
     """Whether a value from JSON is of a field's type; every number is positive."""
+    if isinstance(value, Rope):
+        return expected in (Rope, Rope | None)
     if expected is bool:
         return isinstance(value, bool)
     if value is None or isinstance(value, bool):
-        return value is None and expected in (int | None, float | None)
+        return value is None and type(None) in get_args(expected)
     if expected in (float, float | None):
         return isinstance(value, int | float) and 0 < value < math.inf
-    if expected == tuple[int, ...]:
+    if expected in (tuple[int, ...], tuple[int, ...] | None):
         return isinstance(value, tuple) and all(type(one) is int for one in value)
     if expected in (tuple[float, ...], tuple[str, ...]):
         return isinstance(value, tuple) and all(_is(get_args(expected)[0], one) for one in value)

@@ -75,6 +75,11 @@ class Config(Protocol):
         ...
 
     @property
+    def layers(self) -> int:
+        """Blocks, of the deepest tower where there are several."""
+        ...
+
+    @property
     def width(self) -> int:
         """Numbers in a hidden state."""
         ...
@@ -99,6 +104,11 @@ class TransformerConfig:
     def positions(self) -> int:
         """Longest sequence the network has positions for."""
         return self.max_position_embeddings
+
+    @property
+    def layers(self) -> int:
+        """Blocks."""
+        return self.num_hidden_layers
 
     @property
     def width(self) -> int:
@@ -136,7 +146,12 @@ class Family(NamedTuple):
         weights: The tensors of a checkpoint by their names there.
         prefixes: Beginnings of tensors' names that some files leave out.
         fixed: Keys of `config.json` and the only value each may have; the network knows no other.
-        ignored: Patterns of tensors, prefixes removed, that the network does without.
+        keys: Further keys of `config.json` that `flatten` reads.
+        parts: Objects in `config.json` and the further keys of each; the other keys are as above.
+        inert: Patterns of keys that change no score of this family (`config_keys.INERT`: of any).
+        tied: Tensors, prefixes removed, that must equal the weight of ours which does their work.
+        ignored: Patterns of tensors, prefixes removed, that no score depends on: heads of other
+            tasks, other towers, and buffers that transformers computes anew.
         flatten: Brings nested parts and older spellings of a config to the names of its fields.
     """
 
@@ -147,5 +162,9 @@ class Family(NamedTuple):
     weights: Mapping[str, Weight]
     prefixes: tuple[str, ...] = ()
     fixed: Mapping[str, object] = MappingProxyType({})
+    keys: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    inert: tuple[str, ...] = ()
+    tied: Mapping[str, str] = MappingProxyType({})
     ignored: tuple[str, ...] = ()
     flatten: Callable[[RawConfig], RawConfig] = dict

@@ -1,4 +1,4 @@
-"""Parts that Llama and Gemma networks share: RMS norms, grouped rotary attention, gated MLPs."""
+"""Parts that rotary networks share: RMS norms, attention in groups, gated MLPs."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,15 +12,21 @@ from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import RawConfig, TransformerConfig, Weight
-from batch_calibration.models.rotary import rotate
+from batch_calibration.models.rotary import Rope, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 INIT = nnx.initializers.normal(0.02)
+DEEPEST = 10_000
+"""Layers beyond which a config is taken for nonsense before a list of them is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(TransformerConfig):
-    """What both families' configs have; the rope fields are as `rotary.flatten` says."""
+    """What all their configs have; `rope` is as `rotary.flatten` says.
+
+    `fused` (Phi-3: one matrix for queries, keys and values, and one for gate and up) follows from
+    the family.
+    """
 
     intermediate_size: int
     layer_types: tuple[str, ...]
@@ -30,15 +36,19 @@ class Config(TransformerConfig):
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     qk_norm: bool = False
+    fused: bool = False
     sliding_window: int | None = None
-    rope_theta: float = 10_000.0
-    rope_type: str = "default"
-    rope_scaling: tuple[float, ...] = ()
+    rope: Rope
 
     @property
     def head_size(self) -> int:
         """Numbers in a head, which need not divide the width."""
         return self.head_dim or self.hidden_size // self.heads
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.rope.longest
 
 
 def windows(config: Config) -> list[int | None]:
@@ -55,7 +65,7 @@ def windows(config: Config) -> list[int | None]:
 def layer_types(raw: RawConfig, slides: Callable[[int], bool]) -> RawConfig:
     """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
     kinds, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
-    if kinds is None and isinstance(layers, int):
+    if kinds is None and isinstance(layers, int) and layers <= DEEPEST:
         with suppress(TypeError, ZeroDivisionError):  # nonsense: the loader then says what lacks
             kinds = [SLIDING if slides(layer) else FULL for layer in range(layers)]
     return raw | {"layer_types": tuple(kinds) if isinstance(kinds, list) else kinds}
@@ -79,7 +89,16 @@ class RMSNorm(nnx.Module):
 
 
 class Attention(nnx.Module):
-    """Rotary attention whose queries share keys and values in groups."""
+    """Rotary attention whose queries share keys and values in groups.
+
+    Args:
+        config: the network's.
+        options: how it differs from plain attention.
+        bias: whether queries, keys and values have biases, and whether the output has.
+        centered: as in `RMSNorm`, of the norms of queries and keys.
+        whole: whether these norms are over all heads at once, not over each.
+        interleaved: as in `rotary.rotate`.
+    """
 
     def __init__(
         self,
@@ -87,46 +106,84 @@ class Attention(nnx.Module):
         options: AttentionOptions,
         bias: tuple[bool, bool],
         centered: bool = False,
+        whole: bool = False,
+        interleaved: bool = False,
         *,
         rngs: nnx.Rngs,
     ):
         width, heads, d = config.hidden_size, config.heads, config.head_size
-        self.d, self.options = d, options
         groups = config.num_key_value_heads or heads
-        self.q, self.k, self.v = (
-            nnx.Linear(width, n * d, use_bias=bias[0], kernel_init=INIT, rngs=rngs)
-            for n in (heads, groups, groups)
-        )
+        self.options, self.whole, self.interleaved = options, whole, interleaved
+        self.heads, self.groups, self.fused = heads, groups, config.fused
+
+        def linear(n: int) -> nnx.Linear:
+            return nnx.Linear(width, n * d, use_bias=bias[0], kernel_init=INIT, rngs=rngs)
+
+        if self.fused:
+            self.qkv = linear(heads + 2 * groups)
+        else:
+            self.q, self.k, self.v = linear(heads), linear(groups), linear(groups)
         self.out = nnx.Linear(heads * d, width, use_bias=bias[1], kernel_init=INIT, rngs=rngs)
         self.q_norm, self.k_norm = (
-            RMSNorm(d, config.rms_norm_eps, centered, rngs=rngs) if config.qk_norm else None
-            for _ in "qk"
+            RMSNorm(n * d if whole else d, config.rms_norm_eps, centered, rngs=rngs)
+            if config.qk_norm
+            else None
+            for n in (heads, groups)
         )
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
     ) -> jax.Array:
-        """Attention of `h [b, t, d]`, whose positions' rotation `angle` is."""
-        q, k, v = (part(h).reshape(*h.shape[:-1], -1, self.d) for part in (self.q, self.k, self.v))
+        """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
+        if self.fused:
+            each = self.qkv(h).reshape(*h.shape[:-1], self.heads + 2 * self.groups, -1)
+            q, k, v = jnp.split(each, (self.heads, self.heads + self.groups), axis=-2)
+        else:
+            q, k, v = (
+                part(h).reshape(*h.shape[:-1], n, -1)
+                for part, n in ((self.q, self.heads), (self.k, self.groups), (self.v, self.groups))
+            )
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        mean = attend(layer, rotate(q, angle), rotate(k, angle), v, self.options)
+            q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
+        if angle is not None:
+            q, k = (rotate(part, angle, self.interleaved) for part in (q, k))
+        mean = attend(layer, q, k, v, self.options)
         return self.out(mean.reshape(*h.shape[:-1], -1))
+
+    def _normed(self, norm: RMSNorm, x: jax.Array) -> jax.Array:
+        return norm(x.reshape(*x.shape[:-2], -1)).reshape(x.shape) if self.whole else norm(x)
 
 
 class MLP(nnx.Module):
     """`down(act(gate(h)) up(h))`."""
 
-    def __init__(self, width: int, inner: int, act: str, bias: bool = False, *, rngs: nnx.Rngs):
-        self.activation = activation(act)
-        self.gate, self.up, self.down = (
-            nnx.Linear(*shape, use_bias=bias, kernel_init=INIT, rngs=rngs)
-            for shape in ((width, inner), (width, inner), (inner, width))
-        )
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        act: str,
+        bias: bool = False,
+        fused: bool = False,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        self.activation, self.fused = activation(act), fused
+
+        def linear(n: int, to: int) -> nnx.Linear:
+            return nnx.Linear(n, to, use_bias=bias, kernel_init=INIT, rngs=rngs)
+
+        if fused:
+            self.gate_up = linear(width, 2 * inner)
+        else:
+            self.gate, self.up = linear(width, inner), linear(width, inner)
+        self.down = linear(inner, width)
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The MLP of `h [b, t, d]`."""
-        return self.down(self.activation(self.gate(h)) * self.up(h))
+        gate, up = (
+            jnp.split(self.gate_up(h), 2, axis=-1) if self.fused else (self.gate(h), self.up(h))
+        )
+        return self.down(self.activation(gate) * up)
 
 
 WEIGHTS = {

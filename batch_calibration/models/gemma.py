@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import gated, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
@@ -17,22 +18,20 @@ from batch_calibration.models.head import logits
 class Config(gated.Config):
     """Shape of a Gemma network, in the names of its Hugging Face `config.json`.
 
-    `qk_norm` (Gemma 3) follows from its `model_type`. `rope_local_theta` is that of
-    layers with a window where it is their own (Gemma 3); the other rope fields are as
-    `rotary.flatten` says.
+    `qk_norm` (Gemma 3) follows from its `model_type`. `local_rope` is that of layers with a window
+    where it is their own (Gemma 3).
     """
 
     num_attention_heads: int = 8
     num_key_value_heads: int = 4
     head_dim: int = 256
-    max_position_embeddings: int = 8192
     hidden_activation: str = "gelu_pytorch_tanh"
     tie_word_embeddings: bool = True
     query_pre_attn_scalar: float = 256.0
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     sliding_window: int | None = 4096
-    rope_local_theta: float | None = None
+    local_rope: rotary.Rope | None = None
 
 
 class Block(nnx.Module):
@@ -55,7 +54,7 @@ class Block(nnx.Module):
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
@@ -79,11 +78,10 @@ class Model(nnx.Module):
         )
         self.cap = config.final_logit_softcapping
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
-        self.frequencies = self.local_frequencies = rotary.frequencies(
-            config.head_dim, config.rope_theta, config.rope_type, config.rope_scaling
+        self.frequencies = rotary.frequencies(config.head_dim, config.rope)
+        self.local_frequencies = rotary.frequencies(
+            config.head_dim, config.local_rope or config.rope
         )
-        if config.rope_local_theta is not None:
-            self.local_frequencies = rotary.frequencies(config.head_dim, config.rope_local_theta)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -112,31 +110,40 @@ def flatten(raw: RawConfig) -> RawConfig:
     text = raw.get("text_config")
     raw = (text if isinstance(text, dict) else {}) | raw
     raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
-    every: Any = 2
-    if str(raw.get("model_type")).startswith("gemma3"):
-        every = raw.get("sliding_window_pattern", raw.get("_sliding_window_pattern", 6))
-        nested = raw.get("rope_parameters")
-        nested = nested if isinstance(nested, dict) else {}
-        local = rotary.flatten(
-            {
-                "rope_theta": raw.get("rope_local_base_freq", 10_000.0),
-                "rope_parameters": nested.get("sliding_attention"),
-            }
+    if not str(raw.get("model_type")).startswith("gemma3"):
+        raw = rotary.flatten(GEMMA2 | raw | {"qk_norm": False, "local_rope": None})
+        return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
+    every: Any = raw.get("sliding_window_pattern", 6)
+    raw = GEMMA3 | raw
+    given = raw.pop("rope_parameters", None)
+    nested = given if isinstance(given, dict) else {}
+    if nested.keys() - {gated.SLIDING, gated.FULL}:
+        raise InputError(
+            f"config.json: expected rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}, got "
+            f"{', '.join(map(str, nested))}; fetch the file again."
         )
-        raw = GEMMA3 | raw
-        raw |= {
-            "qk_norm": True,
-            "attn_logit_softcapping": None,  # transformers does not apply it
-            "rope_parameters": nested.get("full_attention"),
-            "rope_local_theta": local["rope_theta"],
-            "rope_local_type": local["rope_type"],
-        }
-    else:
-        raw = GEMMA2 | raw
-    return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % every != 0))
+    length = {"max_position_embeddings": raw["max_position_embeddings"]}
+    local = {"rope_theta": raw.get("rope_local_base_freq", 10_000.0)} | length
+    local = rotary.flatten(local | {"rope_parameters": nested.get(gated.SLIDING)})
+    whole = {"rope_theta": raw["rope_theta"], "rope_scaling": raw.get("rope_scaling")} | length
+    whole = rotary.flatten(whole | {"rope_parameters": nested.get(gated.FULL)})
+    for name, rope in (("sliding", local["rope"]), ("full", whole["rope"])):
+        if isinstance(rope, rotary.Rope) and rope.partial_rotary_factor != 1:
+            raise InputError(
+                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} of its "
+                f"{name} layers, expected 1; use another checkpoint."
+            )
+    raw |= {
+        "rope": whole["rope"],
+        "local_rope": local["rope"],
+        "qk_norm": True,
+        "attn_logit_softcapping": None,  # transformers does not apply it
+    }
+    return gated.layer_types(raw, lambda layer: (layer + 1) % every != 0)
 
 
 GEMMA2: RawConfig = {
+    "max_position_embeddings": 8192,
     "vocab_size": 256_000,
     "attn_logit_softcapping": 50.0,
     "final_logit_softcapping": 30.0,
@@ -147,6 +154,8 @@ GEMMA3: RawConfig = {
     "rope_theta": 1_000_000.0,
 }
 """What the two leave unsaid where it is as in transformers."""
+
+KEYS = (*rotary.KEYS, "rope_local_base_freq", "sliding_window_pattern")
 
 WEIGHTS = gated.WEIGHTS | {
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_attention.scale"),
@@ -160,11 +169,15 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.", "language_model.", "model."),
-    fixed={
-        "use_bidirectional_attention": False,
-        "rope_local_type": "default",
-        "partial_rotary_factor": 1.0,
-    },
-    ignored=("lm_head.weight", "vision_tower.*", "multi_modal_projector.*"),
+    fixed={"use_bidirectional_attention": False, "partial_rotary_factor": 1.0},
+    keys=KEYS,
+    parts={"text_config": KEYS},
+    inert=(
+        # The activation is hidden_activation; transformers does not read the other name.
+        "hidden_act", "_sliding_window_pattern", "vision_config", "mm_tokens_per_image",
+        "*_token_index",
+    ),
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("vision_tower.*", "multi_modal_projector.*"),
     flatten=flatten,
-)
+)  # fmt: skip

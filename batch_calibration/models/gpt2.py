@@ -31,6 +31,11 @@ class Config:
         return self.n_positions
 
     @property
+    def layers(self) -> int:
+        """Blocks."""
+        return self.n_layer
+
+    @property
     def width(self) -> int:
         """Numbers in a hidden state."""
         return self.n_embd
@@ -124,5 +129,7 @@ FAMILY = Family(
         "add_cross_attention": False,
         "tie_word_embeddings": True,
     },
-    ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias", "lm_head.weight"),
+    inert=("n_ctx", "summary_*"),
+    tied={"lm_head.weight": "wte.embedding"},
+    ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias"),
 )

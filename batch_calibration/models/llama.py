@@ -1,14 +1,16 @@
-"""The Llama family: Llama, SmolLM, Mistral, Qwen2 and Qwen3."""
+"""The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3 and OLMo 2."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 from flax import nnx
 
+from batch_calibration.errors import InputError
 from batch_calibration.models import gated, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import Family, RawConfig
+from batch_calibration.models.family import Family, RawConfig, Weight
 from batch_calibration.models.head import logits
 
 
@@ -17,13 +19,18 @@ class Config(gated.Config):
     """Shape of a Llama network, in the names of its Hugging Face `config.json`.
 
     `qkv_bias` (Qwen2: queries, keys and values have biases though the output has none) and
-    `qk_norm` (Qwen3) follow from its `model_type`, the rope fields from `rotary.flatten`.
+    `qk_norm` (Qwen3, OLMo 2) follow from its `model_type`. `no_rope_layers` has a 1 for each layer
+    that rotates, 0 for one that does not (SmolLM3); the multipliers are Granite's.
     """
 
-    max_position_embeddings: int = 2048
     hidden_act: str = "silu"
     qkv_bias: bool = False
     mlp_bias: bool = False
+    no_rope_layers: tuple[int, ...] | None = None
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0
+    attention_multiplier: float | None = None
+    logits_scaling: float = 1.0
 
 
 class Block(nnx.Module):
@@ -32,83 +39,220 @@ class Block(nnx.Module):
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.rms_norm_eps
         bias = config.attention_bias or config.qkv_bias, config.attention_bias
+        options = AttentionOptions(config.attention_multiplier, window)
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
-        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
+        self.attention = gated.Attention(config, options, bias, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
         self.mlp = gated.MLP(
-            width, config.intermediate_size, config.hidden_act, config.mlp_bias, rngs=rngs
-        )
+            width, config.intermediate_size, config.hidden_act, config.mlp_bias, config.fused,
+            rngs=rngs,
+        )  # fmt: skip
+        self.multiplier = config.residual_multiplier
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        h = h + self.attention(self.ln_1(h), layer, attend, angle)
-        return h + self.mlp(self.ln_2(h))
+        h = h + self.attention(self.ln_1(h), layer, attend, angle) * self.multiplier
+        return h + self.mlp(self.ln_2(h)) * self.multiplier
+
+
+class PostNormBlock(nnx.Module):
+    """OLMo 2's block: attention, then a gated MLP, each normalized after it."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, eps, bias = config.hidden_size, config.rms_norm_eps, config.attention_bias
+        self.attention = gated.Attention(
+            config, AttentionOptions(window=window), (bias, bias), whole=True, rngs=rngs
+        )
+        self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
+        self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.ln_1(self.attention(h, layer, attend, angle))
+        return h + self.ln_2(self.mlp(h))
 
 
 class Model(nnx.Module):
     """Llama (Touvron et al. 2023) and its descendants, loadable from a Hugging Face directory."""
 
+    block: ClassVar[Callable[..., nnx.Module]] = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
         self.embed = nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
         self.blocks = nnx.List(
-            [Block(config, window, rngs=rngs) for window in gated.windows(config)]
+            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
-        self.norm = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
+        self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
         self.head = (
             None
             if config.tie_word_embeddings
             else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
         )
-        self.frequencies = rotary.frequencies(
-            config.head_size, config.rope_theta, config.rope_type, config.rope_scaling
-        )
+        self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers
+        self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
+        self.frequencies = rotary.frequencies(config.head_size, config.rope)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h = self.embed(tokens)
+        h: jax.Array = self.embed(tokens) * self.multiplier
         angle = rotary.angles(positions, self.frequencies, h.dtype)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, angle)
-        return self.norm(h)
+        for layer, (block, rotates) in enumerate(zip(self.blocks, self.rotates, strict=True)):
+            h = block(h, layer, attend, angle if rotates else None)
+        h = self.norm(h)
+        return h
 
     def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
         """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], tokens)
+        return logits(h, table.embedding[...], tokens) * self.scale
 
 
+class PostNormModel(Model):
+    """OLMo 2 (OLMo Team 2024)."""
+
+    block = PostNormBlock
+
+
+LENGTH = "max_position_embeddings"
 IMPLIED: dict[str, RawConfig] = {
-    "mistral": {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 0},
-    "qwen2": {"sliding_window": 4096, "max_window_layers": 28, "qkv_bias": True},
-    "qwen3": {"sliding_window": 4096, "max_window_layers": 28, "qk_norm": True, "head_dim": 128},
-}
+    "llama": {LENGTH: 2048},
+    "mistral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "ministral": {LENGTH: 131_072, "sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {LENGTH: 32_768, "sliding_window": 4096, "max_window_layers": 28, "head_dim": 128},
+    "smollm3": {
+        LENGTH: 32_768, "rope_theta": 2_000_000.0, "num_key_value_heads": 4,
+        "tie_word_embeddings": True,
+    },
+    "granite": {LENGTH: 2048, "attention_multiplier": 1.0},
+    "phi3": {LENGTH: 4096, "rms_norm_eps": 1e-5},
+    "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
+}  # fmt: skip
 """What a `model_type` means where its config does not say."""
+SWITCHED = ("qwen2", "qwen3", "smollm3")
+"""Model types whose windows count only with `use_sliding_window`."""
+WINDOWED = (*SWITCHED, "mistral", "ministral", "phi3")
 
 
 def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields."""
     kind = str(raw.get("model_type"))
     raw = IMPLIED.get(kind, {}) | raw
-    first: Any = raw.get("max_window_layers")
-    if not kind.startswith("qwen"):
-        raw["layer_types"] = None  # transformers looks at those of Qwen alone
-    if kind not in IMPLIED or not raw.get("use_sliding_window"):
+    raw |= {
+        "qkv_bias": kind == "qwen2",
+        "qk_norm": kind in ("qwen3", "olmo2"),
+        "fused": kind == "phi3",
+    }
+    if kind not in WINDOWED or (kind in SWITCHED and not raw.get("use_sliding_window")):
         raw["sliding_window"] = None
-    slides = raw["sliding_window"] is not None
-    return rotary.flatten(gated.layer_types(raw, lambda layer: slides and layer >= first))
+    if kind not in (*SWITCHED, "mistral", "ministral"):
+        raw["layer_types"] = None  # transformers looks at those of these model types alone
+    window = raw.get("sliding_window") is not None
+    first: Any = raw.get("max_window_layers", 0)
+    if kind == "smollm3":
+        raw["no_rope_layers"] = turns = _rope_layers(raw)
+        raw = gated.layer_types(raw, lambda layer: window and not turns[layer])
+    else:
+        raw = gated.layer_types(raw, lambda layer: window and layer >= first)
+    kinds = raw["layer_types"]
+    if not window and isinstance(kinds, tuple) and gated.SLIDING in kinds:
+        raise InputError(
+            f"config.json says layer_types with {gated.SLIDING!r}, but neither a sliding_window "
+            "nor, where that is a switch, use_sliding_window; fetch the file again."
+        )
+    if kind == "phi3":
+        return _phi3_rope(raw)
+    return rotary.flatten(raw)
 
 
-FAMILY = Family(
-    name="llama",
-    kind="causal_lm",
-    config=Config,
-    model=Model,
-    weights=gated.WEIGHTS,
-    prefixes=("model.",),
-    fixed={"partial_rotary_factor": 1.0},
-    ignored=("lm_head.weight", "layers.{i}.self_attn.rotary_emb.inv_freq"),
-    flatten=flatten,
-)
+def _phi3_rope(raw: RawConfig) -> RawConfig:
+    """Phi-3's rope, whose scaling was once called "su" or "yarn" and is `longrope`."""
+    for key in ("rope_scaling", "rope_parameters"):
+        given = raw.get(key)
+        if isinstance(given, dict) and given.get("rope_type", given.get("type")) in ("su", "yarn"):
+            raw[key] = given | {"rope_type": "longrope"}
+    return rotary.flatten(raw, original=4096)
+
+
+def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
+    """SmolLM3's `no_rope_layers`: all layers rotate but each `no_rope_layer_interval`-th."""
+    given: Any = raw.get("no_rope_layers")
+    every: Any = raw.get("no_rope_layer_interval", 4)
+    layers: Any = raw.get("num_hidden_layers")
+    if given is None and all(type(n) is int and 0 < n <= gated.DEEPEST for n in (layers, every)):
+        given = [int((layer + 1) % every != 0) for layer in range(layers)]
+    fits = isinstance(given, list) and isinstance(layers, int) and len(given) == layers
+    if not fits or not {*given} <= {0, 1}:
+        raise InputError(
+            f"config.json says no_rope_layers = {given!r:.200}; expected 0 or 1 for each of "
+            f"{layers} layers; fetch the file again."
+        )
+    return tuple(given)
+
+
+FUSED = {
+    name: weight
+    for name, weight in gated.WEIGHTS.items()
+    if not any(f".{part}_proj." in name for part in ("q", "k", "v", "gate", "up"))
+} | {
+    "model.layers.{i}.self_attn.qkv_proj.weight": Weight(
+        "blocks.{i}.attention.qkv.kernel", True, 1
+    ),
+    "model.layers.{i}.mlp.gate_up_proj.weight": Weight("blocks.{i}.mlp.gate_up.kernel", True, 1),
+}
+POST_NORM = {
+    name: weight
+    for name, weight in gated.WEIGHTS.items()
+    if not name.endswith(("input_layernorm.weight", "post_attention_layernorm.weight"))
+} | {
+    "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
+    "model.layers.{i}.post_feedforward_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
+}
+OWN = {
+    "llama": ("attention_bias", "mlp_bias"),
+    "mistral": (),
+    "ministral": (),
+    "qwen2": (),
+    "qwen3": ("attention_bias",),
+    "smollm3": ("attention_bias", "mlp_bias", "no_rope_layers"),
+    "granite": (
+        "attention_bias", "mlp_bias", "embedding_multiplier", "residual_multiplier",
+        "attention_multiplier", "logits_scaling",
+    ),
+    "phi3": ("partial_rotary_factor",),
+    "olmo2": ("attention_bias",),
+}  # fmt: skip
+"""The options that each `model_type` has of those below; for the others they are fixed."""
+FIXED = {
+    "partial_rotary_factor": 1.0,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "no_rope_layers": None,
+    "embedding_multiplier": 1.0,
+    "residual_multiplier": 1.0,
+    "attention_multiplier": None,
+    "logits_scaling": 1.0,
+}
+FAMILIES = {
+    kind: Family(
+        name=kind,
+        kind="causal_lm",
+        config=Config,
+        model=PostNormModel if kind == "olmo2" else Model,
+        weights={"phi3": FUSED, "olmo2": POST_NORM}.get(kind, gated.WEIGHTS),
+        prefixes=("model.",),
+        fixed={key: value for key, value in FIXED.items() if key not in own},
+        keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
+        inert=("is_llama_config", "rope_interleaved", "use_mrope"),
+        tied={"lm_head.weight": "embed.embedding"},
+        ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+        flatten=flatten,
+    )
+    for kind, own in OWN.items()
+}

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.models import rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
@@ -20,7 +19,7 @@ INIT = nnx.initializers.normal(0.02)
 class Config(TransformerConfig):
     """Shape of a GPT-NeoX network, in the names of its Hugging Face `config.json`.
 
-    The rope fields are as `rotary.flatten` says.
+    `rope` is as `rotary.flatten` says.
     """
 
     intermediate_size: int
@@ -30,10 +29,12 @@ class Config(TransformerConfig):
     use_parallel_residual: bool = True
     attention_bias: bool = True
     tie_word_embeddings: bool = False
-    partial_rotary_factor: float = 0.25
-    rope_theta: float = 10_000.0
-    rope_type: str = "default"
-    rope_scaling: tuple[float, ...] = ()
+    rope: rotary.Rope
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.rope.longest
 
 
 class Block(nnx.Module):
@@ -80,15 +81,7 @@ class Model(nnx.Module):
             if config.tie_word_embeddings
             else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
         )
-        if config.partial_rotary_factor > 1:
-            raise InputError(
-                f"config.json says partial_rotary_factor = {config.partial_rotary_factor}; "
-                "expected a share of each head, at most 1; fetch the file again."
-            )
-        size = int(width // config.num_attention_heads * config.partial_rotary_factor)
-        self.frequencies = rotary.frequencies(
-            size, config.rope_theta, config.rope_type, config.rope_scaling
-        )
+        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -108,11 +101,8 @@ class Model(nnx.Module):
 def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with the rope fields, whose names were this family's own."""
     return rotary.flatten(
-        raw
-        | {
-            "rope_theta": raw.get("rotary_emb_base", 10_000.0),
-            "partial_rotary_factor": raw.get("rotary_pct", 0.25),
-        }
+        {"rope_theta": raw.get("rotary_emb_base", 10_000.0), "max_position_embeddings": 2048} | raw,
+        share=raw.get("rotary_pct", 0.25),
     )
 
 
@@ -143,8 +133,10 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("gpt_neox.",),
+    fixed={"is_decoder": False},
+    keys=(*rotary.KEYS, "rotary_emb_base", "rotary_pct"),
+    tied={"embed_out.weight": "embed.embedding"},
     ignored=(
-        "embed_out.weight",
         "layers.{i}.attention.bias",
         "layers.{i}.attention.masked_bias",
         "layers.{i}.attention.rotary_emb.inv_freq",

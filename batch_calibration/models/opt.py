@@ -149,6 +149,7 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
-    ignored=("lm_head.weight",),
+    keys=("_remove_final_layer_norm",),
+    tied={"lm_head.weight": "token_embedding.embedding"},
     flatten=flatten,
 )

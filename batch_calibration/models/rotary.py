@@ -1,6 +1,8 @@
 """Rotary positions: reads them from a config, computes their frequencies, rotates heads."""
 
 import math
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,89 +11,230 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.models.family import RawConfig
 
-SCALINGS = {
+NEEDED: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
-    "llama3": (
-        "factor",
-        "low_freq_factor",
-        "high_freq_factor",
-        "original_max_position_embeddings",
-    ),
+    "dynamic": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
 }
-"""The rope types there are, and the numbers that each needs."""
-KEYS = {"type", "rope_type", "rope_theta", "partial_rotary_factor", *SCALINGS["llama3"]}
+"""The rope types there are, and the parameters that each needs."""
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    "longrope": ("attention_factor", "factor"),
+}
+PARTIAL = "partial_rotary_factor"
+ORIGINAL = "original_max_position_embeddings"
+KEYS = ("rope_theta", "rope_scaling", "rope_parameters", PARTIAL, ORIGINAL)
+"""Keys of `config.json` that `flatten` reads."""
 
 
-def flatten(raw: RawConfig) -> RawConfig:
-    """A raw config with `rope_theta`, `rope_type`, `rope_scaling` and `partial_rotary_factor`.
+@dataclass(frozen=True, kw_only=True)
+class Rope:
+    """The rope parameters of a config, under the names that Hugging Face gives them.
 
-    Files nest them in `rope_scaling` (older) or `rope_parameters` (transformers 5).
+    `positions` is the config's longest sequence. `original_max_position_embeddings` is the
+    length the network was first trained for, `positions` where the config does not say.
+    """
+
+    rope_type: str = "default"
+    rope_theta: float = 10_000.0
+    positions: int = 2048
+    original_max_position_embeddings: float = 2048
+    partial_rotary_factor: float = 1.0
+    factor: float | None = None
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    attention_factor: float | None = None
+    beta_fast: float | None = None
+    beta_slow: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+    short_factor: tuple[float, ...] = ()
+    long_factor: tuple[float, ...] = ()
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence that these frequencies hold for.
+
+        Beyond the length of the first training `longrope` turns every position otherwise, those
+        of a shared prefix too.
+        """
+        original = int(self.original_max_position_embeddings)
+        return min(self.positions, original) if self.rope_type == "longrope" else self.positions
+
+
+class Frequencies(NamedTuple):
+    """Radians per position of each rotated pair, and what cosines and sines are multiplied by."""
+
+    radians: tuple[float, ...]
+    scale: float = 1.0
+
+
+def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) -> RawConfig:
+    """A raw config with `rope` (a `Rope`) and `partial_rotary_factor`.
+
+    Files nest the parameters in `rope_scaling` (older) or `rope_parameters` (transformers 5).
+    What stands in the nested object goes before the config's own keys, except for
+    `original_max_position_embeddings`, as in transformers.
+
+    Args:
+        raw: a raw config.
+        share: `partial_rotary_factor` where the config does not say.
+        original: `original_max_position_embeddings` where the config does not say.
     """
     given = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(given, dict):
         raise InputError(f"config.json: expected rope parameters as an object, got {given!r}.")
     kind = given.get("rope_type", given.get("type", "default"))
-    if not isinstance(kind, str) or kind not in SCALINGS:
-        raise InputError(f"config.json: {InputError.unknown('rope type', kind, SCALINGS)}")
-    given = {
-        "rope_theta": raw.get("rope_theta", 10_000.0),
-        "partial_rotary_factor": raw.get("partial_rotary_factor", 1.0),
-        "original_max_position_embeddings": raw.get("max_position_embeddings"),
-    } | given
-    lacking = [key for key in SCALINGS[kind] if given.get(key) is None]
-    unknown = sorted(given.keys() - KEYS)
+    if not isinstance(kind, str) or kind not in NEEDED:
+        raise InputError(f"config.json: {InputError.unknown('rope type', kind, NEEDED)}")
+    positions = raw.get("max_position_embeddings")
+    allowed = {"type", "rope_type", "rope_theta", PARTIAL, ORIGINAL}
+    allowed |= {*NEEDED[kind], *OPTIONAL.get(kind, ())}
+    lacking = [key for key in NEEDED[kind] if given.get(key) is None]
+    unknown = sorted(given.keys() - allowed)
     if lacking or unknown:
         problem = f"lack {lacking[0]}" if lacking else f"have {unknown[0]}, unknown here"
         raise InputError(
             f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
         )
-    return raw | {
-        "rope_theta": given["rope_theta"],
-        "rope_type": kind,
-        "rope_scaling": tuple(given[key] for key in SCALINGS[kind]),
-        "partial_rotary_factor": given["partial_rotary_factor"],
-    }
+    found = {
+        "rope_theta": raw.get("rope_theta", 10_000.0),
+        PARTIAL: raw.get(PARTIAL, share),
+        ORIGINAL: positions,
+    } | {key: value for key, value in given.items() if value is not None and key != "type"}
+    if (top := raw.get(ORIGINAL, original)) is not None:
+        found[ORIGINAL] = top
+    found |= {"rope_type": kind, "positions": positions}
+    # Where the longest sequence is nonsense, the loader says so.
+    rope = _checked(found) if type(positions) is int and positions > 0 else Rope()
+    return raw | {PARTIAL: found[PARTIAL], "rope": rope}
 
 
-def frequencies(
-    size: int, theta: float, kind: str = "default", scaling: tuple[float, ...] = ()
-) -> tuple[float, ...]:
-    """Radians per position `[size / 2]`, `theta^(-2i / size)`, of `size` rotated numbers.
+def _checked(found: RawConfig) -> Rope:
+    """The parameters as a `Rope`, or a sentence that names the one of another type."""
+    values: dict[str, Any] = {}
+    for field in fields(Rope):
+        value: Any = found.get(field.name, field.default)
+        if isinstance(field.default, tuple):
+            fits = isinstance(value, list | tuple) and all(map(_positive, value))
+            expected, value = "a list of positive numbers", tuple(value) if fits else value
+        elif field.name in ("truncate", "rope_type"):
+            fits, expected = isinstance(value, type(field.default)), "true or false"
+        else:
+            fits, expected = value is field.default or _positive(value), "a positive number"
+        if not fits:
+            raise InputError(
+                f"config.json says {field.name} = {value!r} of its rope parameters; expected "
+                f"{expected}; fetch the file again."
+            )
+        values[field.name] = value
+    rope = Rope(**values)
+    if not rope.partial_rotary_factor <= 1:
+        raise InputError(
+            f"config.json says {PARTIAL} = {rope.partial_rotary_factor}; expected a share of "
+            "each head, at most 1; fetch the file again."
+        )
+    if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
+        raise InputError(
+            f"config.json: expected low_freq_factor below high_freq_factor, got "
+            f"{rope.low_freq_factor} and {rope.high_freq_factor}; fetch the file again."
+        )
+    return rope
+
+
+def _positive(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < math.inf
+
+
+def frequencies(size: int, rope: Rope) -> Frequencies:
+    """Radians per position, `theta^(-2i / r)`, of the `r` numbers that are rotated of `size`.
 
     `linear` divides them all by a factor; `llama3` only those that turn fewer than
     `low_freq_factor` times in the length the network was first trained for, those above
-    `high_freq_factor` not at all, and blends between.
+    `high_freq_factor` not at all, and blends between. `yarn` (Peng et al. 2023) blends over pairs
+    between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
+    each by a factor of its own. `dynamic` changes nothing up to the config's longest sequence.
     """
-    found = theta ** -(np.arange(0, size, 2) / size)
-    if kind == "linear":
-        found = found / scaling[0]
-    elif kind == "llama3":
-        factor, low, high, length = scaling
-        if low >= high:
-            raise InputError(
-                f"config.json: expected low_freq_factor below high_freq_factor, got {low} and "
-                f"{high}; fetch the file again."
-            )
-        share = np.clip((found * length / (2 * math.pi) - low) / (high - low), 0, 1)
+    size = int(size * rope.partial_rotary_factor)
+    found = rope.rope_theta ** -(np.arange(0, size, 2) / size)
+    original, factor = rope.original_max_position_embeddings, rope.factor or 1.0
+    scale: float = 1.0
+    if rope.rope_type == "linear":
+        found = found / factor
+    elif rope.rope_type == "llama3":
+        low, high = rope.low_freq_factor, rope.high_freq_factor
+        share = np.clip((found * original / (2 * math.pi) - low) / (high - low), 0, 1)
         found = found * (share + (1 - share) / factor)
-    return tuple(found.tolist())
+    elif rope.rope_type == "yarn":
+        found = found * (1 + _yarn_ramp(size, rope) * (1 / factor - 1))
+        scale = rope.attention_factor or _yarn_scale(rope, factor)
+    elif rope.rope_type == "longrope":
+        if len(rope.short_factor) != len(found):
+            raise InputError(
+                f"config.json: expected {len(found)} numbers in short_factor, one for each pair "
+                f"that is rotated, got {len(rope.short_factor)}; fetch the file again."
+            )
+        found = found / np.array(rope.short_factor)
+        factor = rope.factor or rope.positions / original
+        known = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+        scale = rope.attention_factor or known
+    return Frequencies(tuple(found.tolist()), scale)
+
+
+def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
+    """From 0 for pairs that turn fast to 1 for those that turn slowly."""
+
+    def pair(turns: float) -> float:
+        length = rope.original_max_position_embeddings / (turns * 2 * math.pi)
+        return size * math.log(length) / (2 * math.log(rope.rope_theta))
+
+    low, high = pair(rope.beta_fast or 32), pair(rope.beta_slow or 1)
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, size - 1)
+    width = high - low if high != low else 1e-3
+    return np.asarray(np.clip((np.arange(size // 2) - low) / width, 0, 1))
+
+
+def _yarn_scale(rope: Rope, factor: float) -> float:
+    def scale(by: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+
+    if rope.mscale and rope.mscale_all_dim:
+        return scale(rope.mscale) / scale(rope.mscale_all_dim)
+    return scale(1.0)
 
 
 def angles(
-    positions: jax.Array, frequencies: tuple[float, ...], dtype: jnp.dtype
+    positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
     """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
-    angle = positions[..., None, None].astype(jnp.float32) * jnp.array(frequencies, jnp.float32)
-    return jnp.cos(angle).astype(dtype), jnp.sin(angle).astype(dtype)
+    radians = jnp.array(frequencies.radians, jnp.float32)
+    angle = positions[..., None, None].astype(jnp.float32) * radians
+    cos, sin = jnp.cos(angle) * frequencies.scale, jnp.sin(angle) * frequencies.scale
+    return cos.astype(dtype), sin.astype(dtype)
 
 
-def rotate(x: jax.Array, angle: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Rotate the first `2r` numbers of each head in `x [b, t, heads, d]`, `i` paired with `i + r`.
+def rotate(
+    x: jax.Array, angle: tuple[jax.Array, jax.Array], interleaved: bool = False
+) -> jax.Array:
+    """Rotate the first `2r` numbers of each head in `x [b, t, heads, d]`; the others stay.
 
-    `angle` is a cosine and a sine `[b, t, 1, r]`; the other numbers stay as they are.
+    `angle` is a cosine and a sine `[b, t, 1, r]`. Number `i` is paired with `i + r`, or `2i` with
+    `2i + 1` where the pairs are `interleaved`.
     """
     cos, sin = angle
     r = cos.shape[-1]
-    first, second, rest = x[..., :r], x[..., r : 2 * r], x[..., 2 * r :]
+    turned, rest = x[..., : 2 * r], x[..., 2 * r :]
+    if interleaved:
+        first, second = turned[..., ::2], turned[..., 1::2]
+        pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
+        return jnp.concatenate([pairs.reshape(turned.shape), rest], axis=-1)
+    first, second = turned[..., :r], turned[..., r:]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)

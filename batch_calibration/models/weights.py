@@ -3,9 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from fnmatch import fnmatchcase
-from functools import partial, reduce
+from functools import reduce
 from itertools import count
 from pathlib import Path
 
@@ -19,11 +19,14 @@ from safetensors import SafetensorError, safe_open
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
+from batch_calibration.models import memory
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
 
 PART = 1 << 25
 """Bytes of a tensor that are read at once."""
+PLAIN = ("F64", "F32", "F16", "BF16")
+"""What the files call the numbers that can be read as they are."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -51,20 +54,36 @@ def load(
     """
     directory = Path(directory)
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
+    tensors = list(_tensors(directory))
+    _check_depth(directory, config, [name for name, _ in tensors])
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
+    memory.require(directory, sum(leaf.size for leaf in wanted.values()), dtype, mesh)
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
     found: dict[str, jax.Array] = {}
+    tied: dict[str, tuple[str, Path]] = {}
     complaints: list[str] = []
-    for name, read in _tensors(directory, dtype):
+    for name, path_there in tensors:
         pattern, number = _split_layer(_bare(family, name))
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
         if path not in wanted:
-            if not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
+            if pattern in family.tied:
+                tied[name] = family.tied[pattern], path_there
+            elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
                 complaints.append(f"unexpected {name} (our network has no place for it)")
             continue
-        array = read()
+        if path in found:
+            complaints.append(f"a second {name} (our {path})")
+            continue
+        found[path] = jax.numpy.zeros(())
+        if (kind := _kind(path_there, name)) not in PLAIN:
+            complaints.append(
+                f"{name} (our {path}) in {kind}: quantized weights, expected one of "
+                f"{', '.join(PLAIN)}"
+            )
+            continue
+        array = _read(path_there, name, dtype)
         array = array.T if weight.transpose else array
         if array.shape != wanted[path].shape:
             complaints.append(
@@ -75,8 +94,12 @@ def load(
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
         else:
             found[path] = _put(np.asarray(array, order="C"), weight.split, mesh)
-            continue
-        found[path] = jax.numpy.zeros(())
+    for name, (path, path_there) in tied.items():
+        if not _equal(found.get(path), path_there, name, dtype):
+            complaints.append(
+                f"{name} differs from our {path}, which tie_word_embeddings puts in its place; set "
+                "tie_word_embeddings to false in config.json if it is meant"
+            )
     names = {weight.path: name for name, weight in _names(family, wanted)}
     missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]
     if missing or complaints:
@@ -90,6 +113,23 @@ def load(
         if isinstance(part, nnx.Embed):
             part.dtype = dtype  # it keeps the dtype it was made with, float32
     return config, model
+
+
+def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
+    """Refuse a config of more layers than there are tensors of, before they are traced."""
+    numbers = [int(number.group()) for name in names if (number := LAYER.search(name))]
+    if config.layers > (deepest := max(numbers, default=-1) + 1):
+        raise InputError(
+            f"{directory}: config.json says {config.layers:,} layers, the weights are those of "
+            f"{deepest:,}; the two files belong to different checkpoints."
+        )
+
+
+def _equal(ours: jax.Array | None, path: Path, name: str, dtype: DTypeLike) -> bool:
+    """Whether a tensor that our network has no place for is the weight in its place."""
+    if ours is None or _kind(path, name) not in PLAIN:
+        return False
+    return np.array_equal(np.asarray(ours), _read(path, name, dtype))
 
 
 def _put(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
@@ -145,15 +185,13 @@ def shards(directory: Path) -> list[str]:
     return names
 
 
-def _tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    """Name and reader of each tensor in the directory, one shard open at a time."""
+def _tensors(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Name and file of each tensor in the directory."""
     for shard in shards(directory):
         path = directory / shard
         try:
             with safe_open(path, framework="numpy") as file:
                 names = list(file.keys())
-            for name in names:
-                yield name, partial(_read, path, name, dtype)
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
@@ -163,6 +201,13 @@ def _tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[
                 else f"it cannot be read as safetensors ({error}); fetch it again"
             )
             raise InputError(f"{path}: {cause}.") from error
+        yield from ((name, path) for name in names)
+
+
+def _kind(path: Path, name: str) -> str:
+    """What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`."""
+    with safe_open(path, framework="numpy") as file:
+        return str(file.get_slice(name).get_dtype())
 
 
 def _read(path: Path, name: str, dtype: DTypeLike) -> np.ndarray:

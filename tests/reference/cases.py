@@ -104,6 +104,157 @@ LLAMA = {
         max_position_embeddings=24,
         sliding_window=5,
     ),
+    "ministral_layers": dict(
+        model_type="ministral",
+        vocab_size=41,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=24,
+        sliding_window=4,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+    ),
+    "llama_yarn": dict(
+        model_type="llama",
+        vocab_size=41,
+        hidden_size=24,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=24,
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": 20.0,
+            "factor": 3.0,
+            "original_max_position_embeddings": 20,
+            "beta_fast": 2.0,
+            "beta_slow": 0.5,
+            "truncate": False,
+        },
+    ),
+    "qwen3_yarn_scaled": dict(
+        model_type="qwen3",
+        vocab_size=37,
+        hidden_size=16,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=12,
+        max_position_embeddings=16,
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": 100.0,
+            "factor": 4.0,
+            "mscale": 2.0,
+            "mscale_all_dim": 0.5,
+        },
+    ),
+    "llama_dynamic": dict(
+        model_type="llama",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=16,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 4.0},
+    ),
+    "phi3_whole": dict(
+        model_type="phi3",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        original_max_position_embeddings=24,
+        pad_token_id=0,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 50.0,
+            "partial_rotary_factor": 0.5,
+        },
+    ),
+    "phi3_long": dict(
+        model_type="phi3",
+        vocab_size=41,
+        hidden_size=12,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=80,
+        original_max_position_embeddings=20,
+        sliding_window=7,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 50.0,
+            "short_factor": [1.0, 1.3, 2.0],
+            "long_factor": [1.0, 3.0, 5.0],
+        },
+    ),
+    "olmo2_norms_after": dict(
+        model_type="olmo2",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        attention_bias=True,
+        rms_norm_eps=1e-3,
+    ),
+    "granite_multiplied": dict(
+        model_type="granite",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        mlp_bias=True,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.4,
+        attention_multiplier=0.3,
+        logits_scaling=2.5,
+        tie_word_embeddings=True,
+    ),
+    "smollm3_layers": dict(
+        model_type="smollm3",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        no_rope_layer_interval=2,
+        use_sliding_window=True,
+        sliding_window=5,
+        pad_token_id=0,
+    ),
+    "smollm3_named": dict(
+        model_type="smollm3",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+        no_rope_layers=[0, 1],
+        tie_word_embeddings=False,
+        attention_bias=True,
+        pad_token_id=0,
+    ),
     "mistral_whole": dict(
         model_type="mistral",
         vocab_size=43,
@@ -355,8 +506,138 @@ OPT = {
         tie_word_embeddings=False,
     ),
 }
+COHERE = {
+    "cohere2_pattern": dict(
+        model_type="cohere2",
+        vocab_size=43,
+        hidden_size=16,
+        intermediate_size=20,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=24,
+        sliding_window=5,
+        sliding_window_pattern=2,
+        logit_scale=0.5,
+        layer_norm_eps=1e-2,
+    ),
+    "cohere2_untied": dict(
+        model_type="cohere2",
+        vocab_size=37,
+        hidden_size=12,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=16,
+        sliding_window=6,
+        layer_types=["full_attention", "sliding_attention"],
+        attention_bias=True,
+        tie_word_embeddings=False,
+        hidden_act="gelu",
+    ),
+}
+FALCON = {
+    "falcon_one_key": dict(
+        model_type="falcon",
+        vocab_size=43,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=24,
+    ),
+    "falcon_new": dict(
+        model_type="falcon",
+        vocab_size=41,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_kv_heads=2,
+        new_decoder_architecture=True,
+        ffn_hidden_size=24,
+        bias=True,
+        activation="relu",
+        layer_norm_epsilon=1e-2,
+        max_position_embeddings=20,
+        rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0},
+    ),
+    "falcon_one_norm": dict(
+        model_type="falcon",
+        vocab_size=41,
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        num_kv_heads=1,
+        new_decoder_architecture=True,
+        num_ln_in_parallel_attn=1,
+        tie_word_embeddings=False,
+        max_position_embeddings=16,
+    ),
+    "falcon_serial": dict(
+        model_type="falcon",
+        vocab_size=37,
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        multi_query=False,
+        parallel_attn=False,
+        bias=True,
+        max_position_embeddings=16,
+    ),
+}
+GPTJ = {
+    "gptj_plain": dict(
+        model_type="gptj",
+        vocab_size=43,
+        n_positions=24,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        rotary_dim=4,
+    ),
+    "gptj_tied": dict(
+        model_type="gptj",
+        vocab_size=37,
+        n_positions=16,
+        n_embd=12,
+        n_layer=1,
+        n_head=3,
+        n_inner=20,
+        rotary_dim=2,
+        activation_function="relu",
+        tie_word_embeddings=True,
+        layer_norm_epsilon=1e-2,
+    ),
+}
+BLOOM = {
+    "bloom_three_heads": dict(
+        model_type="bloom",
+        vocab_size=43,
+        hidden_size=24,
+        n_layer=2,
+        n_head=3,
+        seq_length=24,
+        layer_norm_epsilon=1e-2,
+    ),
+    "bloom_after": dict(
+        model_type="bloom",
+        vocab_size=37,
+        hidden_size=16,
+        n_layer=2,
+        n_head=4,
+        seq_length=16,
+        apply_residual_connection_post_layernorm=True,
+    ),
+}
 CAUSAL = (
-    {name: dict(model_type="gpt2") | raw for name, raw in GPT2.items()} | LLAMA | GEMMA | NEOX | OPT
+    {name: dict(model_type="gpt2") | raw for name, raw in GPT2.items()}
+    | LLAMA
+    | GEMMA
+    | NEOX
+    | OPT
+    | COHERE
+    | FALCON
+    | GPTJ
+    | BLOOM
 )
 BERT = {
     "bert_plain": dict(
@@ -397,10 +678,19 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 
+LENGTHS = (
+    "original_max_position_embeddings",
+    "max_position_embeddings",
+    "n_positions",
+    "seq_length",
+)
+"""What a config calls the longest sequence, longrope's first."""
+
+
 def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:
     """The named case's config, with another vocabulary or more positions."""
     raw = CAUSAL.get(name) or BERT[name]
-    key = "n_positions" if "n_positions" in raw else "max_position_embeddings"
+    key = next(key for key in LENGTHS if key in raw.get("text_config", raw))
     sizes = {"vocab_size": vocabulary, key: positions}
     sizes = {key: size for key, size in sizes.items() if size is not None}
     if "text_config" in raw:
@@ -448,7 +738,7 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     random = torch.Generator().manual_seed(seed)
     raw = sized(name)
     raw = raw.get("text_config", raw)
-    length = raw.get("n_positions") or raw["max_position_embeddings"]
+    length = next(raw[key] for key in LENGTHS if key in raw)
     # The last token of the Gemma that sees stands for an image.
     tokens = torch.randint(
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random

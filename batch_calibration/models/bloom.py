@@ -1,0 +1,176 @@
+"""The BLOOM family: no positions but a penalty for distance (ALiBi), normalized embeddings."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import Family, RawConfig, Weight
+from batch_calibration.models.head import logits
+
+INIT = nnx.initializers.normal(0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Shape of a BLOOM network, in the names of its Hugging Face `config.json`.
+
+    `seq_length` is the length it was trained on; the network itself has no longest sequence.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    n_layer: int
+    n_head: int
+    seq_length: int = 2048
+    layer_norm_epsilon: float = 1e-5
+    apply_residual_connection_post_layernorm: bool = False
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence that is scored."""
+        return self.seq_length
+
+    @property
+    def layers(self) -> int:
+        """Blocks."""
+        return self.n_layer
+
+    @property
+    def width(self) -> int:
+        """Numbers in a hidden state."""
+        return self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which share the width."""
+        return self.n_head
+
+
+def slopes(heads: int) -> tuple[float, ...]:
+    """What each head's logits lose per token of distance (Press et al. 2022, section 3)."""
+    power = 1 << (heads.bit_length() - 1)
+    first = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))
+
+
+def with_distances(
+    q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array, scale: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries, keys and values `[b, t, heads, d + 2]` whose plain attention is ALiBi's.
+
+    A key's position, times its head's slope, is part of the product of queries and keys: softmax
+    is blind to what all keys of a query have in common. The position is two numbers, both exact in
+    half precision.
+    """
+    low = positions % 256
+    parts = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
+    slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
+    shape = (*q.shape[:-1], 2)
+    return (
+        jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1),
+        jnp.concatenate([k, jnp.broadcast_to(parts, shape)], axis=-1),
+        jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1),
+    )
+
+
+class Block(nnx.Module):
+    """Attention, then a two-layer MLP, each added to its input or to that input normalized."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.layer_norm_epsilon
+        self.heads = config.n_head
+        self.after = config.apply_residual_connection_post_layernorm
+        self.activation = activation("gelu_new")
+        self.ln_1, self.ln_2 = (
+            nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs) for _ in range(2)
+        )
+        self.qkv, self.out, self.fc, self.proj = (
+            nnx.Linear(*shape, kernel_init=INIT, rngs=rngs)
+            for shape in (
+                (width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)
+            )
+        )  # fmt: skip
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, positions: jax.Array) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        x = self.ln_1(h)
+        # Each head's query, key and value lie side by side.
+        heads = self.qkv(x).reshape(*h.shape[:-1], self.heads, 3, -1)
+        d = heads.shape[-1]
+        q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]
+        q, k, v = with_distances(q, k, v, positions, d**-0.5)
+        mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]
+        h = (x if self.after else h) + self.out(mean.reshape(h.shape))
+        x = self.ln_2(h)
+        return (x if self.after else h) + self.proj(self.activation(self.fc(x)))
+
+
+class Model(nnx.Module):
+    """BLOOM (BigScience 2022), loadable from any Hugging Face `bloom` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.layer_norm_epsilon
+        self.embed = nnx.Embed(config.vocab_size, width, embedding_init=INIT, rngs=rngs)
+        self.ln_embed = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
+        self.ln = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.ln_embed(self.embed(tokens))
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, positions)
+        h = self.ln(h)
+        return h
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        return logits(h, self.embed.embedding[...], tokens)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with `hidden_size` and `n_head`, which older files call otherwise."""
+    older = {"hidden_size": raw.get("n_embed"), "n_head": raw.get("num_attention_heads")}
+    return {key: value for key, value in older.items() if value is not None} | raw
+
+
+def _norm(theirs: str, ours: str) -> dict[str, Weight]:
+    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
+LAYER = "transformer.h.{i}"
+WEIGHTS = {
+    "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
+    **_norm("transformer.word_embeddings_layernorm", "ln_embed"),
+    **_norm(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+    f"{LAYER}.self_attention.query_key_value.weight": Weight("blocks.{i}.qkv.kernel", True, 1),
+    f"{LAYER}.self_attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
+    f"{LAYER}.self_attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
+    f"{LAYER}.self_attention.dense.bias": Weight("blocks.{i}.out.bias"),
+    **_norm(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    f"{LAYER}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
+    f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
+    **_norm("transformer.ln_f", "ln"),
+}
+FAMILY = Family(
+    name="bloom",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("transformer.",),
+    fixed={"tie_word_embeddings": True, "n_inner": None},
+    keys=("n_embed", "num_attention_heads"),
+    inert=(
+        "attention_softmax_in_fp32", "masked_softmax_fusion", "offset_alibi", "skip_bias_add*",
+        "slow_but_exact",
+    ),
+    tied={"lm_head.weight": "embed.embedding"},
+    flatten=flatten,
+)  # fmt: skip

@@ -1,0 +1,106 @@
+"""The Cohere family: Command R of the second generation, parallel blocks, windows that rotate."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from flax import nnx
+
+from batch_calibration.models import gated, llama, rotary
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import Family, RawConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
+    """Shape of a Cohere network, in the names of its Hugging Face `config.json`."""
+
+    hidden_act: str = "silu"
+    layer_norm_eps: float = 1e-5
+    logit_scale: float = 0.0625
+    tie_word_embeddings: bool = True
+    sliding_window: int | None = 4096
+
+
+def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    return nnx.LayerNorm(
+        config.hidden_size, epsilon=config.layer_norm_eps, use_bias=False,
+        use_fast_variance=False, rngs=rngs,
+    )  # fmt: skip
+
+
+class Block(nnx.Module):
+    """Attention and a gated MLP of the same normalized states."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        bias = config.attention_bias, config.attention_bias
+        self.ln = _norm(config, rngs)
+        self.attention = gated.Attention(
+            config, AttentionOptions(window=window), bias, interleaved=True, rngs=rngs
+        )
+        self.mlp = gated.MLP(
+            config.hidden_size, config.intermediate_size, config.hidden_act, rngs=rngs
+        )
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        x = self.ln(h)
+        return h + self.attention(x, layer, attend, angle) + self.mlp(x)
+
+
+class Model(llama.Model):
+    """Command R7B and A (Cohere 2025), loadable from a Hugging Face `cohere2` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        windows = gated.windows(config)
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
+        self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
+        self.norm = _norm(config, rngs)
+        self.head = (
+            None
+            if config.tie_word_embeddings
+            else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
+        )
+        self.rotates = tuple(int(window is not None) for window in windows)
+        self.multiplier, self.scale = 1.0, config.logit_scale
+        self.frequencies = rotary.frequencies(config.head_size, config.rope)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with `layer_types`, of which older files have the pattern alone."""
+    raw = {"max_position_embeddings": 8192} | raw | {"qk_norm": False, "fused": False}
+    raw["head_dim"] = None  # transformers divides the width by the heads
+    every: Any = raw.get("sliding_window_pattern", 4)
+    return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % every != 0))
+
+
+WEIGHTS = {
+    name: weight._replace(path=weight.path.replace("ln_1", "ln"))
+    for name, weight in gated.WEIGHTS.items()
+    if "post_attention_layernorm" not in name
+}
+FAMILY = Family(
+    name="cohere2",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.",),
+    fixed={
+        "partial_rotary_factor": 1.0,
+        "use_qk_norm": False,
+        "use_parallel_block": True,
+        "use_parallel_embedding": True,
+        "use_gated_activation": True,
+        "position_embedding_type": "rope_gptj",
+        "use_embedding_sharing": True,
+    },
+    keys=(*rotary.KEYS, "sliding_window_pattern"),
+    inert=("rotary_pct", "order_of_interleaved_layers", "layer_switch", "cache_*"),
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten,
+)

@@ -1,0 +1,186 @@
+"""The Falcon family: queries that share keys and values, attention beside the MLP."""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from batch_calibration.errors import InputError
+from batch_calibration.models import rotary
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
+from batch_calibration.models.head import logits
+
+INIT = nnx.initializers.normal(0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(TransformerConfig):
+    """Shape of a Falcon network, in the names of its Hugging Face `config.json`.
+
+    `new_decoder_architecture` is that of Falcon 40B and later: it has groups of queries, and two
+    norms side by side unless `num_ln_in_parallel_attn` is 1. `rope` is as `rotary.flatten` says.
+    """
+
+    num_kv_heads: int | None = None
+    new_decoder_architecture: bool = False
+    multi_query: bool = True
+    parallel_attn: bool = True
+    num_ln_in_parallel_attn: int | None = None
+    bias: bool = False
+    ffn_hidden_size: int | None = None
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-5
+    tie_word_embeddings: bool = True
+    rope: rotary.Rope
+
+    @property
+    def positions(self) -> int:
+        """Longest sequence the network has positions for."""
+        return self.rope.longest
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        if self.new_decoder_architecture:
+            return self.num_kv_heads or self.heads
+        return 1 if self.multi_query else self.heads
+
+    @property
+    def two_norms(self) -> bool:
+        """Whether attention and MLP have a norm each, side by side."""
+        return self.new_decoder_architecture and self.num_ln_in_parallel_attn != 1
+
+
+class Block(nnx.Module):
+    """Attention and a two-layer MLP, in parallel or one after the other."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner = config.hidden_size, config.ffn_hidden_size or 4 * config.hidden_size
+        self.heads, self.groups = config.heads, config.groups
+        self.parallel = config.parallel_attn
+        self.activation = activation(config.activation)
+
+        def norm() -> nnx.LayerNorm:
+            eps = config.layer_norm_epsilon
+            return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+
+        self.two_norms = config.two_norms
+        if self.two_norms:
+            self.ln_attention, self.ln_mlp = norm(), norm()
+        else:
+            self.ln_1, self.ln_2 = norm(), None if self.parallel else norm()
+        together = width + 2 * self.groups * (width // self.heads)
+        self.qkv, self.out, self.fc, self.proj = (
+            nnx.Linear(*shape, use_bias=config.bias, kernel_init=INIT, rngs=rngs)
+            for shape in ((width, together), (width, width), (width, inner), (inner, width))
+        )
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        # The queries of a group lie side by side, then their key and their value.
+        x = self.ln_attention(h) if self.two_norms else self.ln_1(h)
+        together = self.qkv(x).reshape(
+            *h.shape[:-1], self.groups, self.heads // self.groups + 2, -1
+        )
+        q = together[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
+        k, v = together[..., -2, :], together[..., -1, :]
+        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        seen = h + self.out(mean.reshape(h.shape))
+        if self.two_norms:
+            x = self.ln_mlp(h)
+        elif self.ln_2 is not None:
+            x = self.ln_2(seen)
+        return seen + self.proj(self.activation(self.fc(x)))
+
+
+class Model(nnx.Module):
+    """Falcon (Almazrouei et al. 2023), loadable from any Hugging Face `falcon` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.hidden_size
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
+        self.ln = nnx.LayerNorm(
+            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
+        )
+        self.head = (
+            None
+            if config.tie_word_embeddings
+            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        )
+        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.embed(tokens)
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, angle)
+        h = self.ln(h)
+        return h
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        table = self.embed if self.head is None else self.head
+        return logits(h, table.embedding[...], tokens)
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with `hidden_size`, once `n_embed`; kinds that no Falcon has are refused."""
+    raw = {"max_position_embeddings": 2048} | raw
+    if raw.get("n_embed") is not None:
+        raw["hidden_size"] = raw["n_embed"]
+    new, norms = raw.get("new_decoder_architecture") or False, raw.get("num_ln_in_parallel_attn")
+    known = (None, 1, 2) if new else (None, 1)
+    if (new and raw.get("parallel_attn") is False) or norms not in known:
+        raise InputError(
+            f"config.json says num_ln_in_parallel_attn = {norms!r:.200} and parallel_attn = "
+            f"{raw.get('parallel_attn')!r:.200}, which no network of new_decoder_architecture = "
+            f"{new!r:.200} has; fetch the file again."
+        )
+    return rotary.flatten(raw)
+
+
+def _norm(theirs: str, ours: str) -> dict[str, Weight]:
+    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
+LAYER = "transformer.h.{i}"
+COMMON = {
+    "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
+    f"{LAYER}.self_attention.query_key_value.weight": Weight("blocks.{i}.qkv.kernel", True, 1),
+    f"{LAYER}.self_attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
+    f"{LAYER}.self_attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
+    f"{LAYER}.self_attention.dense.bias": Weight("blocks.{i}.out.bias"),
+    f"{LAYER}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
+    f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
+    **_norm("transformer.ln_f", "ln"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+}
+FAMILY = Family(
+    name="falcon",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=COMMON
+    | _norm(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
+    | _norm(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
+    | _norm(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
+    | _norm(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
+    prefixes=("transformer.",),
+    fixed={
+        "alibi": False,
+        "partial_rotary_factor": 1.0,
+        "apply_residual_connection_post_layernorm": False,
+    },
+    keys=(*rotary.KEYS, "n_embed"),
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("h.{i}.self_attention.rotary_emb.inv_freq",),
+    flatten=flatten,
+)

@@ -1,0 +1,117 @@
+"""The GPT-J family: interleaved rotary positions, attention beside the MLP, a biased head."""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from batch_calibration.models import gpt2, rotary
+from batch_calibration.models.activations import activation
+from batch_calibration.models.attention import Attend
+from batch_calibration.models.family import Family, Weight
+from batch_calibration.models.head import logits
+
+INIT = nnx.initializers.normal(0.02)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gpt2.Config):
+    """Shape of a GPT-J network, in the names of its Hugging Face `config.json`."""
+
+    rotary_dim: int = 64
+    tie_word_embeddings: bool = False
+
+
+class Block(nnx.Module):
+    """Attention and a two-layer MLP of the same normalized states."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
+        self.heads = config.n_head
+        self.activation = activation(config.activation_function)
+        self.ln = nnx.LayerNorm(
+            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
+        )
+        self.query, self.key, self.value, self.out = (
+            nnx.Linear(width, width, use_bias=False, kernel_init=INIT, rngs=rngs) for _ in range(4)
+        )
+        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=INIT, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        x = self.ln(h)
+        q, k, v = (
+            part(x).reshape(*x.shape[:-1], self.heads, -1)
+            for part in (self.query, self.key, self.value)
+        )
+        q, k = (rotary.rotate(part, angle, interleaved=True) for part in (q, k))
+        mean = attend(layer, q, k, v).reshape(h.shape)
+        return h + self.out(mean) + self.proj(self.activation(self.fc(x)))
+
+
+class Model(nnx.Module):
+    """GPT-J (Wang and Komatsuzaki 2021), loadable from any Hugging Face `gptj` directory."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        vocabulary, width = config.vocab_size, config.n_embd
+        self.wte = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
+        self.ln_f = nnx.LayerNorm(
+            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
+        )
+        self.head = (
+            None
+            if config.tie_word_embeddings
+            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        )
+        self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (vocabulary,)))
+        self.frequencies = rotary.frequencies(config.rotary_dim, rotary.Rope())
+
+    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
+        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        h: jax.Array = self.wte(tokens)
+        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        for layer, block in enumerate(self.blocks):
+            h = block(h, layer, attend, angle)
+        h = self.ln_f(h)
+        return h
+
+    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
+        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+        table = self.wte if self.head is None else self.head
+        bias = self.bias[...] if tokens is None else self.bias[...][tokens]
+        return logits(h, table.embedding[...], tokens) + bias.astype("float32")
+
+
+WEIGHTS = {
+    "transformer.wte.weight": Weight("wte.embedding", split=0),
+    "transformer.h.{i}.ln_1.weight": Weight("blocks.{i}.ln.scale"),
+    "transformer.h.{i}.ln_1.bias": Weight("blocks.{i}.ln.bias"),
+    "transformer.h.{i}.attn.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
+    "transformer.h.{i}.attn.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
+    "transformer.h.{i}.attn.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
+    "transformer.h.{i}.attn.out_proj.weight": Weight("blocks.{i}.out.kernel", True, 0),
+    "transformer.h.{i}.mlp.fc_in.weight": Weight("blocks.{i}.fc.kernel", True, 1),
+    "transformer.h.{i}.mlp.fc_in.bias": Weight("blocks.{i}.fc.bias", split=0),
+    "transformer.h.{i}.mlp.fc_out.weight": Weight("blocks.{i}.proj.kernel", True, 0),
+    "transformer.h.{i}.mlp.fc_out.bias": Weight("blocks.{i}.proj.bias"),
+    "transformer.ln_f.weight": Weight("ln_f.scale"),
+    "transformer.ln_f.bias": Weight("ln_f.bias"),
+    "lm_head.weight": Weight("head.embedding", split=0),
+    "lm_head.bias": Weight("bias", split=0),
+}
+FAMILY = Family(
+    name="gptj",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("transformer.",),
+    fixed={"rotary": True, "scale_attn_weights": True},
+    inert=("n_ctx", "summary_*"),
+    tied={"lm_head.weight": "wte.embedding"},
+    ignored=("h.{i}.attn.bias", "h.{i}.attn.masked_bias"),
+)

@@ -1,0 +1,257 @@
+"""Random configs over every key that a family's config has, read by transformers and by us.
+
+The law: the same logits to 1e-4, or a sentence. `make reference`; twenty configs a family, seeded.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
+pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
+
+import jax.numpy as jnp  # noqa: E402
+from cases import LENGTHS  # noqa: E402
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E402
+
+from batch_calibration.errors import InputError  # noqa: E402
+from batch_calibration.models import FAMILIES, weights  # noqa: E402
+from batch_calibration.models.attention import causal, masked  # noqa: E402
+from batch_calibration.models.config_keys import INERT, is_known  # noqa: E402
+
+TYPES = [name for name in FAMILIES if name not in ("clip", "gemma3")]
+"""CLIP has tests of its own (test_live_clip.py); gemma3's language model is gemma3_text's."""
+OLD = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
+LAYERS, LENGTH = 3, 16
+FLAGS = st.booleans()
+ACTS = st.sampled_from(["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"])
+LITTLE = st.sampled_from([1e-6, 1e-3, 1e-2])
+NUMBER = st.sampled_from([0.25, 1.0, 3.0])
+WINDOW = st.sampled_from([None, 3, 5, 40])
+VALUES = {
+    "vocab_size": st.sampled_from([37, 53]),
+    "num_hidden_layers": st.just(LAYERS),
+    "n_layer": st.just(LAYERS),
+    **{key: st.just(LENGTH) for key in LENGTHS},
+    "original_max_position_embeddings": st.sampled_from([None, LENGTH, LENGTH // 2]),
+    **dict.fromkeys(("intermediate_size", "ffn_dim"), st.sampled_from([12, 20])),
+    **dict.fromkeys(("n_inner", "ffn_hidden_size"), st.sampled_from([None, 20])),
+    **dict.fromkeys(("hidden_act", "hidden_activation", "activation_function", "activation"), ACTS),
+    **dict.fromkeys(
+        ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"), LITTLE
+    ),
+    **dict.fromkeys(
+        (
+            "tie_word_embeddings", "attention_bias", "mlp_bias", "bias", "use_sliding_window",
+            "do_layer_norm_before", "_remove_final_layer_norm", "enable_bias",
+            "layer_norm_elementwise_affine", "use_parallel_residual", "alibi", "multi_query",
+            "new_decoder_architecture", "parallel_attn", "scale_attn_weights",
+            "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
+            "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn",
+        ),
+        FLAGS,
+    ),
+    "word_embed_proj_dim": st.sampled_from([8, None]),
+    "type_vocab_size": st.sampled_from([2, 3]),
+    "sliding_window": WINDOW,
+    "max_window_layers": st.sampled_from([0, 1, 28]),
+    "layer_types": st.one_of(
+        st.none(),
+        st.lists(
+            st.sampled_from(["full_attention", "sliding_attention"]),
+            min_size=LAYERS,
+            max_size=LAYERS,
+        ),
+    ),
+    "_sliding_window_pattern": st.sampled_from([2, 6]),
+    "sliding_window_pattern": st.sampled_from([2, 3]),
+    "no_rope_layers": st.one_of(
+        st.none(), st.lists(st.integers(0, 1), min_size=LAYERS, max_size=LAYERS)
+    ),
+    "no_rope_layer_interval": st.sampled_from([1, 2, 4]),
+    "head_dim": st.sampled_from([None, 4, 8]),
+    "rotary_dim": st.sampled_from([2, 4]),
+    "num_ln_in_parallel_attn": st.sampled_from([None, 1, 2]),
+    "query_pre_attn_scalar": st.sampled_from([4, 256]),
+    "attn_logit_softcapping": st.sampled_from([None, 2.0]),
+    "final_logit_softcapping": st.sampled_from([None, 2.0]),
+    "use_bidirectional_attention": st.sampled_from([None, False, True]),
+    **dict.fromkeys(
+        (
+            "embedding_multiplier", "residual_multiplier", "attention_multiplier",
+            "logits_scaling", "logit_scale",
+        ),
+        NUMBER,
+    ),
+    "is_decoder": st.just(False),
+    "add_cross_attention": st.just(False),
+    "pretraining_tp": st.sampled_from([1, 2]),
+    "summary_type": st.sampled_from(["cls_index", "first"]),
+}  # fmt: skip
+"""What each key of a config may be; keys of sizes and ropes are drawn together, below."""
+ROPE = ("rope_parameters", "rope_theta", "partial_rotary_factor", "rope_scaling")
+SIZES = (
+    "hidden_size", "n_embd", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads",
+)  # fmt: skip
+RESTING = (*INERT, "summary_*", "init_std", "layerdrop")
+
+
+def keys(model_type):
+    """Every key that transformers gives the family's config."""
+    return sorted(AutoConfig.for_model(model_type).to_dict())
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_every_key_that_transformers_reads_is_known(model_type):
+    unknown = [key for key in keys(model_type) if not is_known(FAMILIES[model_type], key)]
+    assert not unknown
+
+
+@st.composite
+def ropes(draw, model_type, rotated):
+    """Rope parameters in an old or a new spelling, whatever their type needs and may have."""
+    kind = draw(st.sampled_from(["default", "linear", "dynamic", "llama3", "yarn", "longrope"]))
+    theta, factor = draw(st.sampled_from([20.0, 10_000.0])), draw(st.sampled_from([2.0, 4.0]))
+    given = {} if kind == "default" else {"factor": factor}
+    if kind == "llama3":
+        given |= {"low_freq_factor": 1.0, "high_freq_factor": draw(st.sampled_from([2.0, 4.0]))}
+    if kind == "yarn":
+        optional = {"beta_fast": 4.0, "beta_slow": 0.5, "mscale": 2.0, "mscale_all_dim": 0.5,
+                    "attention_factor": 1.5, "truncate": False}  # fmt: skip
+        given |= {key: value for key, value in optional.items() if draw(FLAGS)}
+    if kind == "longrope":
+        numbers = st.lists(st.sampled_from([1.0, 1.5, 3.0]), min_size=rotated, max_size=rotated)
+        given |= {"short_factor": draw(numbers), "long_factor": draw(numbers)}
+    if kind in ("llama3", "yarn", "longrope") and draw(FLAGS):
+        given["original_max_position_embeddings"] = LENGTH // 2
+    if draw(FLAGS):
+        name = draw(st.sampled_from(["type", "rope_type"]))
+        scaling = {"rope_scaling": given | {name: kind}} if given else {}
+        return {"rope_theta": theta} | scaling
+    given |= {"rope_type": kind, "rope_theta": theta}
+    if model_type == "gemma3_text":
+        local = {"rope_type": "default", "rope_theta": 30.0}
+        return {"rope_parameters": {"full_attention": given, "sliding_attention": local}}
+    return {"rope_parameters": given}
+
+
+@st.composite
+def configs(draw, model_type):
+    """A raw `config.json` that says some of the keys of its family, and sometimes a foreign one."""
+    raw = {"model_type": model_type, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    known = keys(model_type)
+    heads = draw(st.sampled_from([1, 2, 4]))
+    groups = draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0]))
+    width = 8 * heads
+    sizes = dict(zip(SIZES, (width, width, heads, heads, groups, groups), strict=True))
+    raw |= {key: size for key, size in sizes.items() if key in known}
+    needed = {"vocab_size", "num_hidden_layers", "n_layer", *LENGTHS[1:], "layer_types",
+              "hidden_act", "sliding_window", "intermediate_size", "ffn_dim"}  # fmt: skip
+    for key in known:
+        if key in VALUES and (key in needed or draw(FLAGS)):
+            raw[key] = draw(VALUES[key])
+    if model_type == "gptj":
+        raw["rotary_dim"] = draw(VALUES["rotary_dim"])
+    if model_type == "bloom":
+        raw["seq_length"] = LENGTH
+    if "rope_parameters" in known:
+        size = raw.get("head_dim") or width // heads
+        if model_type == "phi3" and draw(FLAGS):
+            raw["partial_rotary_factor"] = 0.5
+        share = raw.get("partial_rotary_factor", 0.25 if model_type == "gpt_neox" else 1.0)
+        raw |= draw(ropes(model_type, int(size * share) // 2))
+    foreign = {*VALUES} - {*known, *SIZES, *LENGTHS, "n_layer", "num_hidden_layers", "rotary_dim"}
+    if draw(st.integers(0, 4)) == 0:
+        key = draw(st.sampled_from(sorted(foreign)))
+        raw[key] = draw(VALUES[key])
+    if draw(st.integers(0, 4)) == 0:
+        raw |= {key: 0.3 for key in known if key.endswith(("dropout", "_pdrop"))}
+    return {key: value for key, value in raw.items() if value is not None or draw(FLAGS)}
+
+
+def their_reading(raw, directory):
+    """The network of transformers that reads this `config.json`, or None where it refuses."""
+    path = directory / "config.json"
+    path.write_text(json.dumps(raw))
+    auto = AutoModel if raw["model_type"] == "bert" else AutoModelForCausalLM
+    try:
+        config = AutoConfig.from_pretrained(directory)
+        torch.manual_seed(0)
+        model = auto.from_config(config, attn_implementation="eager")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        model.save_pretrained(directory)
+        path.write_text(json.dumps(raw))
+        model = auto.from_pretrained(directory, attn_implementation="eager").eval()
+        tokens = torch.randint(1, raw["vocab_size"], (2, 6), generator=torch.Generator())
+        model(tokens)
+    except Exception:  # whatever transformers raises, it does not read this file
+        return None
+    return model
+
+
+def compare(raw, directory):
+    """`"equal"`, `"a sentence"` or `"refused there"`; fails where the logits differ."""
+    model = their_reading(raw, directory)
+    family = FAMILIES[raw["model_type"]]
+    try:
+        config, ours = weights.load(directory, family) if model is not None else (None, None)
+    except InputError:
+        return "a sentence"
+    if model is None:
+        return "refused there"
+    length = config.positions
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(1, config.vocab_size, (2, length), generator=generator)
+    with torch.no_grad():
+        found = model(tokens)
+    ids = jnp.asarray(tokens.numpy(), jnp.int32)
+    positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
+    if family.kind == "causal_lm":
+        expected, got = found.logits, ours.unembed(ours.hidden(ids, positions, causal))
+    else:
+        every = masked(jnp.ones(ids.shape, jnp.bool_))
+        expected, got = found.last_hidden_state, ours.hidden(ids, positions, every)
+    np.testing.assert_allclose(got, expected.numpy(), atol=1e-4, rtol=1e-5)
+    return "equal"
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_equal_or_a_sentence(model_type, tmp_path):
+    ended = Counter()
+
+    @settings(
+        max_examples=20,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(configs(model_type))
+    def law(raw):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        ended[compare(raw, tmp_path)] += 1
+
+    law()
+    print(model_type, dict(ended))
+    assert ended["equal"] >= 4, ended  # most of what was drawn must not have been refused
+
+
+def test_the_generator_reaches_every_key():
+    """Each key of each family is drawn, inert, or one of sizes and ropes."""
+    missing = {
+        key
+        for model_type in TYPES
+        for key in keys(model_type)
+        if key not in VALUES
+        and key not in (*SIZES, *ROPE)
+        and not any(Path(key).match(pattern) for pattern in RESTING)
+    }
+    assert not missing
