@@ -56,7 +56,7 @@ def load(
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
     found: dict[str, jax.Array] = {}
     complaints: list[str] = []
-    for name, read in _tensors(directory, dtype):
+    for name, read in tensors(directory, dtype):
         pattern, number = _split_layer(_bare(family, name))
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
@@ -145,7 +145,7 @@ def shards(directory: Path) -> list[str]:
     return names
 
 
-def _tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+def tensors(directory: Path, dtype: DTypeLike) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Name and reader of each tensor in the directory, one shard open at a time."""
     for shard in shards(directory):
         path = directory / shard
