@@ -9,6 +9,8 @@ from tokenizers.processors import ByteLevel, TemplateProcessing
 from batch_calibration.errors import InputError
 from batch_calibration.models import beginning_token
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.settings import Settings
+from batch_calibration.study.scoring import render_contexts
 
 POST = {"none": None, "bytes": "", "<s>": "<s> $A", "</s>": "$A </s>", "both": "<s> $A </s>"}
 FACTS = {
@@ -82,6 +84,14 @@ def test_the_note_says_which_file_decided(config, single, note, tmp_path):
     told(write(tmp_path, GPT2, tokenizer_of(single)), **config)
     assert load_tokenizer(tmp_path).notes == (f"beginning token: {note}",)
     assert load_checkpoint(tmp_path).bos == load_tokenizer(tmp_path).bos
+
+
+def test_a_run_says_it_once(tmp_path):
+    told(write(tmp_path, GPT2, tokenizer_of("<s> $A")), add_bos_token=False)
+    settings = Settings.of(model=str(tmp_path), data="mini", tasks="sst2", limit=2, seeds=2)
+    heard = []
+    assert len(render_contexts(settings, notify=heard.append)) == 2
+    assert [note for note in heard if "beginning token: <s>" in note] == heard[:1]
 
 
 def test_the_class_of_a_config_that_names_it(tmp_path):

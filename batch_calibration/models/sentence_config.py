@@ -53,7 +53,8 @@ class SentenceConfig:
     Attributes:
         pooling: One of the values of `FLAGS`.
         modules: The lines of `modules.json`; none where there is no such file.
-        prompt: What stands before each text.
+        prompt: What stands before each text and each statement: the default prompt, which
+            sentence-transformers puts before all that it encodes.
         max_tokens: Where texts are cut, or None for the network's positions.
         lower_case: Whether texts are lowered before they are tokenized.
     """
