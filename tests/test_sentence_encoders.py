@@ -183,6 +183,9 @@ WRONG = {
         "include_prompt is false, so the tokens of 'Q: ' would have to be left out",
     ),
     "no length": ({"sentence_bert_config": {"max_seq_length": "x"}}, "cut at 'x' tokens, expected"),
+    "another reading": (
+        {"sentence_bert_config": {"tokenizer_args": {"strip_accents": True}}}, r"tokenizer_args = "
+    ),
     "a query's length": ({"sentence_bert_config": {"query_length": 9}}, "query_length = 9; this"),
 }  # fmt: skip
 

@@ -21,6 +21,10 @@ FIXED: dict[str, Mapping[str, object]] = {
         "query_length": None,
         "document_length": None,
         "query_expansion": None,
+        "processor_kwargs": {},
+        "tokenizer_args": {},
+        "config_kwargs": {},
+        "config_args": {},
         "processing_kwargs": {},
         "modality_config": {
             "text": {"method": "forward", "method_output_name": "last_hidden_state"}
