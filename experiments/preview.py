@@ -22,7 +22,8 @@ NOTES = {
 def show(
     contexts: Sequence[RenderedContext], model: ModelSettings, budget: TokenBudget | None, rows: int
 ) -> None:
-    """Print the first context of each task."""
+    """Print what the tokenizer or the pooling does, and the first context of each task."""
+    print(*(f"{note}\n\n" for note in (budget.notes if budget else ())), sep="", end="")
     for _, group in groupby(contexts, key=_task):
         first = next(group)
         show_context(first, rows)

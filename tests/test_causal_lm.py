@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import CORPUS, GPT2, byte_level, whole_text, write
+from tokenizers.processors import TemplateProcessing
 
 from batch_calibration.errors import InputError
 from batch_calibration.models.attention import causal
@@ -108,14 +109,16 @@ def test_label_tokens_that_depend_on_the_row(tmp_path):
 
 def test_beginning_token(tmp_path):
     tokenizer = byte_level()
-    write(tmp_path, GPT2, tokenizer)
-    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token":true,"bos_token":"<|end|>"}')
-    checkpoint = load_checkpoint(tmp_path)
+    end = tokenizer.token_to_id("<|end|>")
+    tokenizer.post_processor = TemplateProcessing(
+        single="<|end|> $A <|end|>", special_tokens=[("<|end|>", end)]
+    )
+    checkpoint = load_checkpoint(write(tmp_path, GPT2, tokenizer))
     assert checkpoint.bos == tokenizer.token_to_id("<|end|>")
     texts = ["fine", ""]
     scores = CausalLM(checkpoint).score(texts, LABELS)
     np.testing.assert_allclose(scores.log_probs, naive(checkpoint, texts, LABELS), atol=1e-4)
-    assert scores.tokens.tolist() == [1 + len(tokenizer.encode("fine").ids), 1]
+    assert scores.tokens.tolist() == [1 + len(byte_level().encode("fine").ids), 1]
 
 
 def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, monkeypatch):

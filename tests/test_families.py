@@ -17,6 +17,7 @@ from batch_calibration.models import FAMILIES, weights
 from batch_calibration.models.attention import PLAIN, causal
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.models.rotary import Rope, frequencies
+from batch_calibration.models.tensors import shards
 
 GOLDEN = {
     path.name: path
@@ -182,7 +183,7 @@ def test_what_was_saved_comes_back(name, tmp_path):
     np.testing.assert_allclose(run(load(tmp_path, raw), tokens), answers, atol=1e-4)
     theirs = {
         key: array
-        for shard in weights.shards(GOLDEN[name])
+        for shard in shards(GOLDEN[name])
         for key, array in load_file(GOLDEN[name] / shard).items()
     }
     ours = load_file(tmp_path / "model.safetensors")

@@ -15,6 +15,7 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
         shutil.copy(CHECKPOINTS["mini"] / name, tmp_path / name)
     said = program("show", MINI, f"--config.model={tmp_path}", "--config.tasks=('sst2',)",
                    "--rows=2").stdout  # fmt: skip
+    assert said.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
     assert "=== sst2, seed 0, 1 shots" in said
     assert "label negative: ' negative'\nlabel positive: ' positive'" in said
     for block, rows in (("test", 40), ("cc", 3), ("dc", 20), ("labeled", 32)):
@@ -48,6 +49,7 @@ def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
     write(tmp_path, BERT)
     said = program("show", "--config=configs/zero_shot_text.py:smoke", "--config.data=mini",
                    f"--config.model={tmp_path}", "--config.tasks=('sst2',)").stdout  # fmt: skip
+    assert said.startswith("pooling: mean, as sentence-transformers does without modules.json\n")
     assert "label positive: 'A positive movie review.'" in said and "--- tokens" not in said
     line = next(line for line in said.splitlines() if line.strip().startswith("all "))
     read, asked = (int(n.replace(",", "")) for n in line.split()[-2:])

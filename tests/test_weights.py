@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.flax import save_file
 from safetensors.numpy import load_file
-from tiny import BERT, GPT2, byte_level, write
+from tiny import BERT, GPT2, write
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import bert, gpt2, weights
@@ -267,35 +267,6 @@ def test_files_that_are_not_there(directory):
     (directory / "config.json").unlink()
     with pytest.raises(InputError, match=r"a config in config\.json"):
         load_checkpoint(directory)
-
-
-def test_beginning_token_as_the_tokenizer_says(directory):
-    assert load_checkpoint(directory).bos is None
-    said = directory / "tokenizer_config.json"
-    said.write_text('{"add_bos_token": true, "bos_token": {"content": "<|end|>"}}')
-    assert load_checkpoint(directory).bos == byte_level().token_to_id("<|end|>")
-    said.write_text('{"add_bos_token": true, "bos_token": "<s>"}')
-    with pytest.raises(InputError, match="bos_token '<s>' is no token"):
-        load_checkpoint(directory)
-    for token in (3, {"x": 1}, None, ["<|end|>"]):
-        said.write_text(json.dumps({"add_bos_token": True, "bos_token": token}))
-        with pytest.raises(InputError, match=r"is no token of tokenizer\.json; name one"):
-            load_checkpoint(directory)
-    said.unlink()
-    tokenizer = byte_level()
-    for single, expected in (("$A <|end|>", None), ("<|end|> $A", "<|end|>")):
-        tokenizer.post_processor = weights_template(single, tokenizer)
-        tokenizer.save(str(directory / "tokenizer.json"))
-        bos = load_checkpoint(directory).bos
-        assert bos == (tokenizer.token_to_id(expected) if expected else None)
-
-
-def weights_template(single, tokenizer):
-    from tokenizers.processors import TemplateProcessing
-
-    return TemplateProcessing(
-        single=single, special_tokens=[("<|end|>", tokenizer.token_to_id("<|end|>"))]
-    )
 
 
 def test_digest_follows_contents(directory, tmp_path_factory):

@@ -1,9 +1,11 @@
 """Tiny random checkpoints and tokenizers, made on the spot."""
 
+import json
 from pathlib import Path
 
 import jax
 import numpy as np
+import safetensors.numpy
 from flax import nnx
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -73,3 +75,41 @@ def write(
     weights.save(directory, nnx.merge(graph, state), family, raw)
     (tokenizer or byte_level()).save(str(directory / "tokenizer.json"))
     return directory
+
+
+def write_sentence_transformer(
+    directory: Path, pooling: dict, *folders: str, network: dict = BERT, **files: dict
+) -> Path:
+    """A random encoder and what sentence-transformers writes beside it.
+
+    `pooling` is its config; `folders` follow, such as `"2_Dense"` and `"3_Normalize"`; `files` are
+    others by their names without `.json`.
+    """
+    write(directory, network)
+    named = ["", "1_Pooling", *folders]
+    kinds = ["Transformer", *(folder.split("_")[1] for folder in named[1:])]
+    modules = [
+        {"idx": i, "name": str(i), "path": folder, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, folder) in enumerate(zip(kinds, named, strict=True))
+    ]
+    (directory / "1_Pooling").mkdir()
+    texts = {"modules": modules, "1_Pooling/config": pooling} | files
+    for name, value in texts.items():
+        (directory / f"{name}.json").write_text(json.dumps(value))
+    return directory
+
+
+def write_dense(
+    directory: Path, shape: tuple[int, int], activation: str = "activation.Tanh", **more: object
+) -> dict[str, np.ndarray]:
+    """A dense layer `[out, in]` as sentence-transformers writes it; its tensors."""
+    directory.mkdir()
+    random = np.random.default_rng(shape[0])
+    tensors = {"linear.weight": random.normal(0, 0.5, shape).astype(np.float32)}
+    if more.get("bias", True):
+        tensors["linear.bias"] = random.normal(0, 0.5, shape[0]).astype(np.float32)
+    safetensors.numpy.save_file(tensors, directory / "model.safetensors")
+    config = {"in_features": shape[1], "out_features": shape[0], "bias": True}
+    config |= {"activation_function": f"torch.nn.modules.{activation}"} | more
+    (directory / "config.json").write_text(json.dumps(config))
+    return tensors

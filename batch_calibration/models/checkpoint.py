@@ -3,20 +3,30 @@
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import Mesh
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import FAMILIES, clip_tokenizer, weights
+from batch_calibration.models import (
+    FAMILIES,
+    beginning_token,
+    clip_tokenizer,
+    pooling,
+    sentence_config,
+    weights,
+)
+from batch_calibration.models.beginning_token import BeginningToken
 from batch_calibration.models.config import read_config, read_json
-from batch_calibration.models.family import Config, Family, Kind, RawConfig
+from batch_calibration.models.family import Config, Encoder, Family, Kind, RawConfig
+from batch_calibration.models.sentence_config import SentenceConfig
+from batch_calibration.models.tensors import shards
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")
@@ -43,6 +53,7 @@ class Checkpoint:
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
         bos: Id of the token that begins each sequence, or None where there is no such token.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
+        sentence: What a sentence encoder does to texts and hidden states; inert in other kinds.
     """
 
     directory: Path
@@ -55,6 +66,7 @@ class Checkpoint:
     digest: str
     dtype: str = "float32"
     mesh: Mesh | None = None
+    sentence: SentenceConfig = field(default_factory=SentenceConfig)
 
 
 class TokenizerInfo(NamedTuple):
@@ -64,11 +76,16 @@ class TokenizerInfo(NamedTuple):
         tokenizer: The tokenizer, with the padding and truncation of its file switched off.
         bos: Id of the token that begins each sequence, or None where there is no such token.
         positions: The most tokens that the network takes.
+        prompt: What a sentence encoder puts before each text.
+        notes: What a reader of the scores must know, in sentences: the beginning token or the
+            pooling, and which file says so.
     """
 
     tokenizer: Tokenizer
     bos: int | None
     positions: int
+    prompt: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def find(name: str) -> Path:
@@ -101,9 +118,11 @@ def load_tokenizer(directory: str | Path) -> TokenizerInfo:
     """
     directory = Path(directory).expanduser()
     _, family, raw = _family(directory)
-    positions = read_config(family, raw, directory).positions
-    tokenizer = _tokenizer(directory)
-    return TokenizerInfo(tokenizer, _bos(directory, tokenizer), positions)
+    config = read_config(family, raw, directory)
+    tokenizer, start, sentence = _texts(directory, family, raw, config)
+    positions = min(config.positions, sentence.max_tokens or config.positions)
+    notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
+    return TokenizerInfo(tokenizer, start.id, positions, sentence.prompt, notes[family.kind])
 
 
 def load_checkpoint(
@@ -131,20 +150,39 @@ def load_checkpoint(
     if dtype == "auto":
         dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     directory = Path(directory).expanduser()
-    name, family, _ = _family(directory)
-    tokenizer = _tokenizer(directory)
+    name, family, raw = _family(directory)
+    tokenizer, start, sentence = _texts(directory, family, raw, read_config(family, raw, directory))
     config, model = weights.load(directory, family, jnp.dtype(dtype), mesh)
+    if family.kind == "sentence_encoder":
+        encoder = cast(Encoder, model)
+        model = pooling.load(directory, encoder, sentence, config.width)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab_size:
         raise InputError(
             f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
             f"{config.vocab_size} tokens; the two files belong to different checkpoints."
         )
-    bos = _bos(directory, tokenizer)
-    digest = _digest(directory)
+    digest = _digest(directory, start, sentence)
     return Checkpoint(
-        directory, name, family.kind, config, model, tokenizer, bos, digest, dtype, mesh
-    )
+        directory, name, family.kind, config, model, tokenizer, start.id, digest, dtype, mesh,
+        sentence,
+    )  # fmt: skip
+
+
+def _texts(
+    directory: Path, family: Family, raw: RawConfig, config: Config
+) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
+    """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
+    tokenizer = _tokenizer(directory)
+    start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
+    if family.kind == "causal_lm":
+        start = beginning_token.read(directory, tokenizer, raw)
+    if family.kind == "sentence_encoder":
+        sentence = sentence_config.read(directory, config.width)
+    if sentence.lower_case:
+        before = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+    return tokenizer, start, sentence
 
 
 def _family(directory: Path) -> tuple[str, Family, RawConfig]:
@@ -178,33 +216,11 @@ def _tokenizer(directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def _bos(directory: Path, tokenizer: Tokenizer) -> int | None:
-    """The beginning token: as tokenizer_config.json says, else what the tokenizer itself puts."""
-    path = directory / "tokenizer_config.json"
-    config = read_json(path, "a tokenizer config") if path.is_file() else {}
-    wanted = config.get("add_bos_token")
-    if wanted is None:
-        plain = tokenizer.encode("a", add_special_tokens=False).ids
-        special = tokenizer.encode("a", add_special_tokens=True).ids
-        leads = special[1 : 1 + len(plain)] == plain and special[: len(plain)] != plain
-        return special[0] if leads else None
-    if not wanted:
-        return None
-    token = config.get("bos_token")
-    text = token.get("content") if isinstance(token, dict) else token
-    number = tokenizer.token_to_id(text) if isinstance(text, str) else None
-    if number is None:
-        raise InputError(
-            f"{path}: add_bos_token is true, but bos_token {token!r} is no token of "
-            "tokenizer.json; name one that is, or set add_bos_token to false."
-        )
-    return number
-
-
-def _digest(directory: Path) -> str:
+def _digest(directory: Path, start: BeginningToken, sentence: SentenceConfig) -> str:
     """One sha256 over name and content of each file that decides the scores."""
-    parts = {}
-    wanted = ["config.json", *weights.shards(directory), *BESIDE]
+    # Where files say different things of it, the token that was taken is no matter of course.
+    parts = {"beginning token": str(start.id)} if start.disputed else {}
+    wanted = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
     if not (directory / "tokenizer.json").is_file():
         wanted += clip_tokenizer.FILES
     for name in (name for name in wanted if (directory / name).is_file()):

@@ -27,18 +27,23 @@ EXPECTED: dict[object, str] = {
 
 def read_json(path: Path, what: str) -> dict[str, object]:
     """The JSON object in `path`, or a sentence that says what is missing or broken."""
+    value = read_value(path, what)
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
+    return value
+
+
+def read_value(path: Path, what: str) -> object:
+    """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
         raise InputError(
             f"{path.parent}: expected {what} in {path.name}, found no such file; give a Hugging "
             "Face checkpoint directory (config.json, *.safetensors, tokenizer.json)."
         )
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
-    return value
 
 
 def read_config(family: Family, raw: RawConfig, where: Path) -> Config:

@@ -28,8 +28,8 @@ class CausalNetwork(Protocol):
         ...
 
 
-class SentenceEncoder(Protocol):
-    """An encoder whose mean hidden state is a text's embedding: scored by `DualEncoder`."""
+class Encoder(Protocol):
+    """A network that reads a whole text at once."""
 
     def hidden(
         self,
@@ -39,6 +39,14 @@ class SentenceEncoder(Protocol):
         types: jax.Array | None = None,
     ) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
+        ...
+
+
+class SentenceEncoder(Encoder, Protocol):
+    """An encoder whose pooled hidden states are a text's embedding: scored by `DualEncoder`."""
+
+    def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
+        """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
         ...
 
 

@@ -1,7 +1,6 @@
 """Reads the weights of a Hugging Face directory into a Flax network, and writes them."""
 
 import json
-import math
 import re
 from collections.abc import Container, Iterator
 from fnmatch import fnmatchcase
@@ -15,18 +14,14 @@ import safetensors.numpy
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
-from safetensors import SafetensorError, safe_open
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.models import memory
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
+from batch_calibration.models.tensors import PLAIN, Tensor, tensors
 
-PART = 1 << 25
-"""Bytes of a tensor that are read at once."""
-PLAIN = ("F64", "F32", "F16", "BF16")
-"""What the files call the numbers that can be read as they are."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -54,22 +49,23 @@ def load(
     """
     directory = Path(directory)
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
-    tensors = list(_tensors(directory))
-    _check_depth(directory, config, [name for name, _ in tensors])
+    files = list(tensors(directory))
+    _check_depth(directory, config, [tensor.name for tensor in files])
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
     memory.require(directory, sum(leaf.size for leaf in wanted.values()), dtype, mesh)
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
     found: dict[str, jax.Array] = {}
-    tied: dict[str, tuple[str, Path]] = {}
+    tied: dict[Tensor, str] = {}
     complaints: list[str] = []
-    for name, path_there in tensors:
+    for tensor in files:
+        name = tensor.name
         pattern, number = _split_layer(_bare(family, name))
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
         if path not in wanted:
             if pattern in family.tied:
-                tied[name] = family.tied[pattern], path_there
+                tied[tensor] = family.tied[pattern]
             elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
                 complaints.append(f"unexpected {name} (our network has no place for it)")
             continue
@@ -77,13 +73,13 @@ def load(
             complaints.append(f"a second {name} (our {path})")
             continue
         found[path] = jax.numpy.zeros(())
-        if (kind := _kind(path_there, name)) not in PLAIN:
+        if tensor.kind not in PLAIN:
             complaints.append(
-                f"{name} (our {path}) in {kind}: quantized weights, expected one of "
+                f"{name} (our {path}) in {tensor.kind}: quantized weights, expected one of "
                 f"{', '.join(PLAIN)}"
             )
             continue
-        array = _read(path_there, name, dtype)
+        array = tensor.read(dtype)
         array = array.T if weight.transpose else array
         if array.shape != wanted[path].shape:
             complaints.append(
@@ -94,10 +90,10 @@ def load(
             complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
         else:
             found[path] = _put(np.asarray(array, order="C"), weight.split, mesh)
-    for name, (path, path_there) in tied.items():
-        if not _equal(found.get(path), path_there, name, dtype):
+    for tensor, path in tied.items():
+        if not _equal(found.get(path), tensor, dtype):
             complaints.append(
-                f"{name} differs from our {path}, which tie_word_embeddings puts in its place; set "
+                f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its place; set "
                 "tie_word_embeddings to false in config.json if it is meant"
             )
     names = {weight.path: name for name, weight in _names(family, wanted)}
@@ -125,11 +121,11 @@ def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
         )
 
 
-def _equal(ours: jax.Array | None, path: Path, name: str, dtype: DTypeLike) -> bool:
+def _equal(ours: jax.Array | None, tensor: Tensor, dtype: DTypeLike) -> bool:
     """Whether a tensor that our network has no place for is the weight in its place."""
-    if ours is None or _kind(path, name) not in PLAIN:
+    if ours is None or tensor.kind not in PLAIN:
         return False
-    return np.array_equal(np.asarray(ours), _read(path, name, dtype))
+    return np.array_equal(np.asarray(ours), tensor.read(dtype))
 
 
 def _put(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
@@ -158,71 +154,6 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
     write_whole(directory / "model.safetensors", data)
     text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"
     write_whole(directory / "config.json", text.encode())
-
-
-def shards(directory: Path) -> list[str]:
-    """Names of the safetensors files that hold a checkpoint's weights."""
-    if (directory / "model.safetensors").is_file():
-        return ["model.safetensors"]
-    index = directory / "model.safetensors.index.json"
-    if index.is_file():
-        shard_of = read_json(index, "an index of shards").get("weight_map")
-        if not isinstance(shard_of, dict) or not all(isinstance(v, str) for v in shard_of.values()):
-            raise InputError(
-                f"{index}: expected weight_map to give each tensor's file; fetch the file again."
-            )
-        names = sorted(set(shard_of.values()))
-        for name in names:
-            if not (directory / name).is_file():
-                raise InputError(f"{directory}: {name} is in {index.name}, but there is no file.")
-    else:
-        names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
-    if not names:
-        raise InputError(
-            f"{directory}: expected *.safetensors with the weights, found none; pickled "
-            "checkpoints (.bin, .pt) are never read: convert them with safetensors first."
-        )
-    return names
-
-
-def _tensors(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Name and file of each tensor in the directory."""
-    for shard in shards(directory):
-        path = directory / shard
-        try:
-            with safe_open(path, framework="numpy") as file:
-                names = list(file.keys())
-        except SafetensorError as error:
-            with path.open("rb") as file:
-                pointer = file.read(40).startswith(b"version https://git-lfs")
-            cause = (
-                "it is a git-LFS pointer, not the weights: run `git lfs pull`"
-                if pointer
-                else f"it cannot be read as safetensors ({error}); fetch it again"
-            )
-            raise InputError(f"{path}: {cause}.") from error
-        yield from ((name, path) for name in names)
-
-
-def _kind(path: Path, name: str) -> str:
-    """What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`."""
-    with safe_open(path, framework="numpy") as file:
-        return str(file.get_slice(name).get_dtype())
-
-
-def _read(path: Path, name: str, dtype: DTypeLike) -> np.ndarray:
-    """One tensor as `dtype`, in parts: the file is mapped anew for each to let go of it."""
-    with safe_open(path, framework="numpy") as file:
-        shape = file.get_slice(name).get_shape()
-        if math.prod(shape) * np.dtype(dtype).itemsize <= PART:
-            return np.asarray(file.get_tensor(name), dtype)
-    array = np.empty(shape, dtype)
-    step = max(1, len(array) * PART // array.nbytes)
-    for start in range(0, len(array), step):
-        end = min(start + step, len(array))
-        with safe_open(path, framework="numpy") as file:
-            array[start:end] = file.get_slice(name)[start:end]
-    return array
 
 
 def _names(family: Family, ours: Container[str]) -> Iterator[tuple[str, Weight]]:

@@ -38,9 +38,9 @@ class DualEncoder:
     """Scaled cosine between the embeddings of each text or image and of each label's statement.
 
     `score(x, y) = scale * e(x) . e(y) / (|e(x)| |e(y)|)`: logits, in nats up to a constant per row
-    (Radford et al. 2021, figure 3). A sentence encoder's `e` is the mean of its last hidden
-    states; CLIP has a tower for text and one for images. A label of several statements, a prompt
-    ensemble, has the mean of their embeddings, brought to length one.
+    (Radford et al. 2021, figure 3). A sentence encoder's `e` is its last hidden states, pooled as
+    the checkpoint says; CLIP has a tower for text and one for images. A label of several
+    statements, a prompt ensemble, has the mean of their embeddings, brought to length one.
 
     Example:
         scorer = DualEncoder(load_checkpoint("checkpoints/minilm"))
@@ -53,7 +53,8 @@ class DualEncoder:
         checkpoint: A sentence encoder or CLIP, and its tokenizer.
         scale: One over the temperature of the contrastive training (20 = 1 / 0.05); 0 is the
             scale that the checkpoint has learned.
-        max_tokens: Where texts are cut; statements must fit.
+        max_tokens: Where texts are cut, or before, where the checkpoint says so; statements must
+            fit.
         batch_size: Most rows in a batch; memory decides for fewer where rows are long.
 
     Raises:
@@ -91,7 +92,8 @@ class DualEncoder:
             )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
-        self.max_tokens = min(max_tokens, checkpoint.config.positions)
+        limits = (checkpoint.config.positions, checkpoint.sentence.max_tokens or max_tokens)
+        self.max_tokens = min(max_tokens, *limits)
         self.batch_size = batch_size
         self.notes: list[str] = []
         self._budget = BUDGET.get(jax.default_backend(), 65536)
@@ -162,7 +164,7 @@ class DualEncoder:
         counts = np.zeros(len(texts), np.int32)
         done = 0
         for start in range(0, len(texts), TOKENIZED_ROWS):
-            some = list(texts[start : start + TOKENIZED_ROWS])
+            some = self._prompted(texts[start : start + TOKENIZED_ROWS])
             encodings = self._tokenizer.encode_batch_fast(some)
             ids = [encoding.ids for encoding in encodings]
             counts[start : start + len(ids)] = [len(row) for row in ids]
@@ -251,13 +253,17 @@ class DualEncoder:
         step = sharding.rows_of(self.checkpoint.mesh)
         return -(-max(1, size) // step) * step
 
+    def _prompted(self, texts: Sequence[str]) -> list[str]:
+        """The texts, each after the checkpoint's prompt if it has one."""
+        return [self.checkpoint.sentence.prompt + text for text in texts]
+
     def _distinct(self, labels: Sequence[str]) -> Sequence[str]:
         """The labels, if there are any, they fit, and the tokenizer can tell them apart."""
         if not labels:
             raise InputError("labels: expected one or more sentences, got none.")
         seen: dict[tuple[int, ...], str] = {}
         for label, whole in zip(
-            labels, self.checkpoint.tokenizer.encode_batch(labels), strict=True
+            labels, self.checkpoint.tokenizer.encode_batch(self._prompted(labels)), strict=True
         ):
             ids = tuple(whole.ids)
             if len(ids) > self.max_tokens:

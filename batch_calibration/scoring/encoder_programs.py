@@ -47,13 +47,14 @@ def _embed_sentences(
     tokens: jax.Array,
     lengths: jax.Array,
 ) -> jax.Array:
-    """Mean hidden states `[b, d]` of `tokens [b, t]`, of which `lengths [b]` are real."""
+    """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
     offset = jnp.arange(tokens.shape[1])
     mask = offset < lengths[:, None]
     # Padding may lie past the network's last position, where an embedding is NaN.
     positions = jnp.minimum(offset, lengths[:, None] - 1)
-    h = nnx.merge(graph, state).hidden(tokens, positions, masked(mask))
-    return _unit(jnp.mean(h.astype(jnp.float32), axis=1, where=mask[:, :, None]), whole)
+    encoder = nnx.merge(graph, state)
+    h = encoder.hidden(tokens, positions, masked(mask))
+    return _unit(encoder.pool(h.astype(jnp.float32), mask), whole)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

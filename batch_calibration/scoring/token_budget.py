@@ -35,6 +35,11 @@ class TokenBudget:
         """Positions of the model."""
         return self.tokenizer_info.positions
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the scores must know of how the model reads texts, in sentences."""
+        return self.tokenizer_info.notes
+
     def positions_needed(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
         """Positions that each text and the longest of its labels take, the beginning token's too.
 
@@ -47,8 +52,9 @@ class TokenBudget:
         ]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, those that the tokenizer puts around it included."""
-        return [len(one.ids) for one in self.tokenizer_info.tokenizer.encode_batch_fast(texts)]
+        """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
+        whole = [self.tokenizer_info.prompt + text for text in texts]
+        return [len(one.ids) for one in self.tokenizer_info.tokenizer.encode_batch_fast(whole)]
 
     def truncate_left(self, text: str, tokens: int) -> str:
         """The text from the edge of its token number `tokens` on."""

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,16 +120,15 @@ def render_contexts(
     budget = load_token_budget(settings.model)
     reader, contexts, said = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
-    tasks: dict[str, Task] = {}
+    task_of = cache(load_task)
     for cell in settings.grid() if cells is None else cells:
-        if cell.task not in tasks:
-            tasks[cell.task] = load_task(cell.task)
-        context = _render(tasks[cell.task], cell, settings.model, reader, budget)
+        context = _render(task_of(cell.task), cell, settings.model, reader, budget)
         contexts.append(context)
-        for note in context.notes:
+        notes = (*(budget.notes if budget else ()), *context.notes)
+        for note in notes:
             if notify and note not in said:
                 notify(note)
-        said |= set(context.notes)
+        said |= set(notes)
         dropped[cell.task] += context.count("dropped")
         truncated[cell.task] += context.count("truncated")
         sizes[cell.task] += context.size
