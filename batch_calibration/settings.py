@@ -218,7 +218,6 @@ class Key(NamedTuple):
     name: str
     part: str
     kind: object
-    default: object
     least: int | None = None
     unit: str = ""
 
@@ -293,8 +292,6 @@ def keys() -> Mapping[str, Key]:
         for one in dataclasses.fields(owner):
             if part or one.name not in PARTS:
                 about = one.metadata
-                found[one.name] = Key(
-                    one.name, part, hints[one.name], one.default,
-                    about.get("least"), about.get("unit", ""),
-                )  # fmt: skip
+                least, unit = about.get("least"), about.get("unit", "")
+                found[one.name] = Key(one.name, part, hints[one.name], least, unit)
     return found

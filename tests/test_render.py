@@ -23,7 +23,7 @@ def test_usual_settings_leave_no_trace_in_the_context():
         "task", "data", "rows", "split", "limit", "shots", "seed", "demonstrations", "labels",
         "template", "shown",
     }  # fmt: skip
-    for block in made().blocks.values():
+    for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}
 
 
@@ -82,8 +82,8 @@ def test_probe_options_change_their_block_alone():
     assert usual.context == other.context
     assert other.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
     assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
-    assert other.blocks["cc"].spec["fill"] == "whole_input"
-    assert other.blocks["dc"].spec["preset"] == "original"
+    assert other.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
+    assert other.blocks["dc"].spec["options"]["dc_preset"] == "original"
     assert other.blocks["dc"].inputs[0].endswith(" .\nAnswer:")
     changed = {name for name in usual.blocks if usual.blocks[name].spec != other.blocks[name].spec}
     assert changed == {"cc", "dc"}

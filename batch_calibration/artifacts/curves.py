@@ -71,9 +71,7 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
         held = same[0].setting
         most = max(group.setting.shots for group in same)
         slug = held.slug.replace(f"-{held.shots}shot-", f"-0to{most}shots-")
-        rows = f", first {held.limit} rows" if held.limit else ""
-        heading = f"Shots: {held.model}, {held.split} split{rows}"
-        found.append(Curves(slug, heading, "shots per class", tasks))
+        found.append(Curves(slug, f"Shots: {held.words()}", "shots per class", tasks))
     return found
 
 

@@ -1,7 +1,7 @@
 """Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
@@ -13,8 +13,10 @@ from batch_calibration.prompts.rendered import (
     USUAL,
     RenderedBlock,
     RenderedContext,
+    block_options,
     description,
     text_digest,
+    unusual,
 )
 from batch_calibration.settings import Cell, ScorerKind
 from batch_calibration.tasks import Row, Rows, Task
@@ -34,13 +36,12 @@ class _Form(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The rows of a block, how they are rendered, and how they were made."""
+    """The rows of a block, and how they are rendered."""
 
     rows: Sequence[Row]
     labels: Sequence[int]
     ids: Sequence[str]
     render: Render
-    made: Mapping[str, Json] = {}
 
 
 def render(
@@ -71,7 +72,7 @@ def render(
     form = _prompts(task, cell, train, chosen) if scorer == "causal_lm" else _statements(task, cell)
     label_texts = [text for texts in form.labels for text in texts]
 
-    def block(part: _Part) -> RenderedBlock:
+    def block(name: str, part: _Part) -> RenderedBlock:
         fitted = length_limit.fit(
             cell.prompt.over_long,
             budget,
@@ -81,7 +82,7 @@ def render(
             label_texts,
         )
         # Any change in what is asked makes the block stale.
-        spec: dict[str, Json] = {"texts": text_digest(fitted.texts), **part.made}
+        spec = {"texts": text_digest(fitted.texts), **block_options(cell, name)}
         if cell.prompt.over_long != USUAL.over_long:
             spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
         return RenderedBlock(fitted.texts, list(part.labels), list(part.ids), spec)
@@ -95,11 +96,6 @@ def render(
             [train.ids[i] for i in labeled],
             form.render,
         )
-    options: dict[str, Json] = {
-        name: getattr(cell.prompt, name)
-        for name in CHOICES
-        if getattr(cell.prompt, name) != getattr(USUAL, name)
-    }
     about = description(
         task,
         cell,
@@ -109,14 +105,14 @@ def render(
         demonstrations=[train.ids[i] for i in chosen],
         label_texts=form.labels,
         form=form.context,
-        options=options,
+        options=unusual(cell, (*CHOICES, "train_split") if chosen else CHOICES),
     )
-    blocks = {name: block(part) for name, part in parts.items()}
+    blocks = {name: block(name, part) for name, part in parts.items()}
     return RenderedContext(about, task.label_names, form.labels, blocks)
 
 
 def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
-    """CC's and DC's rows; what differs from the usual way of making them is said in their spec."""
+    """CC's and DC's rows."""
     prompt = cell.prompt
     whole = prompt.cc_fill == "whole_input"
     cc = probe_inputs.content_free(("input",) if whole else form.fields)
@@ -127,14 +123,12 @@ def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
             [-1] * len(cc),
             [f"cc/{i}" for i in range(len(cc))],
             form.fill if whole else form.render,
-            {"fill": prompt.cc_fill} if whole else {},
         ),
         "dc": _Part(
             dc,
             [-1] * len(dc),
             [f"dc/{cell.seed}/{i}" for i in range(len(dc))],
             form.render,
-            {"preset": prompt.dc_preset} if prompt.dc_preset != USUAL.dc_preset else {},
         ),
     }
 
