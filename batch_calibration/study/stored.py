@@ -58,7 +58,9 @@ def calibrate_store(
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
     made = run_calibration(tables, methods, floor=floor, probe_sizes=probe_sizes, draws=draws)
-    records = Records([_with_earlier_sizes(store, record) for record in made])
+    records = Records(
+        [replace(_with_earlier_sizes(store, one), scores=store.digest(one.id)) for one in made]
+    )
     for record in records:
         store.put_record(record)
     seconds = time.monotonic() - began
