@@ -131,6 +131,7 @@ class Record:
         strength: what BCL chose.
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.
+        notes: what a reader of the numbers must know, in sentences.
         scores: digest of the file that held the scores; empty where they came from no file.
         version: of the record's form.
     """
@@ -148,6 +149,7 @@ class Record:
     strength: float | None = None
     curve: Curve | None = None
     probe_size: ProbeSizes | None = None
+    notes: tuple[str, ...] = ()
     scores: str = ""
     version: int = VERSION
 

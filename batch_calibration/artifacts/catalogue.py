@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from batch_calibration.artifacts import curves, learned, main_table, paper, robustness
-from batch_calibration.artifacts.cells import Cells, long_csv, plain_csv
+from batch_calibration.artifacts.cells import Cells, long_csv, notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, by_setting, title
 from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
@@ -137,11 +137,16 @@ def _by_methods(
             if chosen := methods(group):
                 yield Table(
                     str(group.setting), f"{group.setting.slug}-{slug}", heading,
-                    main_table.accuracy_cells(group, chosen), note=learned.note(group),
+                    main_table.accuracy_cells(group, chosen), note=_below(group),
                     shown=group in shown,
                 )  # fmt: skip
 
     return make
+
+
+def _below(group: SettingRecords) -> str:
+    records = (record for of_task in group.records.values() for record in of_task)
+    return " ".join(filter(None, (learned.note(group), notes(records))))
 
 
 def _beside_paper(results: Results) -> Iterator[Table]:
@@ -156,7 +161,7 @@ def _robustness(results: Results) -> Iterator[Table]:
         cells = robustness.accuracy_cells(axis)
         yield Table(
             ACROSS, axis.slug, f"{title(axis.task)} over {axis.name}: {axis.setting}", cells,
-            last=robustness.SUMMARY, csv=plain_csv(cells),
+            last=robustness.SUMMARY, csv=plain_csv(cells), note=notes(axis.records),
         )  # fmt: skip
 
 

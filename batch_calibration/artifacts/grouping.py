@@ -14,6 +14,7 @@ REFERENCES = ("icl", "bc")
 """What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
+    "same_context": ", all prompts (†) lose shots where one is long",
     "truncate_left": ", long prompts (†) cut",
 }
 VARIED = ("selection", "order", "template", "verbalizer")

@@ -43,6 +43,10 @@ class _Part(NamedTuple):
     ids: Sequence[str]
     render: Render
 
+    def prompt(self, row: int, skip: int) -> str:
+        """A row's prompt without the first `skip` demonstrations."""
+        return self.render(self.rows[row], skip)
+
 
 def render(
     task: Task,
@@ -76,7 +80,7 @@ def render(
         fitted = length_limit.fit(
             cell.prompt.over_long,
             budget,
-            lambda row, skip: part.render(part.rows[row], skip),
+            lambda row, skip: part.prompt(row, left_out + skip),
             len(part.rows),
             len(chosen),
             label_texts,
@@ -84,7 +88,8 @@ def render(
         # Any change in what is asked makes the block stale.
         spec = {"texts": text_digest(fitted.texts), **block_options(cell, name)}
         if cell.prompt.over_long != USUAL.over_long:
-            spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
+            dropped = len(part.rows) if left_out else fitted.dropped
+            spec |= {"dropped": dropped, "truncated": fitted.truncated}
         return RenderedBlock(fitted.texts, list(part.labels), list(part.ids), spec)
 
     parts = {"test": _Part(test.rows, test.labels, test.ids, form.render)}
@@ -107,8 +112,20 @@ def render(
         form=form.context,
         options=unusual(cell, (*CHOICES, "train_split") if chosen else CHOICES),
     )
+    left_out = 0
+    if cell.prompt.over_long == "same_context":
+        prompts = [(part.prompt, len(part.rows)) for part in parts.values()]
+        left_out = length_limit.common_skip(budget, prompts, len(chosen), label_texts)
     blocks = {name: block(name, part) for name, part in parts.items()}
-    return RenderedContext(about, task.label_names, form.labels, blocks)
+    made = RenderedContext(about, task.label_names, form.labels, blocks)
+    shortened = made.count("dropped") + made.count("truncated")
+    notes = length_limit.notes(cell.prompt.over_long, len(chosen), shortened)
+    if left_out:
+        notes += (
+            f"{task.name}, seed {cell.seed}: {left_out} of {len(chosen)} demonstrations are left "
+            "out of every prompt, so that the longest fits the model's positions",
+        )
+    return made._replace(notes=notes)
 
 
 def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:

@@ -77,6 +77,7 @@ def _with_earlier_sizes(store: Store, record: Record) -> Record:
 
 def _notes(records: Records) -> Iterator[str]:
     reasons = {name: why for record in records for name, why in record.skipped.items()}
+    yield from dict.fromkeys(note for record in records for note in record.notes)
     for name, why in reasons.items():
         yield f"{name} is left out of some contexts: {why}"
     for record in records:
