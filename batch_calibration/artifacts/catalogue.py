@@ -153,7 +153,8 @@ def _beside_paper(results: Results) -> Iterator[Table]:
     for group in results.groups:
         if cells := paper.image_cells(group):
             heading = "Beside the paper's CLIP ViT-B/16"
-            yield Table(str(group.setting), f"{group.setting.slug}-paper", heading, cells)
+            slug = f"{group.setting.slug}-paper"
+            yield Table(str(group.setting), slug, heading, cells, note=paper.note(group))
 
 
 def _robustness(results: Results) -> Iterator[Table]:

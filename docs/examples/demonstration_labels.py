@@ -1,9 +1,9 @@
 """What the embedded model takes from demonstrations: right, wrong and random labels, or none.
 
-    python docs/examples/demonstration_labels.py [TASK ...]
+    python docs/examples/demonstration_labels.py [SEEDS [TASK ...]]
 
-Accuracy in %, mean over five draws of demonstrations, 500 rows. Where a model learns the task from
-its demonstrations, wrong labels cost accuracy (Min et al. 2022, "Rethinking the Role of
+Accuracy in %, mean over SEEDS draws of demonstrations (5), 500 rows. Where a model learns the task
+from its demonstrations, wrong labels cost accuracy (Min et al. 2022, "Rethinking the Role of
 Demonstrations", measure larger models in this way).
 """
 
@@ -51,9 +51,10 @@ def drawn(labels, k):
     return [rng.randrange(k) for _ in labels]
 
 
+seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 print("task   shots labels   ICL   BC")
-for name in sys.argv[1:] or ("sst2", "mnli", "rte", "qnli", "mrpc"):
+for name in sys.argv[2:] or ("sst2", "mnli", "rte", "qnli", "mrpc"):
     for shots, labels_of in ((0, gold), *((n, of) for n in (1, 2) for of in (gold, wrong, drawn))):
-        icl, bc = accuracy(name, labels_of, shots, 5 if shots else 1)
+        icl, bc = accuracy(name, labels_of, shots, seeds if shots else 1)
         said = labels_of.__name__ if shots else "none"
         print(f"{name:6} {shots:5} {said:7} {icl:5.1f} {bc:5.1f}", flush=True)
