@@ -104,6 +104,22 @@ def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder):
     assert {str(s) for s, *_ in (first, second)} == {str(first[0]), str(second[0])}
 
 
+def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkeypatch):
+    folder = tmp_path / "encoder" / "model"
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.of(**TEXTS)
+    (context,) = render_contexts(settings, [settings.cell("sst2")])
+    scorer = load_scorer(settings.model)
+    spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
+    names = [describe(context, scorer, name)["model"] for name in spelt]
+    assert names == ["encoder-model"] * 4
+    assert [describe(context, scorer, name)["model"] for name in ("mini", "org/name", "")] == [
+        "mini", "org-name", ""
+    ]  # fmt: skip
+
+
 def blocks(**made):
     """A record of one task whose blocks were made so; a block that is None is not there."""
 
