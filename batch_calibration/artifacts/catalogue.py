@@ -145,8 +145,7 @@ def _by_methods(
 
 
 def _below(group: SettingRecords) -> str:
-    records = (record for of_task in group.records.values() for record in of_task)
-    return " ".join(filter(None, (learned.note(group), notes(records))))
+    return " ".join(filter(None, (learned.note(group), notes(group.every))))
 
 
 def _beside_paper(results: Results) -> Iterator[Table]:
@@ -172,7 +171,7 @@ def _curve_tables(
     def make(results: Results) -> Iterator[Table]:
         for one in find(results.groups):
             cells = curves.accuracy_cells(one)
-            yield Table(ACROSS, one.slug, one.heading, cells, csv=plain_csv(cells))
+            yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
 
     return make
 

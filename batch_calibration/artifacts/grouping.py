@@ -75,10 +75,14 @@ class SettingRecords(NamedTuple):
     records: dict[str, list[Record]]
 
     @property
+    def every(self) -> list[Record]:
+        """The records of all tasks."""
+        return [record for of_task in self.records.values() for record in of_task]
+
+    @property
     def methods(self) -> tuple[str, ...]:
         """Methods that every record has, in the order of the table of methods."""
-        every = [record.methods for group in self.records.values() for record in group]
-        return tuple(name for name in METHODS if all(name in methods for methods in every))
+        return tuple(name for name in METHODS if all(name in one.methods for one in self.every))
 
     def among(self, names: Sequence[str]) -> list[str]:
         """Of these methods, those that every record has."""
