@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-VERSION = 2
+VERSION = 3
 """Of the JSON below; records without a number are of version 1."""
 
 Row = dict[str, object]
@@ -45,7 +45,8 @@ class ContextInfo:
         split: the split that was asked for.
         served: the split that stood in for it, empty where none had to.
         limit: how many rows at most, 0 for all.
-        options: what differs from the task's own prompt, such as selection, order or template.
+        options: settings that are not the default, such as selection, order or template.
+        blocks: block beside the test rows -> those of its settings that are not the default.
         template: the prompt's template.
         demonstrations: ids of the rows shown.
     """
@@ -60,8 +61,14 @@ class ContextInfo:
     served: str = ""
     limit: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
+    blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     template: str = ""
     demonstrations: tuple[str, ...] = ()
+
+    @property
+    def every_option(self) -> dict[str, object]:
+        """The options, and those of all blocks."""
+        return {k: v for some in (self.options, *self.blocks.values()) for k, v in some.items()}
 
     @classmethod
     def of(cls, table: ScoreTable) -> ContextInfo:
@@ -77,6 +84,8 @@ class ContextInfo:
         if identity := about.pop("scorer", None):
             kind = identity.get("kind", "") if isinstance(identity, Mapping) else str(identity)
             about["scorer"] = {"kind": kind, "digest": digest(identity)}
+        others = {name: block for name, block in table.blocks.items() if name != "test"}
+        about["blocks"] = {name: block.spec.get("options", {}) for name, block in others.items()}
         try:
             return _read(cls, about, "context")
         except _Mismatch as error:
@@ -122,6 +131,8 @@ class Record:
         strength: what BCL chose.
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.
+        notes: what a reader of the numbers must know, in sentences.
+        scores: digest of the file that held the scores; empty where they came from no file.
         version: of the record's form.
     """
 
@@ -138,6 +149,8 @@ class Record:
     strength: float | None = None
     curve: Curve | None = None
     probe_size: ProbeSizes | None = None
+    notes: tuple[str, ...] = ()
+    scores: str = ""
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -199,10 +212,10 @@ class Records(Sequence[Record]):
     def rows(self) -> list[Row]:
         """One dict per context, method and metric, with the context's fields beside.
 
-        The scorer is `scorer` and `scorer_digest`; each option is `option.NAME`, None in contexts
-        without it.
+        The scorer is `scorer` and `scorer_digest`; each option, those of blocks too, is
+        `option.NAME`, None in contexts without it.
         """
-        options = dict.fromkeys(name for record in self for name in record.context.options)
+        options = dict.fromkeys(name for record in self for name in record.context.every_option)
         return [
             {**_about(record, options), "method": method, "metric": metric, "value": value}
             for record in self
@@ -237,16 +250,12 @@ class Records(Sequence[Record]):
 
 def _about(record: Record, options: Mapping[str, None]) -> Row:
     """A context's fields, flat."""
-    flat: Row = {"id": record.id}
-    for part in dataclasses.fields(ContextInfo):
-        value = getattr(record.context, part.name)
-        if part.name == "scorer":
-            flat |= {"scorer": value.kind, "scorer_digest": value.digest}
-        elif part.name == "options":
-            flat |= {f"option.{name}": value.get(name) for name in options}
-        else:
-            flat[part.name] = list(value) if isinstance(value, tuple) else value
-    return flat
+    flat: Row = {"id": record.id, **vars(record.context)}
+    del flat["options"], flat["blocks"]
+    given, scorer = record.context.every_option, record.context.scorer
+    flat |= {"demonstrations": list(record.context.demonstrations)}
+    flat |= {"scorer": scorer.kind, "scorer_digest": scorer.digest}
+    return flat | {f"option.{name}": given.get(name) for name in options}
 
 
 class _Mismatch(Exception):

@@ -14,7 +14,7 @@ from batch_calibration.errors import InputError
 
 ScorerKind = Literal["causal_lm", "dual_encoder"]
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
-LengthPolicy = Literal["error", "drop_shots", "truncate_left"]
+LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 ContentFreeFill = Literal["per_field", "whole_input"]
 RandomWordPreset = Literal["paper", "original"]
 Classes = Literal["task", "present"]
@@ -66,7 +66,8 @@ class PromptSettings:
             {label} is used as it is. Of image tasks and dual encoders, the label's statement.
         verbalizer: "" is the task's own label words; a name chooses others of the task.
         over_long: what is done where a prompt is longer than the model's positions: refuse it,
-            leave out the first demonstrations, or cut the text on the left.
+            leave out its first demonstrations, or those of all prompts of the context, probes too,
+            so that one context holds for all, or cut the text on the left.
         cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
         dc_texts: how many random-word texts dc learns from.
         dc_preset: dc's texts as the paper describes them, or as the code of Fei et al. makes them.
@@ -218,7 +219,6 @@ class Key(NamedTuple):
     name: str
     part: str
     kind: object
-    default: object
     least: int | None = None
     unit: str = ""
 
@@ -293,8 +293,6 @@ def keys() -> Mapping[str, Key]:
         for one in dataclasses.fields(owner):
             if part or one.name not in PARTS:
                 about = one.metadata
-                found[one.name] = Key(
-                    one.name, part, hints[one.name], one.default,
-                    about.get("least"), about.get("unit", ""),
-                )  # fmt: skip
+                least, unit = about.get("least"), about.get("unit", "")
+                found[one.name] = Key(one.name, part, hints[one.name], least, unit)
     return found

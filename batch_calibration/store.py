@@ -1,5 +1,6 @@
 """The workdir: score tables by the id of their context, records by the same id."""
 
+import hashlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,8 +90,49 @@ class Store:
             ]
         )
 
+    def digest(self, name: str) -> str:
+        """Digest of the file that holds a table; empty where there is none."""
+        path = self._table(name)
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
+
+    def unmatched(self) -> list[str]:
+        """A sentence each on tables without a record, and on records without their scores."""
+        held, records = sorted((self.workdir / "scores").glob("*.safetensors")), self.records()
+        known = {record.id for record in records}
+        lost, changed = list[str](), list[str]()
+        for record in records:
+            now = self.digest(record.id)
+            if not now or record.scores not in ("", now):
+                (changed if now else lost).append(_name(record.context.task, record.context.seed))
+        bare = [self._title(path) for path in held if path.stem not in known]
+        again = "run experiments.calibrate"
+        gone = f"run experiments.score, or delete it from {self.workdir / 'records'}"
+        return [
+            *_sentence(bare, "score table", "without a record, so not shown", again),
+            *_sentence(changed, "score table", "changed since its record was made", again),
+            *_sentence(lost, "record", "whose score table is gone", gone),
+        ]
+
+    def _title(self, path: Path) -> str:
+        """What a file of scores holds, in a few words."""
+        try:
+            about = scores.load(path).context
+        except InputError:
+            return path.stem
+        return _name(about.get("task", path.stem), about.get("seed", 0))
+
     def _record(self, name: str) -> Path:
         return self.workdir / "records" / f"{name}.json"
 
     def _table(self, name: str) -> Path:
         return self.workdir / "scores" / f"{name}.safetensors"
+
+
+def _name(task: Json, seed: Json) -> str:
+    return f"{task}, seed {seed}"
+
+
+def _sentence(names: list[str], what: str, how: str, todo: str) -> list[str]:
+    few = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
+    plural = "s" if len(names) > 1 else ""
+    return [f"{len(names)} {what}{plural} {how} ({few}): {todo}."] if names else []

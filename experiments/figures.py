@@ -22,6 +22,8 @@ def main() -> None:
     store = Store(WORKDIR.value)
     results = catalogue.gather(store.records(), store.table_of, TASKS_DRAWN.value)
     writing.write_figures(results, store.workdir / "figures", print)
+    for sentence in store.unmatched():
+        print(sentence)
 
 
 if __name__ == "__main__":

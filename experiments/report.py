@@ -18,7 +18,7 @@ def main() -> None:
     store = Store(WORKDIR.value)
     page, figures = store.workdir / "report.html", store.workdir / "figures"
     results = catalogue.gather(store.records(), store.table_of)
-    for paragraph in writing.write_report(results, page, figures):
+    for paragraph in writing.write_report(results, page, figures, store.unmatched()):
         print(textwrap.fill(paragraph, 100), end="\n\n")
     print(f"tables:  {store.workdir / 'tables'}")
     print(f"figures: {figures}")

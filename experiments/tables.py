@@ -16,11 +16,11 @@ def main() -> None:
     from batch_calibration.store import Store
     from experiments import terminal
 
-    folder = Path(WORKDIR.value) / "tables"
-    for table in writing.write_tables(catalogue.gather(Store(WORKDIR.value).records()), folder):
+    store, folder = Store(WORKDIR.value), Path(WORKDIR.value) / "tables"
+    for table in writing.write_tables(catalogue.gather(store.records()), folder):
         if table.shown:
             terminal.show(table)
-    print(f"tables are in {folder}")
+    print(*store.unmatched(), f"tables are in {folder}", sep="\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import jax
@@ -39,8 +40,20 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def shared() -> Path:
     """The folder of data beside the checkout; a test that needs it says what is missing."""
     if not SHARED.is_dir():
-        pytest.skip(f"needs the shared data, and {SHARED} is not there")
+        lacking = pytest.fail if os.environ.get("REQUIRE_SHARED") == "1" else pytest.skip
+        lacking(f"needs the shared data, and {SHARED} is not there")
     return SHARED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests were skipped, and why."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
 
 
 @pytest.fixture(scope="session")

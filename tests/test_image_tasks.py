@@ -396,7 +396,12 @@ def test_real_images(shared):
     assert few.context["options"] == {"classes": "present"}
     assert context_id(few.context) != context_id(whole.context)
     every = planned(task="dtd", data=data, split="all", labeled_per_class=0)
-    assert every.blocks["test"].size == 1200 and set(every.blocks) == {"test"}
+    assert set(every.blocks) == {"test"}
+    lines = (shared / "data" / "extra_dtd10" / "labels.jsonl").read_text().splitlines()
+    told = {(one["file"], one["label"]) for one in map(json.loads, lines)}
+    block = every.blocks["test"]
+    where = [str(one).rsplit("extra_dtd10/", 1)[1] for one in images(block)]
+    assert set(zip(where, block.labels, strict=True)) == told and len(where) == 1200
     with Image.open(io.BytesIO(images(every.blocks["test"])[0].read())) as image:
         assert min(image.size) == 256
     with pytest.raises(InputError, match="share 240 images, so bcl would learn from test labels"):

@@ -91,6 +91,28 @@ def test_best_accuracy_is_known_and_below_one(task):
     assert abs(reached - np.mean([max(one.probabilities) for one in made])) < 0.02
 
 
+def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
+    text = (Path(__file__).parents[1] / "docs" / "mini.md").read_text(encoding="utf-8")
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in re.search(r"(?m)^\| \| sst2.*\n(?:\|.*\n)+", text)[0].splitlines()
+    )
+    names = [name for cell in head[1:] for name in (
+        ["anli_r1", "anli_r2", "anli_r3"] if cell.startswith("anli") else [cell])]  # fmt: skip
+    for row, of in zip(rows, (suite.best_accuracy, suite.realized_accuracy), strict=True):
+        told = [float(figure) for cell in row[1:] for figure in cell.split(",")]
+        assert told == [round(100 * of(name, "validation"), 1) for name in names]
+        assert sorted(names) == sorted(MINI)
+
+
+def test_the_realized_accuracy_is_of_the_rows_that_are_scored():
+    """The labels drawn for it are those of `rows`."""
+    _, made = suite._examples("mnli", "validation", suite.SEED)
+    likelier = [np.argmax(one.probabilities) for one in made]
+    right = np.mean(np.array(likelier) == suite.rows("mnli", "validation").labels)
+    assert right == suite.realized_accuracy("mnli", "validation")
+
+
 def test_grades_rise_from_mnli_to_anli():
     mean = {t: np.mean([one.grade for one in examples(t, True)[0]]) for t in MINI}
     assert mean["mnli"] < mean["anli_r1"] < mean["anli_r2"] < mean["anli_r3"]

@@ -52,7 +52,7 @@ def test_from_config_to_page(program, scored):
     said = program("tables", f"--workdir={scored}").stdout
     assert "SST-2" in said and "MNLI" in said and "average" in said
     names = sorted(path.name for path in (scored / "tables").iterdir())
-    assert names == [f"mini-1shot-validation-first40{end}" for end in (
+    assert names == [f"mini-1shot-validation-first40-labeled_per_class-16{end}" for end in (
         "-methods.md", "-methods.tex", "-variants.md", "-variants.tex", ".csv")]  # fmt: skip
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import permutations
 
+import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
@@ -241,6 +242,28 @@ def test_cutting_goes_on_where_the_rest_has_more_tokens_than_before():
     assert fit("truncate_left", [LONG], budget=Unlucky()).texts == ["b c d e f g h i"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_one_context_for_all_leaves_out_as_few_as_let_every_prompt_fit(seed):
+    """Tried one by one: the fewest demonstrations left out of every row of every block."""
+    random = np.random.default_rng(seed)
+    words = [int(n) for n in random.integers(1, 10, 7)]
+    shown = ["d " * int(n) for n in random.integers(1, 4, 5)]
+
+    def render(row, skip):
+        return "".join(shown[skip:]) + "x " * words[row]
+
+    def blocks(skip):
+        return [[render(row, skip) for row in rows] for rows in (range(4), range(4, 7))]
+
+    fits = [
+        skip
+        for skip in range(6)
+        if all(len(text.split()) <= Words.positions for block in blocks(skip) for text in block)
+    ]
+    parts = [(render, 4), (lambda row, skip: render(4 + row, skip), 3)]
+    assert length_limit.common_skip(Words(), parts, 5, ["yes"]) == min(fits, default=5)
+
+
 def test_error_renders_what_is_too_long_and_asks_no_budget():
     fitted = length_limit.fit("error", None, lambda row, _: LONG, 1, 0, ["yes"])
     assert (list(fitted.texts), *fitted[1:]) == ([LONG], 0, 0)
@@ -249,5 +272,7 @@ def test_error_renders_what_is_too_long_and_asks_no_budget():
 def test_over_long_sentences():
     with pytest.raises(InputError, match="counts tokens, which takes a model's tokenizer"):
         length_limit.fit("drop_shots", None, lambda row, _: SHORT, 1, 0, ["yes"])
+    with pytest.raises(InputError, match="'same_context' counts tokens"):
+        length_limit.common_skip(None, [], 1, ["yes"])
     with pytest.raises(InputError, match="labels alone need more"):
         fit("truncate_left", [SHORT], ["a b c d e f g h i j"])

@@ -32,6 +32,7 @@ WHOLE = Record(
         served="test",
         limit=100,
         options={"order": 2, "template": "plain"},
+        blocks={"cc": {}, "dc": {"dc_texts": 4}},
         template="{premise}\n{label}",
         demonstrations=("rte/train/1", "rte/train/2"),
     ),
@@ -128,7 +129,8 @@ def test_rows_are_one_per_context_method_and_metric():
     assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
     assert first["scorer_digest"] == digest(IDENTITY)
     assert (first["option.order"], rows[-1]["option.order"]) == (2, None)
-    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options"}
+    assert (first["option.dc_texts"], rows[-1]["option.dc_texts"]) == (4, None)
+    fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options", "blocks"}
     assert all(fields <= set(row) for row in rows)
 
 

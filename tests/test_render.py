@@ -4,13 +4,20 @@ import pytest
 from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
+from batch_calibration.artifacts import catalogue
 from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
 from batch_calibration.probes import CONTENT_FREE, RANDOM_WORDS
+from batch_calibration.prompts.length_limit import UNLIKE_CONTEXTS
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.store import Store
-from batch_calibration.study import render_contexts, run_calibration, run_scoring
+from batch_calibration.study import (
+    calibrate_store,
+    render_contexts,
+    run_calibration,
+    run_scoring,
+)
 from batch_calibration.tasks import TASKS
 
 
@@ -23,7 +30,7 @@ def test_usual_settings_leave_no_trace_in_the_context():
         "task", "data", "rows", "split", "limit", "shots", "seed", "demonstrations", "labels",
         "template", "shown",
     }  # fmt: skip
-    for block in made().blocks.values():
+    for block in made(labeled_per_class=128).blocks.values():
         assert set(block.spec) == {"texts"}
 
 
@@ -82,8 +89,8 @@ def test_probe_options_change_their_block_alone():
     assert usual.context == other.context
     assert other.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
     assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
-    assert other.blocks["cc"].spec["fill"] == "whole_input"
-    assert other.blocks["dc"].spec["preset"] == "original"
+    assert other.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
+    assert other.blocks["dc"].spec["options"]["dc_preset"] == "original"
     assert other.blocks["dc"].inputs[0].endswith(" .\nAnswer:")
     changed = {name for name in usual.blocks if usual.blocks[name].spec != other.blocks[name].spec}
     assert changed == {"cc", "dc"}
@@ -159,6 +166,35 @@ def test_over_long_prompts_fit_are_counted_and_scored(checkpoint, tmp_path, poli
     (record,) = run_calibration([table], ("icl", "bc"))
     what = "dropped" if policy == "drop_shots" else "truncated"
     assert record.over_long["test"] == {what: 6}
+
+
+@pytest.mark.parametrize("policy", ["drop_shots", "same_context"])
+def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
+    checkpoint, tmp_path, policy
+):
+    said = []
+    values = {"shots": 2, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
+    settings = settings_of("mini.py:smoke", model=str(checkpoint), **values)
+    (planned,) = render_contexts(settings, [settings.cell("sst2")], notify=said.append)
+    contexts = {
+        text.rsplit("\n\n", 1)[0] if "\n\n" in text else ""
+        for block in planned.blocks.values()
+        for text in block.inputs
+    }
+    run_scoring(settings, [settings.cell("sst2")], Store(tmp_path, create=True))
+    (record,) = calibrate_store(tmp_path, ["icl", "cc", "bc"]).records
+    if policy == "drop_shots":
+        assert len(contexts) > 1 and record.notes == planned.notes == (UNLIKE_CONTEXTS,)
+        assert UNLIKE_CONTEXTS in said
+    else:
+        assert len(contexts) == 1 and record.notes == ()
+        left = 4 - len([text for text in contexts.pop().split("\n\n") if text])
+        assert f"{left} of 4 demonstrations are left out of every prompt" in said[0] and left > 0
+        sizes = {name: block.size for name, block in planned.blocks.items()}
+        assert {name: c["dropped"] for name, c in record.over_long.items()} == sizes
+    results = catalogue.gather([record])
+    shown = " ".join(table.note for table in catalogue.tables(results))
+    assert ("config.over_long=same_context keeps one" in shown) == (policy == "drop_shots")
 
 
 def test_cost_counts_shared_tokens_once(checkpoint):

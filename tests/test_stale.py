@@ -8,7 +8,9 @@ from making import make_record
 
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.records import ScorerInfo
-from batch_calibration.scores import load
+from batch_calibration.scores import ScoreTable, load, make_block
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store
 
 ROWS = [
     {"sentence": "a wonderful film .", "label": 1},
@@ -109,9 +111,9 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     assert "cc" in said and "Published variants" not in said
     program("figures", workdir)
     assert [p.name for p in (tmp_path / "w/figures").glob("*.png")] == [
-        "mini-data-0shot-validation-first1-bars.png"
+        "mini-data-0shot-validation-first1-labeled_per_class-1-bars.png"
     ]
-    assert "icl and bc were not" in program("report", workdir).stdout
+    assert "icl and bc were not" in " ".join(program("report", workdir).stdout.split())
     assert (
         "expected one or more of icl" in program("calibrate", "--methods=", workdir, code=2).stderr
     )
@@ -165,3 +167,49 @@ def test_a_stand_in_split_is_named_in_the_table(score, program, tmp_path):
     score(task="qqp")
     program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     assert "QQP (validation_proxy)" in program("tables", f"--workdir={tmp_path / 'w'}").stdout
+
+
+def workdir_of(tmp_path, *tasks):
+    """A workdir of one table for each task, calibrated."""
+    store = Store(tmp_path, create=True)
+    for task in tasks:
+        store.put(small(task))
+    calibrate_store(store, ["icl", "bc"])
+    return store
+
+
+def small(task, score=-1.0):
+    rows = make_block([[score, -2.0], [-3.0, -1.0]], [0, 1])
+    return ScoreTable({"task": task, "seed": 2, "model": "m"}, ("a", "b"), {"test": rows})
+
+
+def test_scores_and_records_that_do_not_match_are_named(tmp_path):
+    store = workdir_of(tmp_path, "rte", "sst2", "cb", "wic")
+    assert store.unmatched() == []
+    store.put(small("rte", -1.5))  # scored again: its record goes
+    small("sst2", -1.5).save(tmp_path / "scores" / f"{small('sst2').id}.safetensors")
+    (tmp_path / "scores" / f"{small('cb').id}.safetensors").unlink()
+    assert store.unmatched() == [
+        "1 score table without a record, so not shown (rte, seed 2): run experiments.calibrate.",
+        "1 score table changed since its record was made (sst2, seed 2): run "
+        "experiments.calibrate.",
+        "1 record whose score table is gone (cb, seed 2): run experiments.score, or delete it from "
+        f"{tmp_path / 'records'}.",
+    ]
+    for task in ("mnli", "qqp", "mrpc", "qnli"):
+        store.put(small(task))
+    assert store.unmatched()[0].startswith("5 score tables without a record, so not shown (")
+    assert store.unmatched()[0].count(", seed 2; ") == 3
+
+
+@pytest.mark.parametrize("name", ["tables", "figures", "report"])
+def test_programs_name_score_tables_without_a_record(program, tmp_path, name):
+    store = workdir_of(tmp_path, "rte", "cb")
+    store.put(small("rte", -1.5))
+    said = program(name, f"--workdir={tmp_path}").stdout
+    assert "1 score table without a record, so not shown (rte, seed 2)" in " ".join(said.split())
+    if name == "report":
+        assert (
+            "1 score table without a record, so not shown (rte, seed 2)"
+            in (tmp_path / "report.html").read_text()
+        )

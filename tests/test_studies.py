@@ -1,10 +1,12 @@
 """Records of other studies: never mixed with the main table; tabulated and drawn by themselves."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from making import make_record, make_sizes
 
-from batch_calibration.artifacts import cells, curves, main_table, robustness
+from batch_calibration.artifacts import catalogue, cells, curves, main_table, robustness
 from batch_calibration.artifacts.cells import Best
 from batch_calibration.artifacts.figures import boxes, lines
 from batch_calibration.artifacts.figures.style import save
@@ -80,6 +82,15 @@ def test_shots_make_curves():
     np.testing.assert_allclose(found.tasks["rte"]["bc"][4], [50, 51])
     assert curves.accuracy_cells(found)[1] == ["RTE", "0", "0.5 ± 0.7", "10.5 ± 0.7"]
     assert curves.by_shots(by_setting(MAIN)) == []
+
+
+def test_what_a_reader_must_know_stands_below_every_table():
+    records = [
+        dataclasses.replace(record(0, shots, sizes=SIZES, **options), notes=("† known",))
+        for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
+    ]
+    tables = catalogue.tables(catalogue.gather(records))
+    assert len(tables) == 6 and all("† known" in table.note for table in tables)
 
 
 SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])

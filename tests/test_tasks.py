@@ -35,14 +35,33 @@ def test_a_task_is_consistent(task):
     assert set(task.statement_fields) <= set(task.fields)
 
 
+COLUMNS = {
+    "rte": {"sentence1": "premise", "sentence2": "hypothesis"},
+    "anli_r1": {"premise": "context"},
+    "anli_r2": {"premise": "context"},
+    "anli_r3": {"premise": "context"},
+}
+"""Where the shared files call a field otherwise."""
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_real_rows_are_read(shared, name):
+    """All texts and labels are those of the file, read here by itself."""
     rows = read(TASKS[name], str(shared / "data"), "validation")
-    assert len(rows.rows) == len(rows.labels) == len(rows.ids) == COUNTS[name]
+    (path,) = (
+        path
+        for folder in (name, f"extra_{name}")
+        for path in (shared / "data" / folder).glob(f"{rows.split}.jsonl*")
+    )
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    raw = [json.loads(line) for line in data.decode().split("\n") if line]
+    column = {field: COLUMNS.get(name, {}).get(field, field) for field in TASKS[name].fields}
+    assert list(rows.rows) == [{f: one[column[f]] for f in column} for one in raw]
+    assert list(rows.labels) == [one["label"] for one in raw]
+    assert rows.ids == tuple(f"{name}/{rows.split}/{i}" for i in range(COUNTS[name]))
     assert TASKS[name].test_rows == PAPER[name]
     assert set(rows.labels) == set(range(len(TASKS[name].label_names)))
     assert rows.split == ("validation_proxy" if name == "qqp" else "validation")
-    assert rows.ids[0] == f"{name}/{rows.split}/0"
 
 
 def test_the_shelf_is_the_papers_tables_and_three_more():
@@ -257,7 +276,8 @@ def test_missing_folder_and_split(tmp_path):
 
 
 def test_limit():
-    assert len(read(TASKS["sst2"], "mini", "validation", 7).rows) == 7
+    whole, few = (read(TASKS["sst2"], "mini", "validation", limit) for limit in (0, 7))
+    assert few.rows == whole.rows[:7] and few.labels == whole.labels[:7]
     with pytest.raises(InputError, match="limit"):
         read(TASKS["sst2"], "mini", "validation", -1)
 

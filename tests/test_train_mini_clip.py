@@ -124,7 +124,10 @@ def test_the_shipped_checkpoint_is_small():
 
 @pytest.mark.parametrize("task", ACCURACY)
 def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
-    """On 400 of the 1,000 images: three standard errors are within 8 points."""
+    """On the same 1,000 images, so the figures differ by rounding alone: 5 images at most.
+
+    What BC changes is then known to 0.5 points, and is 3 to 25 of them.
+    """
     _, model = weights.load(SHIPPED, clip.FAMILY)
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
@@ -132,7 +135,7 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     names, of = images.class_names(task), TASKS[task]
     texts = [of.statement.replace("{label}", of.statement_words[name]) for name in names]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
-    rows = images.rows(task, "test", 400)
+    rows = images.rows(task, "test", 1000)
     pixels = np.stack([images.draw(reference) for reference, _ in rows]) / 255
     pixels = (pixels - prepared["image_mean"]) / prepared["image_std"]
     seen, said = (
@@ -146,4 +149,4 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     found = [
         100 * np.mean(np.argmax(each, axis=1) == gold) for each in (scores, scores - scores.mean(0))
     ]
-    np.testing.assert_allclose(found, ACCURACY[task], atol=8)
+    np.testing.assert_allclose(found, ACCURACY[task], atol=0.5)

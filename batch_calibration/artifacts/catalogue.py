@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from batch_calibration.artifacts import curves, learned, main_table, paper, robustness
-from batch_calibration.artifacts.cells import Cells, long_csv, plain_csv
+from batch_calibration.artifacts.cells import Cells, long_csv, notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, by_setting, title
 from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
@@ -137,18 +137,23 @@ def _by_methods(
             if chosen := methods(group):
                 yield Table(
                     str(group.setting), f"{group.setting.slug}-{slug}", heading,
-                    main_table.accuracy_cells(group, chosen), note=learned.note(group),
+                    main_table.accuracy_cells(group, chosen), note=_below(group),
                     shown=group in shown,
                 )  # fmt: skip
 
     return make
 
 
+def _below(group: SettingRecords) -> str:
+    return " ".join(filter(None, (learned.note(group), notes(group.every))))
+
+
 def _beside_paper(results: Results) -> Iterator[Table]:
     for group in results.groups:
         if cells := paper.image_cells(group):
             heading = "Beside the paper's CLIP ViT-B/16"
-            yield Table(str(group.setting), f"{group.setting.slug}-paper", heading, cells)
+            slug = f"{group.setting.slug}-paper"
+            yield Table(str(group.setting), slug, heading, cells, note=paper.note(group))
 
 
 def _robustness(results: Results) -> Iterator[Table]:
@@ -156,7 +161,7 @@ def _robustness(results: Results) -> Iterator[Table]:
         cells = robustness.accuracy_cells(axis)
         yield Table(
             ACROSS, axis.slug, f"{title(axis.task)} over {axis.name}: {axis.setting}", cells,
-            last=robustness.SUMMARY, csv=plain_csv(cells),
+            last=robustness.SUMMARY, csv=plain_csv(cells), note=notes(axis.records),
         )  # fmt: skip
 
 
@@ -166,7 +171,7 @@ def _curve_tables(
     def make(results: Results) -> Iterator[Table]:
         for one in find(results.groups):
             cells = curves.accuracy_cells(one)
-            yield Table(ACROSS, one.slug, one.heading, cells, csv=plain_csv(cells))
+            yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
 
     return make
 

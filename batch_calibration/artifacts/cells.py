@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,11 @@ def tested(records: Sequence[Record]) -> str:
     shortened = max(max(found.values(), default=0) for found in counts)
     rows = str(records[0].rows["test"])
     return f"{rows} †{shortened}" if shortened else rows
+
+
+def notes(records: Iterable[Record]) -> str:
+    """What a reader of a table of these records must know, each sentence once."""
+    return " ".join(dict.fromkeys(note for record in records for note in record.notes))
 
 
 def spread(values: np.ndarray) -> str:

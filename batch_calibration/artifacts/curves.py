@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, best_of
+from batch_calibration.artifacts.cells import Cells, best_of, notes
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.methods import METHODS
 
@@ -21,12 +21,14 @@ class Curves(NamedTuple):
         heading: What the tables and the figure show.
         axis: What the number counts.
         tasks: task -> method -> number -> accuracies.
+        note: What a reader of the numbers must know.
     """
 
     slug: str
     heading: str
     axis: str
     tasks: dict[str, dict[str, Points]]
+    note: str = ""
 
 
 def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
@@ -71,9 +73,8 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
         held = same[0].setting
         most = max(group.setting.shots for group in same)
         slug = held.slug.replace(f"-{held.shots}shot-", f"-0to{most}shots-")
-        rows = f", first {held.limit} rows" if held.limit else ""
-        heading = f"Shots: {held.model}, {held.split} split{rows}"
-        found.append(Curves(slug, heading, "shots per class", tasks))
+        note = notes(record for group in same for record in group.every)
+        found.append(Curves(slug, f"Shots: {held.words()}", "shots per class", tasks, note))
     return found
 
 
@@ -94,7 +95,8 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
                         points[size] = np.concatenate([before, 100 * np.array(values)])
         if tasks:
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
-            found.append(Curves(slug, heading, "rows the bias is learned from", tasks))
+            note = notes(group.every)
+            found.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
     return found
 
 

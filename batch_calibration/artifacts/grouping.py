@@ -1,6 +1,6 @@
 """Groups records by setting: one setting, its tasks, its methods, a value per seed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,11 @@ REFERENCES = ("icl", "bc")
 """What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
+    "same_context": ", all prompts (†) lose shots where one is long",
     "truncate_left": ", long prompts (†) cut",
 }
+VARIED = ("selection", "order", "template", "verbalizer")
+"""Choices of the prompt that a robustness study varies."""
 AXES = {
     ("selection",): "choices",
     ("order",): "orders",
@@ -37,15 +40,21 @@ class Setting(NamedTuple):
     over_long: str = "error"
     data: str = ""
     variant: str = ""
+    options: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
-        rows = f"first {self.limit} rows" if self.limit else "all rows"
         how = "zero-shot" if not self.shots else f"{self.shots}-shot"
+        return self.words(f"{how}, ")
+
+    def words(self, how: str = "") -> str:
+        """All but the shots in words, `how` before the split."""
+        rows = f"first {self.limit} rows" if self.limit else "all rows"
         long = SHORTENED.get(self.over_long, "")
         data = "" if self.data in ("", self.model) else f" on {self.data}"
         variant = f", scorer {self.variant}" if self.variant else ""
-        return f"{self.model}{data}, {how}, {self.split} split, {rows}{long}{variant}"
+        options = "".join(f", {option}" for option in self.options)
+        return f"{self.model}{data}, {how}{self.split} split, {rows}{long}{variant}{options}"
 
     @property
     def slug(self) -> str:
@@ -54,7 +63,8 @@ class Setting(NamedTuple):
         long = "" if self.over_long == "error" else f"-{self.over_long}"
         data = "" if self.data in ("", self.model) else f"-{self.data}"
         variant = f"-{self.variant}" if self.variant else ""
-        name = f"{self.model}{data}-{self.shots}shot-{self.split}{rows}{long}{variant}"
+        options = "".join(f"-{option}" for option in self.options)
+        name = f"{self.model}{data}-{self.shots}shot-{self.split}{rows}{long}{variant}{options}"
         return name.replace(" ", "-")
 
 
@@ -65,10 +75,14 @@ class SettingRecords(NamedTuple):
     records: dict[str, list[Record]]
 
     @property
+    def every(self) -> list[Record]:
+        """The records of all tasks."""
+        return [record for of_task in self.records.values() for record in of_task]
+
+    @property
     def methods(self) -> tuple[str, ...]:
         """Methods that every record has, in the order of the table of methods."""
-        every = [record.methods for group in self.records.values() for record in group]
-        return tuple(name for name in METHODS if all(name in methods for methods in every))
+        return tuple(name for name in METHODS if all(name in one.methods for one in self.every))
 
     def among(self, names: Sequence[str]) -> list[str]:
         """Of these methods, those that every record has."""
@@ -121,37 +135,57 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
     """Each record and its setting, in the order of tasks and seeds.
 
     Where one setting's records come from several scorers, each says which: another checkpoint in
-    a folder of the same name, or another scale, is another scorer.
+    a folder of the same name, or another scale, is another scorer. A record that lacks a block
+    stands beside those that have it, unless they made it in several ways.
     """
     found = ordered(records)
     scorers: dict[Setting, set[str]] = {}
+    made: dict[tuple[Setting, str], set[tuple[str, ...]]] = {}
     for record in found:
-        scorers.setdefault(_setting(record), set()).add(record.context.scorer.digest)
-    return [
-        (
-            setting
-            if len(scorers[setting := _setting(record)]) == 1
-            else setting._replace(variant=record.context.scorer.digest[:4]),
-            record,
-        )
-        for record in found
-    ]
+        setting = _setting(record)
+        scorers.setdefault(setting, set()).add(record.context.scorer.digest)
+        for block, options in record.context.blocks.items():
+            made.setdefault((setting._replace(shots=0), block), set()).add(_words(options))
+    blocks = sorted({block for _, block in made})
+
+    def whole(record: Record) -> Setting:
+        setting, given = _setting(record), record.context.blocks
+        several = len(scorers[setting]) > 1
+        options = list(setting.options)
+        for block in blocks:
+            others = made.get((setting._replace(shots=0), block), set())
+            if block in given:
+                options += _words(given[block])
+            elif len(others) == 1:
+                options += next(iter(others))
+        variant = record.context.scorer.digest[:4] if several else ""
+        return setting._replace(variant=variant, options=tuple(options))
+
+    return [(whole(record), record) for record in found]
+
+
+def _words(options: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(f"{name} {value}" for name, value in sorted(options.items()))
 
 
 def _setting(record: Record) -> Setting:
     """What the record's table holds fixed."""
     about = record.context
+    held = {k: v for k, v in about.options.items() if k not in (*VARIED, "over_long")}
+    floor = {} if record.floor is None else {"floor": record.floor}
     return Setting(
         about.model, about.scorer.kind, about.shots, about.split, about.limit,
-        str(about.options.get("over_long", "error")), about.data,
+        str(about.options.get("over_long", "error")), about.data, options=_words(held | floor),
     )  # fmt: skip
 
 
 def axis(record: Record) -> str:
     """The robustness study that a record belongs to; nothing where the prompt is the task's own."""
     options = record.context.options
-    varied = tuple(k for k in ("selection", "order", "template", "verbalizer") if k in options)
-    return AXES.get(varied, "-".join(varied))
+    varied = tuple(k for k in VARIED if k in options)
+    name = AXES.get(varied, "-".join(varied))
+    selection = options.get("selection", "total")
+    return name if selection == "total" else f"{name}-{selection}"
 
 
 def ordered(records: Iterable[Record]) -> list[Record]:

@@ -71,6 +71,8 @@ def value(record: Record) -> str:
     """Where on its axis a record stands: the draw, the order, the template, the verbalizer."""
     options = record.context.options
     named = [str(options[key]) for key in ("order", "template", "verbalizer") if key in options]
+    if options.get("selection") == "explicit":
+        named += record.context.demonstrations
     return ", ".join(named) or f"{record.context.seed}"
 
 

@@ -1,6 +1,6 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, report, summary
@@ -37,16 +37,24 @@ def write_figures(
             notify(path)
 
 
-def write_report(results: Results, page: Path, figures: Path) -> list[str]:
+def write_report(
+    results: Results, page: Path, figures: Path, missing: Sequence[str] = ()
+) -> list[str]:
     """One HTML page with every table, and the figures that are in their folder.
 
+    Args:
+        results: what is shown.
+        page: the file.
+        figures: the folder of the figures.
+        missing: sentences on what is not shown, or on what shown results are no longer true of.
+
     Returns:
-        The paragraph of each setting.
+        Those sentences, and the paragraph of each setting.
     """
     tables, drawings = catalogue.tables(results), catalogue.figures(results)
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
     words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
-    sections = []
+    sections = [report.Section("Not up to date", " ".join(missing), (), {})] if missing else []
     for name, paragraph in {**said, ACROSS: words}.items():
         shown = [table for table in tables if table.section == name and table.shown]
         images = {
@@ -57,4 +65,4 @@ def write_report(results: Results, page: Path, figures: Path) -> list[str]:
         if shown or images or name != ACROSS:
             sections.append(report.Section(name, paragraph, shown, images))
     write_whole(page, report.page(sections).encode())
-    return list(said.values())
+    return [*missing, *said.values()]

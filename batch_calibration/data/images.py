@@ -20,11 +20,10 @@ from batch_calibration.data.image_folders import (
 )
 from batch_calibration.data.image_refs import EmbeddedImage, ImageRecord, ImageRows
 from batch_calibration.data.label_names import label_of
+from batch_calibration.embedded import MINI
 from batch_calibration.embedded import images as embedded_images
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Task
-
-MINI = "mini"
 
 
 def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from batch_calibration.data import files, tfds_folder
 from batch_calibration.data.binding import bind
-from batch_calibration.embedded import suite
+from batch_calibration.embedded import MINI, suite
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Rows, Task
 
-MINI = "mini"
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
 """Gives each record of a split with its place in words."""
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+MINI = "mini"
+"""What `config.data` calls the suite."""
 CHECKPOINTS = {
     "mini": Path(__file__).parent / "language_model",
     "mini_clip": Path(__file__).parent / "clip",

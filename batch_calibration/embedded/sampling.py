@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A text and the distribution its label is drawn from, so the best accuracy is known.
+    """A text and the distribution its label is drawn from: the best accuracy to expect is known.
 
     Attributes:
         row: The text of each field.

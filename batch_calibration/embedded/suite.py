@@ -102,9 +102,20 @@ def rows(task: str, split: str, seed: int = SEED) -> Rows:
 
 
 def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
-    """Accuracy of one who knows the grammar: the mean probability of the likelier label."""
+    """Accuracy to expect of one who knows the grammar: the likelier label's mean probability.
+
+    Over all draws of the labels; on the labels as drawn it is `realized_accuracy`.
+    """
     _, examples = _examples(task, split, seed)
     return sum(max(made.probabilities) for made in examples) / len(examples)
+
+
+def realized_accuracy(task: str, split: str, seed: int = SEED) -> float:
+    """Accuracy on the rows as drawn of one who knows the grammar and answers the likelier label."""
+    rng, examples = _examples(task, split, seed)
+    likelier = [made.probabilities.index(max(made.probabilities)) for made in examples]
+    drawn = [categorical(made.probabilities, rng) for made in examples]
+    return sum(a == b for a, b in zip(likelier, drawn, strict=True)) / len(examples)
 
 
 def easiest(task: str) -> int:

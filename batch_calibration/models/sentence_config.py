@@ -87,8 +87,8 @@ class SentenceConfig:
             return []
         files = [MODULES, SETTINGS, TEXTS]
         for kind, folder in self.modules[1:]:
-            shards = shards(directory / folder) if kind == "Dense" else []
-            files += [f"{folder}/{name}" for name in ("config.json", *shards)]
+            held = shards(directory / folder) if kind == "Dense" else []
+            files += [f"{folder}/{name}" for name in ("config.json", *held)]
         return files
 
 

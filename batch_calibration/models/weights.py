@@ -93,8 +93,8 @@ def load(
     for tensor, path in tied.items():
         if not _equal(found.get(path), tensor, dtype):
             complaints.append(
-                f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its place; set "
-                "tie_word_embeddings to false in config.json if it is meant"
+                f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
+                "place; set tie_word_embeddings to false in config.json if it is meant"
             )
     names = {weight.path: name for name, weight in _names(family, wanted)}
     missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]

@@ -7,6 +7,12 @@ from batch_calibration.errors import InputError
 from batch_calibration.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
 
+UNLIKE_CONTEXTS = (
+    "† Long prompts were shortened each by itself, so such a row's context is not that of cc's and "
+    "dc's probes, nor of the other rows that bc, pc and bcl learn from: what these methods take "
+    "away need not be its bias. config.over_long=same_context keeps one context for all."
+)
+
 
 class TokenBudget(Protocol):
     """How many positions a model has, and how many a prompt and its labels need."""
@@ -48,8 +54,9 @@ def fit(
 
     `drop_shots` leaves out demonstrations from the front, one at a time and for each row by
     itself, until the row fits. A row that is too long without any is cut on the left as
-    `truncate_left` does: at a token's edge, so that prompt and labels just fit. `error` renders
-    the rows as they are: the scorer knows its positions and refuses what does not fit.
+    `truncate_left` does: at a token's edge, so that prompt and labels just fit. `same_context` does
+    no more than that: `common_skip` says what all rows leave out. `error` renders the rows as they
+    are: the scorer knows its positions and refuses what does not fit.
 
     Args:
         policy: What is done with a prompt that is too long.
@@ -66,11 +73,7 @@ def fit(
     texts = LazyTexts(rows, lambda row: changed[row] if row in changed else render(row, 0))
     if policy == "error":
         return Fitted(texts, 0, 0)
-    if budget is None:
-        raise InputError(
-            f"config.over_long: {policy!r} counts tokens, which takes a model's tokenizer; give "
-            "config.model, or over_long 'error'."
-        )
+    budget = _given(budget, policy)
 
     def too_long(some: Sequence[int]) -> list[tuple[int, int]]:
         needs = (
@@ -98,3 +101,46 @@ def fit(
                 )
         over = too_long([row for row, _ in over])
     return Fitted(texts, dropped, truncated)
+
+
+def common_skip(
+    budget: TokenBudget | None,
+    parts: Sequence[tuple[Callable[[int, int], str], int]],
+    shots: int,
+    labels: Sequence[str],
+) -> int:
+    """How many demonstrations all prompts of a context leave out so that each of them fits.
+
+    All of them where a prompt is too long even without any.
+
+    Args:
+        budget: The model's.
+        parts: Of each block `(row, skip)` -> a row's prompt, and its number of rows.
+        shots: Demonstrations in the context.
+        labels: Label texts, for the positions that they take.
+
+    Raises:
+        InputError: no budget.
+    """
+    budget = _given(budget, "same_context")
+    over = [(render, row) for render, rows in parts for row in range(rows)]
+    for skip in range(shots):
+        needs = budget.positions_needed([render(row, skip) for render, row in over], labels)
+        over = [one for one, n in zip(over, needs, strict=True) if n > budget.positions]
+        if not over:
+            return skip
+    return shots
+
+
+def notes(policy: object, shots: int, shortened: int) -> tuple[str, ...]:
+    """What a reader of the numbers must know where so many prompts were shortened."""
+    return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
+
+
+def _given(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
+    if budget is None:
+        raise InputError(
+            f"config.over_long: {policy!r} counts tokens, which takes a model's tokenizer; give "
+            "config.model, or over_long 'error'."
+        )
+    return budget

@@ -1,7 +1,7 @@
 """Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
@@ -13,8 +13,10 @@ from batch_calibration.prompts.rendered import (
     USUAL,
     RenderedBlock,
     RenderedContext,
+    block_options,
     description,
     text_digest,
+    unusual,
 )
 from batch_calibration.settings import Cell, ScorerKind
 from batch_calibration.tasks import Row, Rows, Task
@@ -34,13 +36,16 @@ class _Form(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The rows of a block, how they are rendered, and how they were made."""
+    """The rows of a block, and how they are rendered."""
 
     rows: Sequence[Row]
     labels: Sequence[int]
     ids: Sequence[str]
     render: Render
-    made: Mapping[str, Json] = {}
+
+    def prompt(self, row: int, skip: int) -> str:
+        """A row's prompt without the first `skip` demonstrations."""
+        return self.render(self.rows[row], skip)
 
 
 def render(
@@ -71,19 +76,20 @@ def render(
     form = _prompts(task, cell, train, chosen) if scorer == "causal_lm" else _statements(task, cell)
     label_texts = [text for texts in form.labels for text in texts]
 
-    def block(part: _Part) -> RenderedBlock:
+    def block(name: str, part: _Part) -> RenderedBlock:
         fitted = length_limit.fit(
             cell.prompt.over_long,
             budget,
-            lambda row, skip: part.render(part.rows[row], skip),
+            lambda row, skip: part.prompt(row, left_out + skip),
             len(part.rows),
             len(chosen),
             label_texts,
         )
         # Any change in what is asked makes the block stale.
-        spec: dict[str, Json] = {"texts": text_digest(fitted.texts), **part.made}
+        spec = {"texts": text_digest(fitted.texts), **block_options(cell, name)}
         if cell.prompt.over_long != USUAL.over_long:
-            spec |= {"dropped": fitted.dropped, "truncated": fitted.truncated}
+            dropped = len(part.rows) if left_out else fitted.dropped
+            spec |= {"dropped": dropped, "truncated": fitted.truncated}
         return RenderedBlock(fitted.texts, list(part.labels), list(part.ids), spec)
 
     parts = {"test": _Part(test.rows, test.labels, test.ids, form.render)}
@@ -95,11 +101,6 @@ def render(
             [train.ids[i] for i in labeled],
             form.render,
         )
-    options: dict[str, Json] = {
-        name: getattr(cell.prompt, name)
-        for name in CHOICES
-        if getattr(cell.prompt, name) != getattr(USUAL, name)
-    }
     about = description(
         task,
         cell,
@@ -109,14 +110,26 @@ def render(
         demonstrations=[train.ids[i] for i in chosen],
         label_texts=form.labels,
         form=form.context,
-        options=options,
+        options=unusual(cell, (*CHOICES, "train_split") if chosen else CHOICES),
     )
-    blocks = {name: block(part) for name, part in parts.items()}
-    return RenderedContext(about, task.label_names, form.labels, blocks)
+    left_out = 0
+    if cell.prompt.over_long == "same_context":
+        prompts = [(part.prompt, len(part.rows)) for part in parts.values()]
+        left_out = length_limit.common_skip(budget, prompts, len(chosen), label_texts)
+    blocks = {name: block(name, part) for name, part in parts.items()}
+    made = RenderedContext(about, task.label_names, form.labels, blocks)
+    shortened = made.count("dropped") + made.count("truncated")
+    notes = length_limit.notes(cell.prompt.over_long, len(chosen), shortened)
+    if left_out:
+        notes += (
+            f"{task.name}, seed {cell.seed}: {left_out} of {len(chosen)} demonstrations are left "
+            "out of every prompt, so that the longest fits the model's positions",
+        )
+    return made._replace(notes=notes)
 
 
 def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
-    """CC's and DC's rows; what differs from the usual way of making them is said in their spec."""
+    """CC's and DC's rows."""
     prompt = cell.prompt
     whole = prompt.cc_fill == "whole_input"
     cc = probe_inputs.content_free(("input",) if whole else form.fields)
@@ -127,14 +140,12 @@ def _probes(cell: Cell, form: _Form, rows: Sequence[Row]) -> dict[str, _Part]:
             [-1] * len(cc),
             [f"cc/{i}" for i in range(len(cc))],
             form.fill if whole else form.render,
-            {"fill": prompt.cc_fill} if whole else {},
         ),
         "dc": _Part(
             dc,
             [-1] * len(dc),
             [f"dc/{cell.seed}/{i}" for i in range(len(dc))],
             form.render,
-            {"preset": prompt.dc_preset} if prompt.dc_preset != USUAL.dc_preset else {},
         ),
     }
 

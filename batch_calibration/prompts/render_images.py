@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
 from batch_calibration.inputs import ImageInputs, ImageRef
 from batch_calibration.prompts import demonstrations
 from batch_calibration.prompts.rendered import (
     USUAL,
     RenderedBlock,
     RenderedContext,
+    block_options,
     description,
     text_digest,
+    unusual,
 )
 from batch_calibration.settings import Cell, ScorerKind
 from batch_calibration.tasks import Task
@@ -107,10 +108,9 @@ def render_images(
         chosen = demonstrations.labeled_set(
             train.labels, len(classes.kept), cell.data.labeled_per_class, (), cell.seed
         )
-        blocks["labeled"] = _block(train, chosen, classes.kept)
-    options: dict[str, Json] = {"template": cell.prompt.template} if cell.prompt.template else {}
-    if len(classes.kept) < len(task.label_names):
-        options["classes"] = cell.data.classes
+        labeled = _block(train, chosen, classes.kept)
+        labeled.spec.update(block_options(cell, "labeled"))
+        blocks["labeled"] = labeled
     about = description(
         task,
         cell,
@@ -121,7 +121,7 @@ def render_images(
         label_texts=label_texts,
         form={"template": " | ".join(statements), "shown": ""},
         absent=list(classes.absent),
-        options=options,
+        options=unusual(cell, ("template", "classes")),
     )
     names = tuple(task.label_names[i] for i in classes.kept)
     return RenderedContext(about, names, label_texts, blocks, (*notes, *classes.notes))

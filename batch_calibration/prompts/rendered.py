@@ -10,9 +10,15 @@ from batch_calibration.inputs import Inputs
 from batch_calibration.settings import Cell, PromptSettings
 from batch_calibration.tasks.base import Task
 
+USUAL = PromptSettings()
 CHOICES = ("selection", "order", "template", "verbalizer", "over_long")
 """Settings that a context names under `options` where they are not the default."""
-USUAL = PromptSettings()
+BLOCK_CHOICES = {
+    "cc": ("cc_fill",),
+    "dc": ("dc_texts", "dc_preset"),
+    "labeled": ("labeled_per_class", "train_split"),
+}
+"""Settings that decide one block alone: its spec names them, and its context's id does not."""
 
 
 class RenderedBlock(NamedTuple):
@@ -22,7 +28,8 @@ class RenderedBlock(NamedTuple):
         inputs: texts or images.
         labels: the gold label of each, -1 where it is unknown.
         row_ids: names that lead back to the rows.
-        spec: what made the inputs; another spec makes a stored block stale.
+        spec: what made the inputs, settings that are not the default under `options`; another
+            spec makes a stored block stale.
     """
 
     inputs: Inputs
@@ -70,6 +77,18 @@ def text_digest(texts: Iterable[str]) -> str:
     for text in texts:
         content.update(f"{len(text)}:{text}".encode())
     return content.hexdigest()[:16]
+
+
+def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
+    """Those of the settings that are not the default."""
+    values, usual = (vars(one.data) | vars(one.prompt) for one in (cell, Cell(cell.task)))
+    return {name: values[name] for name in names if values[name] != usual[name]}
+
+
+def block_options(cell: Cell, block: str) -> dict[str, Json]:
+    """The part of a block's spec that names its settings; nothing where all are the default."""
+    options = unusual(cell, BLOCK_CHOICES.get(block, ()))
+    return {"options": options} if options else {}
 
 
 def description(

@@ -16,6 +16,7 @@ from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
+from batch_calibration.prompts import length_limit
 from batch_calibration.records import ContextInfo, Curve, Record, Records
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
@@ -261,9 +262,11 @@ def _record(
         name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
         for name, block in table.blocks.items()
     }
+    shortened = sum(sum(counts.values()) for counts in over_long.values())
+    about = ContextInfo.of(table)
     return Record(
         id=table.id,
-        context=ContextInfo.of(table),
+        context=about,
         label_names=tuple(table.label_names),
         rows={name: len(block.row_ids) for name, block in table.blocks.items()},
         methods={name: values[name] for name in METHODS if name in values},
@@ -274,6 +277,7 @@ def _record(
         },
         bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
         floor=floor,
+        notes=length_limit.notes(about.options.get("over_long"), about.shots, shortened),
         strength=float(found.strength[curved][i]) if curved else None,
         curve=(
             Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))

@@ -117,18 +117,16 @@ def render_contexts(
     Raises:
         InputError: as in `run_scoring`; no cells.
     """
-    budget = load_token_budget(settings.model)
+    budget, task_of = load_token_budget(settings.model), cache(load_task)
     reader, contexts, said = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
-    task_of = cache(load_task)
     for cell in settings.grid() if cells is None else cells:
         context = _render(task_of(cell.task), cell, settings.model, reader, budget)
         contexts.append(context)
-        notes = (*(budget.notes if budget else ()), *context.notes)
-        for note in notes:
+        for note in (*(budget.notes if budget else ()), *context.notes):
             if notify and note not in said:
                 notify(note)
-        said |= set(notes)
+            said.add(note)
         dropped[cell.task] += context.count("dropped")
         truncated[cell.task] += context.count("truncated")
         sizes[cell.task] += context.size
@@ -208,7 +206,9 @@ def _directory(model: str) -> Path:
 def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
     """The context's description: everything that decides its numbers, and the model's name."""
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
-    name = "-".join(part for part in Path(model).parts[-2:] if part not in ("/", "..", "."))
+    folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
+    parts = (Path(model).resolve() if folder else Path(model)).parts[-2:]
+    name = "-".join(part for part in parts if part != "/")
     return {**context.context, "model": name, "scorer": dict(scorer.identity)}
 
 
@@ -296,5 +296,5 @@ def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
             ids = blocks[name].row_ids
         if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
-    same = all(blocks[name] is table.blocks[name] for name in blocks)
-    return table if same else table._replace(blocks=blocks)
+    changed = any(blocks[name] is not table.blocks[name] for name in blocks)
+    return table._replace(blocks=blocks) if changed else table

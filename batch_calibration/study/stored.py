@@ -58,7 +58,9 @@ def calibrate_store(
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
     made = run_calibration(tables, methods, floor=floor, probe_sizes=probe_sizes, draws=draws)
-    records = Records([_with_earlier_sizes(store, record) for record in made])
+    records = Records(
+        [replace(_with_earlier_sizes(store, one), scores=store.digest(one.id)) for one in made]
+    )
     for record in records:
         store.put_record(record)
     seconds = time.monotonic() - began
@@ -75,6 +77,7 @@ def _with_earlier_sizes(store: Store, record: Record) -> Record:
 
 def _notes(records: Records) -> Iterator[str]:
     reasons = {name: why for record in records for name, why in record.skipped.items()}
+    yield from dict.fromkeys(note for record in records for note in record.notes)
     for name, why in reasons.items():
         yield f"{name} is left out of some contexts: {why}"
     for record in records:

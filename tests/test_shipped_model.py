@@ -1,0 +1,73 @@
+"""The shipped language model has learned its tasks; one of random weights fails the same test."""
+
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from batch_calibration.data import RowReader, load_task
+from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.prompts.render import render
+from batch_calibration.settings import Settings
+from batch_calibration.study.scoring import load_scorer
+
+SETTINGS = Settings.of(model="mini", data="mini", labeled_per_class=0, dc_texts=1, shots=0)
+TASKS = ("sst2", "cb", "copa", "rte", "mrpc")
+ERRORS = 5
+"""Standard errors of a binomial: by chance one accuracy in millions is so far off."""
+
+
+@pytest.fixture(scope="module")
+def random_weights(tmp_path_factory):
+    """The shipped checkpoint with every tensor drawn anew at its own scale."""
+    folder = tmp_path_factory.mktemp("random") / "model"
+    shutil.copytree(CHECKPOINTS["mini"], folder)
+    (path,) = folder.glob("*.safetensors")
+    rng = np.random.default_rng(0)
+    drawn = {
+        name: rng.normal(0, tensor.std() + 1e-3, tensor.shape).astype(tensor.dtype)
+        for name, tensor in load_file(path).items()
+    }
+    save_file(drawn, path)
+    return str(folder)
+
+
+def right(scorer, name, change=lambda label, k: label, shots=0, seed=0):
+    """Of each row whether ICL is right; `change` says the labels that demonstrations show."""
+    task, reader = load_task(name), RowReader()
+    test, train = (reader.texts(task, "mini", split, 400) for split in ("validation", "train"))
+    k = len(task.label_names)
+    shown = train._replace(labels=tuple(change(label, k) for label in train.labels))
+    context = render(task, SETTINGS.cell(name, seed=seed, shots=shots), test, shown)
+    scores = scorer.score(context.blocks["test"].inputs, context.label_texts).log_probs
+    return scores.argmax(axis=1) == np.array(test.labels), k
+
+
+def above_chance(scorer, name):
+    """By how many standard errors of a guess the accuracy is above chance."""
+    found, k = right(scorer, name)
+    return (found.mean() - 1 / k) / np.sqrt((1 / k) * (1 - 1 / k) / len(found))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_shipped_model_has_learned_its_tasks(name):
+    assert above_chance(load_scorer(SETTINGS.model), name) > ERRORS
+
+
+def test_a_model_of_random_weights_has_not(random_weights):
+    scorer = load_scorer(SETTINGS.replace(model=random_weights).model)
+    assert max(above_chance(scorer, name) for name in TASKS) < ERRORS
+
+
+@pytest.mark.parametrize("name", ["mrpc", "rte"])
+def test_it_does_not_learn_labels_from_demonstrations(name):
+    """docs/mini.md: as often right with wrong labels shown, by the rows on which both differ."""
+    scorer = load_scorer(SETTINGS.model)
+    gold, wrong = (
+        np.concatenate([right(scorer, name, change, shots=1, seed=seed)[0] for seed in range(2)])
+        for change in (lambda label, k: label, lambda label, k: (label + 1) % k)
+    )
+    differ = (gold != wrong).sum()
+    assert abs(int(gold.sum()) - int(wrong.sum())) < ERRORS * np.sqrt(differ + 1)
+    assert wrong.mean() > 0.7

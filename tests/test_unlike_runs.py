@@ -1,0 +1,179 @@
+"""Rows scored with unlike settings never share an average: every key of the settings is tried."""
+
+import json
+
+import pytest
+
+from batch_calibration.artifacts.grouping import axis, by_setting, with_settings
+from batch_calibration.artifacts.robustness import value
+from batch_calibration.records import ContextInfo, Record
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.settings import Settings, keys
+from batch_calibration.study import render_contexts
+from batch_calibration.study.scoring import describe, load_scorer
+
+TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
+IMAGES = {
+    "model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0,
+    "split": "test", "labeled_per_class": 2,
+}  # fmt: skip
+NO_NUMBER = {
+    "tasks": "an average is over tasks",
+    "seeds": "an average is over seeds",
+    "batch_size": "how many rows are asked at once",
+    "mesh": "on how many devices",
+}
+"""Keys that decide no number, and why."""
+DECIDE = {
+    "data": ("sst2", TEXTS, {"data": "FOLDER"}),
+    "split": ("sst2", TEXTS, {"split": "train"}),
+    "train_split": ("sst2", TEXTS, {"train_split": "validation"}),
+    "limit": ("sst2", TEXTS, {"limit": 5}),
+    "labeled_per_class": ("sst2", TEXTS, {"labeled_per_class": 3}),
+    "classes": ("dtd", IMAGES, {"classes": "present"}),
+    "shots": ("sst2", TEXTS, {"shots": 2}),
+    "selection": ("sst2", TEXTS | {"selection": "total"}, {"selection": "round_robin"}),
+    "demonstrations": (
+        "sst2",
+        TEXTS | {"selection": "explicit", "demonstrations": (0, 1)},
+        {"demonstrations": (0, 2)},
+    ),
+    "order": ("sst2", TEXTS, {"order": 1}),
+    "template": ("rte", TEXTS, {"template": "3"}),
+    "verbalizer": ("rte", TEXTS, {"verbalizer": "2"}),
+    "over_long": ("sst2", TEXTS, {"over_long": "truncate_left"}),
+    "cc_fill": ("mnli", TEXTS, {"cc_fill": "whole_input"}),
+    "dc_texts": ("sst2", TEXTS, {"dc_texts": 3}),
+    "dc_preset": ("sst2", TEXTS, {"dc_preset": "original"}),
+    "scorer": ("sst2", TEXTS | {"shots": 0}, {"scorer": "dual_encoder", "model": "mini_clip"}),
+    "model": ("sst2", TEXTS | {"shots": 0}, {"model": "mini_clip", "scorer": "dual_encoder"}),
+    "dtype": ("sst2", TEXTS, {"dtype": "bfloat16"}),
+    "logits_only": ("sst2", TEXTS, {"logits_only": True}),
+    "scale": ("eurosat", IMAGES, {"scale": 30.0}),
+    "max_tokens": ("eurosat", IMAGES, {"max_tokens": 20}),
+}
+"""Of each other key a task, settings, and the same with another value of the key."""
+
+
+def tables(task, settings):
+    """The score table that a run would store, without asking the model."""
+    (context,) = render_contexts(settings, [settings.cell(task)])
+    blocks = {
+        name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
+        for name, block in context.blocks.items()
+    }
+    about = describe(context, load_scorer(settings.model), settings.model.model)
+    return ScoreTable(about, context.label_names, blocks)
+
+
+def record(table, **others):
+    methods = {name: {"accuracy": 0.5} for name in ("icl", "bc")}
+    rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
+    return Record(table.id, ContextInfo.of(table), table.label_names, rows, methods, **others)
+
+
+def places(records):
+    """Where tables put each record but for its task and seed: alike is averaged."""
+    return [(s, name := axis(r), value(r) if name else "") for s, r in with_settings(records)]
+
+
+def test_every_key_decides_a_number_or_is_listed_with_its_reason():
+    assert set(DECIDE) | set(NO_NUMBER) == set(keys()) and not set(DECIDE) & set(NO_NUMBER)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A few rows of SST-2 in files."""
+    where = tmp_path_factory.mktemp("rows") / "files" / "sst2"
+    where.mkdir(parents=True)
+    rows = [{"sentence": f"a film {i}", "label": i % 2} for i in range(12)]
+    for split in ("train", "validation"):
+        (where / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return where.parent
+
+
+@pytest.mark.parametrize("key", DECIDE)
+def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder):
+    task, usual, other = DECIDE[key]
+    other = other | ({"data": str(folder)} if key == "data" else {})
+    one, two = (tables(task, Settings.of(**values)) for values in (usual, usual | other))
+    specs = [{name: block.spec for name, block in t.blocks.items()} for t in (one, two)]
+    assert one.id != two.id or specs[0] != specs[1]
+    first, second = places([record(one), record(two)])
+    assert first != second
+    assert {str(s) for s, *_ in (first, second)} == {str(first[0]), str(second[0])}
+
+
+def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkeypatch):
+    folder = tmp_path / "encoder" / "model"
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.of(**TEXTS)
+    (context,) = render_contexts(settings, [settings.cell("sst2")])
+    scorer = load_scorer(settings.model)
+    spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
+    names = [describe(context, scorer, name)["model"] for name in spelt]
+    assert names == ["encoder-model"] * 4
+    assert [describe(context, scorer, name)["model"] for name in ("mini", "org/name", "")] == [
+        "mini", "org-name", ""
+    ]  # fmt: skip
+
+
+def blocks(**made):
+    """A record of one task whose blocks were made so; a block that is None is not there."""
+
+    def one(task, **context):
+        rows = make_block([[-1.0, -2.0]] * 2, [0, 1])
+        specs = {k: {"options": v} if v else {} for k, v in made.items() if v is not None}
+        about = {"task": task, "model": "m", "shots": 1, **context}
+        other = {name: make_block([[-1.0, -2.0]], spec=spec) for name, spec in specs.items()}
+        return record(ScoreTable(about, ("a", "b"), {"test": rows} | other))
+
+    return one
+
+
+def groups(*records):
+    return {str(g.setting): sorted(g.records) for g in by_setting(records)}
+
+
+@pytest.mark.parametrize(
+    ("block", "option"),
+    [
+        ("cc", {"cc_fill": "whole_input"}),
+        ("dc", {"dc_texts": 4}),
+        ("labeled", {"labeled_per_class": 16}),
+        ("labeled", {"train_split": "extra"}),
+    ],
+)
+def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
+    usual, other = blocks(**{block: {}}), blocks(**{block: option})
+    ((name, given),) = option.items()
+    assert groups(usual("rte"), usual("cb"), other("wic")) == {
+        "m, 1-shot,  split, all rows": ["cb", "rte"],
+        f"m, 1-shot,  split, all rows, {name} {given}": ["wic"],
+    }
+    assert sorted(g.setting.slug for g in by_setting([usual("rte"), other("wic")]))[1].endswith(
+        f"-{name}-{given}"
+    )
+
+
+def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
+    few, usual, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, {}, None))
+    told = "m, 1-shot,  split, all rows, labeled_per_class 16"
+    assert groups(few("rte"), none("wic")) == {told: ["rte", "wic"]}
+    assert groups(few("rte"), usual("cb"), none("wic"))[told] == ["rte"]
+
+
+def test_another_floor_is_another_setting():
+    table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
+    assert places([record(table)]) != places([record(table, floor=-100.0)])
+
+
+def test_draws_of_two_selections_are_no_one_study():
+    total, other = (
+        record(ScoreTable({"task": "rte", "options": {"selection": how}}, ("a", "b"),
+                          {"test": make_block([[-1.0, -2.0]], [0])}))
+        for how in ("total", "round_robin")
+    )  # fmt: skip
+    assert (axis(total), axis(other)) == ("choices", "choices-round_robin")
