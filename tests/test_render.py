@@ -189,7 +189,7 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
     else:
         assert len(contexts) == 1 and record.notes == ()
         left = 4 - len([text for text in contexts.pop().split("\n\n") if text])
-        assert f"{left} of 4 demonstrations are left out of every prompt" in said[0] and left > 0
+        assert f"{left} of 4 demonstrations are left out of every prompt" in said[1] and left > 0
         sizes = {name: block.size for name, block in planned.blocks.items()}
         assert {name: c["dropped"] for name, c in record.over_long.items()} == sizes
     results = catalogue.gather([record])

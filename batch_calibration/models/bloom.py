@@ -8,7 +8,7 @@ from flax import nnx
 
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import Family, RawConfig, Weight
+from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
 from batch_calibration.models.head import logits
 
 INIT = nnx.initializers.normal(0.02)
@@ -138,25 +138,21 @@ def flatten(raw: RawConfig) -> RawConfig:
     return {key: value for key, value in older.items() if value is not None} | raw
 
 
-def _norm(theirs: str, ours: str) -> dict[str, Weight]:
-    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
-
-
 LAYER = "transformer.h.{i}"
 WEIGHTS = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
-    **_norm("transformer.word_embeddings_layernorm", "ln_embed"),
-    **_norm(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
+    **norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
+    **norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
     f"{LAYER}.self_attention.query_key_value.weight": Weight("blocks.{i}.qkv.kernel", True, 1),
     f"{LAYER}.self_attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
     f"{LAYER}.self_attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
     f"{LAYER}.self_attention.dense.bias": Weight("blocks.{i}.out.bias"),
-    **_norm(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
     f"{LAYER}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
     f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
     f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
     f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
-    **_norm("transformer.ln_f", "ln"),
+    **norm_weights("transformer.ln_f", "ln"),
 }
 FAMILY = Family(
     name="bloom",

@@ -195,8 +195,11 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
-        unknown = InputError.unknown("model family", name, FAMILIES)
-        raise InputError(f"{directory}: model_type in config.json. {unknown}")
+        # No closest name: one that is spelt alike may be another architecture.
+        raise InputError(
+            f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
+            f"have a network here ({', '.join(FAMILIES)}); use another checkpoint."
+        )
     return name, FAMILIES[name], raw
 
 

@@ -1,6 +1,6 @@
 """CLIP: an image tower and a text tower whose embeddings share one space."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 import jax
@@ -10,7 +10,7 @@ from flax import nnx
 from batch_calibration.errors import InputError
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, causal, full
-from batch_calibration.models.family import Family, RawConfig, Weight
+from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,17 +255,13 @@ def _tower(name: str, ours: str) -> dict[str, Weight]:
         rows[f"{theirs}.{part}.weight"] = Weight(f"{block}.{at}.kernel", True, split)
         rows[f"{theirs}.{part}.bias"] = Weight(f"{block}.{at}.bias", split=0 if split else None)
     for part, at in (("layer_norm1", "ln_1"), ("layer_norm2", "ln_2")):
-        rows |= _norm(f"{theirs}.{part}", f"{block}.{at}")
+        rows |= norm_weights(f"{theirs}.{part}", f"{block}.{at}")
     return rows
 
 
-def _norm(theirs: str, ours: str) -> dict[str, Weight]:
-    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
-
-
 def _keys(tower: str) -> tuple[str, ...]:
-    names = (field.name for field in fields(Config) if field.name.startswith(f"{tower}_"))
-    return tuple(name.removeprefix(f"{tower}_") for name in names)
+    names = [*Config.__dataclass_fields__, "vision_num_channels"]
+    return tuple(n.removeprefix(f"{tower}_") for n in names if n.startswith(f"{tower}_"))
 
 
 WEIGHTS = {
@@ -275,15 +271,15 @@ WEIGHTS = {
     ),
     "text_model.embeddings.position_embedding.weight": Weight("text.position_embedding.embedding"),
     **_tower("text_model", "text"),
-    **_norm("text_model.final_layer_norm", "text.ln"),
+    **norm_weights("text_model.final_layer_norm", "text.ln"),
     "text_projection.weight": Weight("text.projection.kernel", True),
     "vision_model.embeddings.class_embedding": Weight("vision.start"),
     "vision_model.embeddings.patch_embedding.weight": Weight("vision.patch", True),
     "vision_model.embeddings.position_embedding.weight": Weight("vision.position_embedding"),
     # The misspelling is the files' own.
-    **_norm("vision_model.pre_layrnorm", "vision.ln_1"),
+    **norm_weights("vision_model.pre_layrnorm", "vision.ln_1"),
     **_tower("vision_model", "vision"),
-    **_norm("vision_model.post_layernorm", "vision.ln_2"),
+    **norm_weights("vision_model.post_layernorm", "vision.ln_2"),
     "visual_projection.weight": Weight("vision.projection.kernel", True),
 }
 FAMILY = Family(
@@ -294,10 +290,9 @@ FAMILY = Family(
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3},
     parts={
-        "text_config": _keys("text"),
-        "vision_config": (*_keys("vision"), "num_channels"),
-        "text_config_dict": _keys("text"),
-        "vision_config_dict": (*_keys("vision"), "num_channels"),
+        f"{tower}_config{old}": _keys(tower)
+        for tower in ("text", "vision")
+        for old in ("", "_dict")
     },
     # Each tower's own projection is the size of both.
     inert=("projection_dim", "tie_word_embeddings"),

@@ -9,7 +9,13 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
+from batch_calibration.models.family import (
+    Family,
+    RawConfig,
+    TransformerConfig,
+    Weight,
+    norm_weights,
+)
 from batch_calibration.models.head import logits
 
 INIT = nnx.initializers.normal(0.02)
@@ -145,10 +151,6 @@ def flatten(raw: RawConfig) -> RawConfig:
     return rotary.flatten(raw)
 
 
-def _norm(theirs: str, ours: str) -> dict[str, Weight]:
-    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
-
-
 LAYER = "transformer.h.{i}"
 COMMON = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
@@ -160,7 +162,7 @@ COMMON = {
     f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
     f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
     f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
-    **_norm("transformer.ln_f", "ln"),
+    **norm_weights("transformer.ln_f", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }
 FAMILY = Family(
@@ -169,10 +171,10 @@ FAMILY = Family(
     config=Config,
     model=Model,
     weights=COMMON
-    | _norm(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
-    | _norm(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
-    | _norm(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
-    | _norm(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
+    | norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1")
+    | norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2")
+    | norm_weights(f"{LAYER}.ln_attn", "blocks.{i}.ln_attention")
+    | norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
     prefixes=("transformer.",),
     fixed={
         "alibi": False,

@@ -143,6 +143,11 @@ class Weight(NamedTuple):
     split: int | None = None
 
 
+def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:
+    """The rows of a layer norm with a bias."""
+    return {f"{theirs}.weight": Weight(f"{ours}.scale"), f"{theirs}.bias": Weight(f"{ours}.bias")}
+
+
 class Family(NamedTuple):
     """Networks of one architecture.
 
