@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, overload
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class ContextInfo:
             kind = identity.get("kind", "") if isinstance(identity, Mapping) else str(identity)
             about["scorer"] = {"kind": kind, "digest": digest(identity)}
         try:
-            return _read(cls, about, "context")
-        except _Mismatch as error:
+            return read_as(cls, about, "context")
+        except WrongJson as error:
             raise InputError(f"table {table.id}: {error}; write it so in the table.") from error
 
 
@@ -159,7 +159,7 @@ class Record:
         """
         again = "run experiments.calibrate again"
         try:
-            found = json.loads(text)
+            found = parse_json(text)
         except ValueError as error:
             raise InputError(
                 f"{where}: expected a record in JSON, got {error}; {again}."
@@ -171,8 +171,8 @@ class Record:
                 f"{'none' if version is None else f'version {version!r}'}; {again}."
             )
         try:
-            return _read(cls, found, "record")
-        except _Mismatch as error:
+            return read_as(cls, found, "record")
+        except WrongJson as error:
             raise InputError(f"{where}: {error}; {again}.") from error
 
 
@@ -247,43 +247,3 @@ def _about(record: Record, options: Mapping[str, None]) -> Row:
         else:
             flat[part.name] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-class _Mismatch(Exception):
-    """A value that is not of its field's type."""
-
-
-T = TypeVar("T")
-
-
-def _read(kind: type[T], value: object, where: str) -> T:
-    """A JSON value as its field's type: dataclass, tuple, mapping, optional, plain."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        hints = get_type_hints(kind)
-        lacking = [
-            f.name
-            for f in dataclasses.fields(kind)
-            if f.name not in value
-            and f.default is dataclasses.MISSING
-            and f.default_factory is dataclasses.MISSING
-        ]
-        if lacking:
-            raise _Mismatch(f"expected {', '.join(lacking)} in the {where}, got none")
-        known = {name: value[name] for name in hints if name in value}
-        return kind(**{name: _read(hints[name], x, name) for name, x in known.items()})
-    if kind is object:
-        return value  # type: ignore[return-value]
-    if origin in (Union, types.UnionType):
-        (kept,) = [part for part in parts if part is not type(None)]
-        return value if value is None else _read(kept, value, where)  # type: ignore[return-value]
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_read(parts[0], x, where) for x in value)  # type: ignore[return-value]
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        return {str(k): _read(parts[1], x, where) for k, x in value.items()}  # type: ignore
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)  # type: ignore[return-value]
-    if kind in (int, str) and type(value) is kind:
-        return value
-    name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
-    raise _Mismatch(f"expected {where} to be {name}, got {str(value)[:60]!r}")
