@@ -24,3 +24,16 @@ class InputError(ValueError):
         hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"
         return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value as a sentence shows it: its repr, cut where it is long, or else its type.
+
+    >>> shown("x" * 100, 10)
+    "'xxxxxxxxx..."
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, thousands of levels
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from batch_calibration.errors import shown
+
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
 PARTIAL = ".partial"
@@ -120,7 +122,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     """A JSON value as a field's type: dataclass, tuple, mapping, optional, plain.
 
     Raises:
-        WrongJson: it is of another type, lacks a field, or is no finite number.
+        WrongJson: it is of another type, lacks a field, is no finite number or none of 64 bits.
 
     >>> read_as(tuple[int, ...], [1, 2], "sizes")
     (1, 2)
@@ -150,10 +152,10 @@ def read_as(kind: type[T], value: object, where: str) -> T:
         return {str(k): read_as(parts[1], x, where) for k, x in value.items()}  # type: ignore
     if kind is float and type(value) in (int, float) and _finite(value):
         return float(value)  # type: ignore
-    if kind in (int, str) and type(value) is kind:
+    if kind in (int, str) and type(value) is kind and _fits(value):
         return value
     name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
-    raise WrongJson(f"expected {where} to be {name}, got {str(value)[:60]!r}")
+    raise WrongJson(f"expected {where} to be {name}, got {shown(value)}")
 
 
 def _finite(value: object) -> bool:
@@ -162,3 +164,8 @@ def _finite(value: object) -> bool:
         return math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:
         return False
+
+
+def _fits(value: object) -> bool:
+    """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
+    return not isinstance(value, int) or value.bit_length() < 64

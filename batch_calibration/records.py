@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 VERSION = 2
 """Of the JSON below; records without a number are of version 1."""
 
+STRENGTHS = 101
+"""Points of a curve."""
+
 Row = dict[str, object]
 
 
@@ -171,7 +174,9 @@ class Record:
                 f"{'none' if version is None else f'version {version!r}'}; {again}."
             )
         try:
-            return read_as(cls, found, "record")
+            record = read_as(cls, found, "record")
+            _check(record)
+            return record
         except WrongJson as error:
             raise InputError(f"{where}: {error}; {again}.") from error
 
@@ -247,3 +252,25 @@ def _about(record: Record, options: Mapping[str, None]) -> Row:
         else:
             flat[part.name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+def _check(record: Record) -> None:
+    """Refuse a record whose parts disagree: tables and figures take them as they are."""
+    k, curve, sizes = len(record.label_names), record.curve, record.probe_size
+    accuracies = [found.get("accuracy", -1.0) for found in record.methods.values()]
+    counts = [record.rows.get("test", 0)]
+    if curve:
+        accuracies += [*curve.labeled, *curve.test]
+    if sizes:
+        accuracies += [x for draws in sizes.accuracy.values() for of in draws for x in of]
+        counts += [*sizes.sizes, *(len(of) for draws in sizes.accuracy.values() for of in draws)]
+    for fine, expected in (
+        (k > 1, "two labels or more"),
+        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
+        (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
+        (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
+        (not curve or len(curve.labeled) == len(curve.test) == STRENGTHS, "101 points of a curve"),
+        (not sizes or {*map(len, sizes.accuracy.values())} <= {len(sizes.sizes)}, "a row a size"),
+    ):
+        if not fine:
+            raise WrongJson(f"expected {expected} in the record, got others")

@@ -44,7 +44,7 @@ WHOLE = Record(
     bias={"bc": (-1.0, -2.5)},
     floor=-50.0,
     strength=0.9,
-    curve=Curve((0.5, 0.6), (0.4, 0.7)),
+    curve=Curve((0.5,) * 101, (0.4,) * 101),
     probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),
 )
 LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": {"accuracy": 1.0}})
@@ -74,7 +74,7 @@ SENTENCES = {
     "before versions": (without("version"), f"of version {VERSION}, got version 1"),
     "a later version": (changed(version=99), f"of version {VERSION}, got version 99"),
     "no methods": (without("methods"), "expected methods in the record, got none"),
-    "id that is a number": (changed(id=3), "expected id to be str, got '3'"),
+    "id that is a number": (changed(id=3), "expected id to be str, got 3"),
     "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int, got 'x'"),
     "context that is a word": (changed(context="rte"), "expected context to be ContextInfo"),
     "metric that is a word": (

@@ -104,7 +104,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
         (table(test=ids), "could not be read again .*surrogates"),
         (
             table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
-            "expected row_ids to be str, got '3'",
+            "expected row_ids to be str, got 3",
         ),
         (table()._replace(context={"seed": np.int32(0)}), "int32 is not JSON serializable"),
         (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32, got float64"),
@@ -171,7 +171,7 @@ def test_foreign_file(tmp_path):
         (lambda h: h.update(format=1), "format 1, .* experiments.score with the same config"),
         (lambda h: h.update(format="2"), "expected format to be int, got '2'"),
         (lambda h: h.update(context=[]), "expected context to be Mapping|Mapping.* got"),
-        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader, got '3'"),
+        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader, got 3"),
         (lambda h: h["blocks"]["test"].update(row_ids=[1, 2]), "expected row_ids to be str"),
         (lambda h: h.update(label_names=None), "expected label_names to be tuple"),
         (lambda h: h.pop("id"), "expected id in the header, got none"),
