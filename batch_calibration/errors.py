@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
     """A sentence about bad input: where, what was expected, what came, what to do.
 
-    Programs turn it into exit code 2.
+    Programs turn it into exit code 2. It stays one line that can be read, whatever the input is:
+    line ends become spaces, and words of hundreds of letters are cut.
     """
+
+    def __init__(self, sentence: str):
+        line = re.sub(r"[\n\r\x85\u2028\u2029]+", " ", sentence)
+        super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str]) -> InputError:

@@ -41,15 +41,17 @@ def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     Raises:
       InputError: no such file, an ending that is not known, or a damaged or empty file.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; correct the name or put it there.")
     empty = True
     try:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; correct the name or put it there.")
         for record in _read(task, path):
             empty = False
             yield record
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     if empty:
         raise InputError(f"{path}: expected at least one row, the file is empty.")
 
