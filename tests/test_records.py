@@ -82,6 +82,31 @@ SENTENCES = {
         "expected methods to be float, got 'good'",
     ),
     "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
+    "levels upon levels": ("[" * 99_999, "expected a record in JSON, got it is nested too deeply"),
+    "thousands of digits": ("9" * 5000, "expected a record in JSON, got Exceeds the limit"),
+    "half a surrogate pair": (
+        '"\\ud800"',
+        "expected a record in JSON, got .* surrogates not allowed",
+    ),
+    "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int, got 1180591"),
+    "metric that is no number": (
+        changed(methods={"bc": {"accuracy": float("nan")}}),
+        "methods to be float, got nan",
+    ),
+    "no accuracy": (changed(methods={"bc": {"nll": 1.0}}), "expected every accuracy, from 0 to 1"),
+    "accuracy in percent": (changed(methods={"bc": {"accuracy": 50}}), "every accuracy, from 0"),
+    "no test rows": (changed(rows={"cc": 3}), "expected test rows"),
+    "one label": (changed(label_names=["a"]), "expected two labels or more"),
+    "bias of one label": (changed(bias={"bc": [1.0]}), "expected a bias of 2 labels"),
+    "short curve": (changed(curve={"labeled": [0.5], "test": [0.5]}), "101 points of a curve"),
+    "sizes without draws": (
+        changed(probe_size={"sizes": [2], "accuracy": {"bc": [[]]}}),
+        "draws of them",
+    ),
+    "fewer rows than sizes": (
+        changed(probe_size={"sizes": [2, 4], "accuracy": {"bc": [[0.5]]}}),
+        "a row a size",
+    ),
     "curve without the test rows": (changed(curve={"labeled": []}), "expected test in the curve"),
 }
 
@@ -93,6 +118,38 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
         Record.from_json(text, "w/records/x.json")
     assert str(caught.value).startswith("w/records/x.json: ")
     assert str(caught.value).endswith("run experiments.calibrate again.")
+
+
+ODD = (None, True, 7, 0.5, "x", [], ["x"], {}, {"x": "x"})
+
+
+def parts(value, path=()):
+    """Where every value of some JSON stands."""
+    if path:
+        yield path
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield from parts(value[key], (*path, key))
+
+
+def test_any_value_of_another_type_is_refused_or_read_back():
+    one = dataclasses.replace(WHOLE, curve=None)
+    whole = json.loads(one.to_json())
+    for path in parts(whole):
+        for odd in ODD:
+            other = json.loads(one.to_json())
+            holder = other
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = odd
+            try:
+                found = Record.from_json(json.dumps(other))
+            except InputError as error:
+                assert "\n" not in str(error)
+            else:
+                assert Record.from_json(found.to_json()) == found
 
 
 def table(context):

@@ -11,7 +11,7 @@ import safetensors.numpy
 from making import make_record
 
 from batch_calibration import files, scores
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 
@@ -224,6 +224,25 @@ def test_store_keeps_and_finds(tmp_path):
     store.put_record(record)
     assert list(store.records()) == [record] and store.record(record.id) == record
     assert store.record("another") is None and store.table_of(record) is None
+
+
+def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
+    store = Store(tmp_path, create=True)
+    store.put_record(make_record("sst2", {"bc": 0.5}))
+    (path,) = (tmp_path / "records").iterdir()
+    path.rename(path.with_name("a.json"))
+    with pytest.raises(InputError, match=r"a\.json: expected the record of that id, got 'sst2-0"):
+        store.records()
+    path.with_name("a.json").unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match=r"expected a record, which cannot be read \(Is a dir"):
+        store.records()
+
+
+def test_a_sentence_is_one_line_that_can_be_read():
+    said = str(InputError("a\nb " + "x" * 9999 + "\u2028: give c."))
+    assert said == "a b " + "x" * 200 + "... : give c."
+    assert shown([1, 2]) == "[1, 2]" and shown(10**5000) == "a very long int"
 
 
 def test_processes_may_open_one_folder_at_once(tmp_path):
