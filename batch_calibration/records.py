@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-VERSION = 2
+VERSION = 3
 """Of the JSON below; records without a number are of version 1."""
+
+CHECKSUM = "checksum"
+"""The digest of all else in the JSON."""
 
 STRENGTHS = 101
 """Points of a curve."""
@@ -144,10 +147,10 @@ class Record:
     version: int = VERSION
 
     def to_json(self) -> str:
-        """JSON text; what is None is left out."""
+        """JSON text; what is None is left out, and a checksum of the others is added."""
         whole = dataclasses.asdict(self)
         said = {key: value for key, value in whole.items() if value is not None}
-        return json.dumps(said, indent=1, sort_keys=True)
+        return json.dumps(said | {CHECKSUM: digest(said)}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, where: str | Path = "the record") -> Record:
@@ -158,7 +161,8 @@ class Record:
             where: the file's name, for the sentence.
 
         Raises:
-            InputError: no JSON, another version, a field that lacks or is of another type.
+            InputError: no JSON, another version, another checksum than its content's, a field that
+                lacks or is of another type.
         """
         again = "run experiments.calibrate again"
         try:
@@ -172,6 +176,11 @@ class Record:
             raise InputError(
                 f"{where}: expected a record of version {VERSION}, got "
                 f"{'none' if version is None else f'version {version!r}'}; {again}."
+            )
+        if not isinstance(found, dict) or found.pop(CHECKSUM, None) != digest(found):
+            raise InputError(
+                f"{where}: its checksum is not that of its content: it was damaged or edited; "
+                f"{again}."
             )
         try:
             record = read_as(cls, found, "record")

@@ -185,7 +185,11 @@ class Kinds:
             if chance.random() < 0.3:
                 path.write_bytes(damaged(chance, path.read_bytes()))
             elif chance.random() < 0.9:
-                path.write_text(as_text(other(chance, json.loads(one.to_json()))))
+                value = other(chance, json.loads(one.to_json()))
+                if isinstance(value, dict) and chance.random() < 0.8:
+                    value.pop("checksum", None)
+                    value["checksum"] = scores.digest(value)
+                path.write_text(as_text(value))
             records.append(one)
         found = list(store.records())
         results = catalogue.gather(found)

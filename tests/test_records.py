@@ -60,12 +60,18 @@ def test_what_is_none_is_left_out():
     assert not {"curve", "strength", "probe_size"} & set(json.loads(LEAST.to_json()))
 
 
+def sealed(fields):
+    """JSON text of a record with these fields, its checksum made anew."""
+    said = {name: value for name, value in fields.items() if name != "checksum"}
+    return json.dumps(said | {"checksum": digest(said)})
+
+
 def changed(**fields):
-    return json.dumps(json.loads(WHOLE.to_json()) | fields)
+    return sealed(json.loads(WHOLE.to_json()) | fields)
 
 
 def without(name):
-    return json.dumps({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
+    return sealed({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
 
 
 SENTENCES = {
@@ -82,6 +88,10 @@ SENTENCES = {
         "expected methods to be float, got 'good'",
     ),
     "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
+    "another accuracy": (
+        WHOLE.to_json().replace("0.6", "0.7", 1),
+        "its checksum is not that of its content",
+    ),
     "levels upon levels": ("[" * 99_999, "expected a record in JSON, got it is nested too deeply"),
     "thousands of digits": ("9" * 5000, "expected a record in JSON, got Exceeds the limit"),
     "half a surrogate pair": (
@@ -145,7 +155,7 @@ def test_any_value_of_another_type_is_refused_or_read_back():
                 holder = holder[key]
             holder[path[-1]] = odd
             try:
-                found = Record.from_json(json.dumps(other))
+                found = Record.from_json(sealed(other))
             except InputError as error:
                 assert "\n" not in str(error)
             else:
