@@ -148,8 +148,11 @@ class Kinds:
 
     def score_file(self, chance):
         path = self.folder / "t.safetensors"
-        path.write_bytes(damaged(chance, self.scores))
-        return self._same(scores.load(path))
+        data = damaged(chance, self.scores)
+        path.write_bytes(data)
+        table = scores.load(path)
+        assert data == self.scores, "other bytes were read"
+        return self._same(table)
 
     def score_header(self, chance):
         path = self.folder / "t.safetensors"
@@ -390,6 +393,8 @@ def main():
                             )
                     if asked.case is not None:
                         return
+    for said, number in failed.items():
+        print(f"{number} times {said}")
     for name, found in counts.items():
         print(f"{name}: {sum(found.values())} cases,", dict(sorted(found.items())))
 
