@@ -105,7 +105,9 @@ class _WhileRead(io.FileIO):
 
 
 def _output() -> io.TextIOWrapper:
-    """Standard output that stops no program: without a reader, or where it lacks letters."""
+    """Standard output that stops no program: closed, without a reader, or lacking letters."""
+    if sys.stdout is None:
+        return open(os.devnull, "w", encoding="utf-8")
     raw = _WhileRead(sys.stdout.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw), sys.stdout.encoding, "backslashreplace",

@@ -363,6 +363,9 @@ def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(scored, tmp_pa
     said = run(writing)
     os.close(writing)
     assert said.returncode == 0 and not said.stderr
+    flags[:0] = ["sh", "-c", 'exec "$0" "$@" >&-']
+    said = run(None)
+    assert said.returncode == 0 and not said.stderr
 
 
 WITHOUT_READER = """
