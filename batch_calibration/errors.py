@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
 class InputError(ValueError):
     """A sentence about bad input: where, what was expected, what came, what to do.
 
-    Programs turn it into exit code 2.
+    Programs turn it into exit code 2. It stays one line that can be read, whatever the input is:
+    line ends become spaces, and words of hundreds of letters are cut.
     """
+
+    def __init__(self, sentence: str):
+        line = re.sub(r"[\n\r\x85\u2028\u2029]+", " ", sentence)
+        super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str]) -> InputError:
@@ -24,3 +30,16 @@ class InputError(ValueError):
         hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"
         return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value as a sentence shows it: its repr, cut where it is long, or else its type.
+
+    >>> shown("x" * 100, 10)
+    "'xxxxxxxxx..."
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, thousands of levels
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}..."

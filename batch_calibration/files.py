@@ -1,21 +1,171 @@
-"""Files that are written whole or not at all, and what JSON holds."""
+"""Files that are written whole or not at all, names that become paths, JSON that is read."""
 
+import dataclasses
+import hashlib
+import json
+import math
 import os
+import re
+import secrets
+import types
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from batch_calibration.errors import shown
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
+PARTIAL = ".partial"
+"""The ending of a file that is being written."""
+LONGEST = 180
+"""Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` under a temporary name, flush it to the disk, then rename it to `path`."""
+    """Write `data` under a temporary name, flush it to the disk, then rename it to `path`.
+
+    Raises:
+        OSError: the disk is full, the folder cannot be written; what was at `path` is still there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
-        with partial.open("wb") as file:
+        with _open_locked(partial) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+    # The data are safe; that the name is, too, not every file system can promise.
+    with suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed writers left below `folder`; a living writer holds its file's lock."""
+    for path in folder.rglob(f".*{PARTIAL}"):
+        with suppress(OSError), path.open("rb") as file:
+            if _lock(file, wait=False):
+                path.unlink()
+
+
+def _open_locked(path: Path) -> BinaryIO:
+    """The new file `path`, locked by this process, as `remove_unfinished` will find it."""
+    file = path.open("wb")
+    _lock(file, wait=True)
+    if os.fstat(file.fileno()).st_nlink:
+        return file
+    # It was removed between opening and locking.
+    file.close()
+    return _open_locked(path)
+
+
+def _lock(file: BinaryIO, *, wait: bool) -> bool:
+    """Whether this process now holds the lock of an open file; the kernel frees it on death.
+
+    False where the system or the file system knows no locks: no file is removed there.
+    """
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    return False
+
+
+def file_name(text: str) -> str:
+    """`text` as one part of a path: letters, digits, `.`, `_`, `-`; others as `%` and their code.
+
+    Different texts have different names. What is too long is cut and ends in a hash of the whole.
+
+    >>> file_name("../a b"), file_name("mini-1shot")
+    ('..%2Fa%20b', 'mini-1shot')
+    """
+    name = re.sub(r"[^\w.-]", lambda found: f"%{ord(found[0]):02X}", text)
+    if len(name.encode()) <= LONGEST and name.strip("."):
+        return name
+    whole = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name.encode()[: LONGEST - 17].decode(errors='ignore')}-{whole}"
+
+
+def parse_json(text: str) -> Json:
+    """The value of a JSON text.
+
+    Raises:
+        UnicodeError: half a surrogate pair, which no file or tokenizer can take.
+        ValueError: no JSON; nested too deeply; a whole number of thousands of digits.
+    """
+    try:
+        value: Json = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+class WrongJson(ValueError):
+    """A JSON value that is not of its field's type."""
+
+
+T = TypeVar("T")
+
+
+def read_as(kind: type[T], value: object, where: str) -> T:
+    """A JSON value as a field's type: dataclass, tuple, mapping, optional, plain.
+
+    Raises:
+        WrongJson: it is of another type, lacks a field, is no finite number or none of 64 bits.
+
+    >>> read_as(tuple[int, ...], [1, 2], "sizes")
+    (1, 2)
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        hints = get_type_hints(kind)
+        lacking = [
+            f.name
+            for f in dataclasses.fields(kind)
+            if f.name not in value
+            and f.default is dataclasses.MISSING
+            and f.default_factory is dataclasses.MISSING
+        ]
+        if lacking:
+            raise WrongJson(f"expected {', '.join(lacking)} in the {where}, got none")
+        known = {name: value[name] for name in hints if name in value}
+        return kind(**{name: read_as(hints[name], x, name) for name, x in known.items()})
+    if kind is object:
+        return value  # type: ignore[return-value]
+    if origin in (Union, types.UnionType):
+        (kept,) = [part for part in parts if part is not type(None)]
+        return value if value is None else read_as(kept, value, where)  # type: ignore[return-value]
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(read_as(parts[0], x, where) for x in value)  # type: ignore[return-value]
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return {str(k): read_as(parts[1], x, where) for k, x in value.items()}  # type: ignore
+    if kind is float and type(value) in (int, float) and _finite(value):
+        return float(value)  # type: ignore
+    if kind in (int, str) and type(value) is kind and _fits(value):
+        return value
+    name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
+    raise WrongJson(f"expected {where} to be {name}, got {shown(value)}")
+
+
+def _finite(value: object) -> bool:
+    """Whether a number is finite as a float."""
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return False
+
+
+def _fits(value: object) -> bool:
+    """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
+    return not isinstance(value, int) or value.bit_length() < 64

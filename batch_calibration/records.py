@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, overload
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 VERSION = 3
 """Of the JSON below; records without a number are of version 1."""
+
+CHECKSUM = "checksum"
+"""The digest of all else in the JSON."""
+
+STRENGTHS = 101
+"""Points of a curve."""
 
 Row = dict[str, object]
 
@@ -87,8 +93,8 @@ class ContextInfo:
         others = {name: block for name, block in table.blocks.items() if name != "test"}
         about["blocks"] = {name: block.spec.get("options", {}) for name, block in others.items()}
         try:
-            return _read(cls, about, "context")
-        except _Mismatch as error:
+            return read_as(cls, about, "context")
+        except WrongJson as error:
             raise InputError(f"table {table.id}: {error}; write it so in the table.") from error
 
 
@@ -154,10 +160,10 @@ class Record:
     version: int = VERSION
 
     def to_json(self) -> str:
-        """JSON text; what is None is left out."""
+        """JSON text; what is None is left out, and a checksum of the others is added."""
         whole = dataclasses.asdict(self)
         said = {key: value for key, value in whole.items() if value is not None}
-        return json.dumps(said, indent=1, sort_keys=True)
+        return json.dumps(said | {CHECKSUM: digest(said)}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, where: str | Path = "the record") -> Record:
@@ -168,11 +174,12 @@ class Record:
             where: the file's name, for the sentence.
 
         Raises:
-            InputError: no JSON, another version, a field that lacks or is of another type.
+            InputError: no JSON, another version, another checksum than its content's, a field that
+                lacks or is of another type.
         """
         again = "run experiments.calibrate again"
         try:
-            found = json.loads(text)
+            found = parse_json(text)
         except ValueError as error:
             raise InputError(
                 f"{where}: expected a record in JSON, got {error}; {again}."
@@ -183,9 +190,16 @@ class Record:
                 f"{where}: expected a record of version {VERSION}, got "
                 f"{'none' if version is None else f'version {version!r}'}; {again}."
             )
+        if not isinstance(found, dict) or found.pop(CHECKSUM, None) != digest(found):
+            raise InputError(
+                f"{where}: its checksum is not that of its content: it was damaged or edited; "
+                f"{again}."
+            )
         try:
-            return _read(cls, found, "record")
-        except _Mismatch as error:
+            record = read_as(cls, found, "record")
+            _check(record)
+            return record
+        except WrongJson as error:
             raise InputError(f"{where}: {error}; {again}.") from error
 
 
@@ -258,41 +272,23 @@ def _about(record: Record, options: Mapping[str, None]) -> Row:
     return flat | {f"option.{name}": given.get(name) for name in options}
 
 
-class _Mismatch(Exception):
-    """A value that is not of its field's type."""
-
-
-T = TypeVar("T")
-
-
-def _read(kind: type[T], value: object, where: str) -> T:
-    """A JSON value as its field's type: dataclass, tuple, mapping, optional, plain."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        hints = get_type_hints(kind)
-        lacking = [
-            f.name
-            for f in dataclasses.fields(kind)
-            if f.name not in value
-            and f.default is dataclasses.MISSING
-            and f.default_factory is dataclasses.MISSING
-        ]
-        if lacking:
-            raise _Mismatch(f"expected {', '.join(lacking)} in the {where}, got none")
-        known = {name: value[name] for name in hints if name in value}
-        return kind(**{name: _read(hints[name], x, name) for name, x in known.items()})
-    if kind is object:
-        return value  # type: ignore[return-value]
-    if origin in (Union, types.UnionType):
-        (kept,) = [part for part in parts if part is not type(None)]
-        return value if value is None else _read(kept, value, where)  # type: ignore[return-value]
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_read(parts[0], x, where) for x in value)  # type: ignore[return-value]
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        return {str(k): _read(parts[1], x, where) for k, x in value.items()}  # type: ignore
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)  # type: ignore[return-value]
-    if kind in (int, str) and type(value) is kind:
-        return value
-    name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
-    raise _Mismatch(f"expected {where} to be {name}, got {str(value)[:60]!r}")
+def _check(record: Record) -> None:
+    """Refuse a record whose parts disagree: tables and figures take them as they are."""
+    k, curve, sizes = len(record.label_names), record.curve, record.probe_size
+    accuracies = [found.get("accuracy", -1.0) for found in record.methods.values()]
+    counts = [record.rows.get("test", 0)]
+    if curve:
+        accuracies += [*curve.labeled, *curve.test]
+    if sizes:
+        accuracies += [x for draws in sizes.accuracy.values() for of in draws for x in of]
+        counts += [*sizes.sizes, *(len(of) for draws in sizes.accuracy.values() for of in draws)]
+    for fine, expected in (
+        (k > 1, "two labels or more"),
+        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
+        (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
+        (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
+        (not curve or len(curve.labeled) == len(curve.test) == STRENGTHS, "101 points of a curve"),
+        (not sizes or {*map(len, sizes.accuracy.values())} <= {len(sizes.sizes)}, "a row a size"),
+    ):
+        if not fine:
+            raise WrongJson(f"expected {expected} in the record, got others")

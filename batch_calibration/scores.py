@@ -3,25 +3,42 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, write_whole
+from batch_calibration.files import Json, WrongJson, parse_json, read_as, write_whole
 
-FORMAT = 1
+FORMAT = 2
+"""Of the file: a header, the arrays, and as the last array the SHA-256 of all bytes before it."""
+KEY = "batch_calibration"
+"""Where safetensors' own metadata hold the header."""
+CHECKSUM = "sha256"
+PARTS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
+"""Arrays of a block and their types."""
 NAMES = ("model", "data")
 """Keys of a context that are for people: what they say decides no number."""
 
 
 def canonical(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
-    """JSON with sorted keys and no spaces: the text that ids are hashes of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """JSON with sorted keys and no spaces: the text that ids are hashes of.
+
+    Raises:
+        InputError: JSON cannot hold the value.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"what describes a score table must be JSON ({error}); make it of texts, numbers, "
+            "lists and dicts of Python."
+        ) from error
 
 
 def digest(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
@@ -75,10 +92,11 @@ class ScoreTable(NamedTuple):
         """Write the table whole or not at all: a temporary name, fsync, rename."""
         path = Path(path)
         check(self, str(path))
-        arrays = {}
-        for name, block in self.blocks.items():
-            for part in ("log_probs", "labels", "tokens"):
-                arrays[f"{name}.{part}"] = np.ascontiguousarray(getattr(block, part))
+        arrays = {
+            f"{name}.{part}": np.ascontiguousarray(getattr(block, part))
+            for name, block in self.blocks.items()
+            for part in PARTS
+        }
         header: dict[str, Json] = {
             "format": FORMAT,
             "id": self.id,
@@ -89,8 +107,41 @@ class ScoreTable(NamedTuple):
                 for name, block in self.blocks.items()
             },
         }
-        data = safetensors.numpy.save(arrays, metadata={"batch_calibration": canonical(header)})
-        write_whole(path, data)
+        text = canonical(header)
+        try:
+            read_as(Header, parse_json(text), "table")
+        except ValueError as error:
+            raise InputError(
+                f"{path}: what describes the table could not be read again ({error}); correct it."
+            ) from error
+        write_whole(path, sealed(arrays, text))
+
+
+@dataclass(frozen=True)
+class BlockHeader:
+    """What a file says of a block beside its arrays."""
+
+    row_ids: tuple[str, ...]
+    spec: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of a table beside its arrays."""
+
+    format: int
+    id: str
+    context: Mapping[str, object]
+    label_names: tuple[str, ...]
+    blocks: Mapping[str, BlockHeader]
+
+
+def sealed(arrays: Mapping[str, np.ndarray], header: str) -> bytes:
+    """A safetensors file whose last 32 bytes, an array too, are the SHA-256 of all others."""
+    # safetensors puts bytes behind wider numbers.
+    arrays = {**arrays, CHECKSUM: np.zeros(32, np.uint8)}
+    data = safetensors.numpy.save(arrays, metadata={KEY: header})[:-32]
+    return data + hashlib.sha256(data).digest()
 
 
 def make_block(
@@ -113,46 +164,71 @@ def make_block(
 
 
 def load(path: str | Path) -> ScoreTable:
-    """Read a table; a truncated, foreign or inconsistent file is refused with a sentence."""
+    """Read a table; a damaged, foreign or inconsistent file is refused with a sentence.
+
+    Raises:
+        InputError: no such file; one that is not, bit for bit, what `ScoreTable.save` wrote.
+    """
     path = Path(path)
+    again = "delete it and score this context again: experiments.score asks for what lacks alone"
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {})["batch_calibration"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such score table; score it first.") from error
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a score table, which cannot be read ({error.strerror}); {again}."
+        ) from error
+    try:
+        arrays = safetensors.numpy.load(data)
+        size = int.from_bytes(data[:8], "little")
+        said = parse_json(json.loads(data[8 : 8 + size])["__metadata__"][KEY])
+    except SafetensorError as error:
+        raise InputError(
+            f"{path}: the file is truncated or no safetensors file ({error}); {again}."
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path}: expected a score table of this package, found no description of one "
+            f"({error!r}); {again}."
+        ) from error
+    found = said.get("format") if isinstance(said, dict) else None
+    if type(found) is int and found != FORMAT:
+        raise InputError(
+            f"{path}: a score table of format {found}, this version reads {FORMAT}; move "
+            f"{path.parent} elsewhere and run experiments.score with the same config and workdir, "
+            "which asks the model again; the version that wrote the old files still reads them."
+        )
+    if hashlib.sha256(data[:-32]).digest() != data[-32:]:
+        raise InputError(
+            f"{path}: its checksum is not that of its bytes: the disk or a copy damaged it, or it "
+            f"was edited; {again}."
+        )
+    try:
+        header = read_as(Header, said, "header")
         table = ScoreTable(
-            header["context"],
-            tuple(header["label_names"]),
+            cast("dict[str, Json]", header.context),
+            header.label_names,
             {
                 name: Block(
                     arrays[f"{name}.log_probs"],
                     arrays[f"{name}.labels"],
                     arrays[f"{name}.tokens"],
-                    tuple(about["row_ids"]),
-                    about["spec"],
+                    about.row_ids,
+                    cast("dict[str, Json]", about.spec),
                 )
-                for name, about in header["blocks"].items()
+                for name, about in header.blocks.items()
             },
         )
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such score table; score it first.") from error
-    except SafetensorError as error:
-        raise InputError(
-            f"{path}: the file is truncated or no safetensors file ({error}); "
-            "delete it and score this context again."
-        ) from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, WrongJson) as error:
         raise InputError(
             f"{path}: expected a score table of this package, but its description lacks "
-            f"or misstates {error}; delete it and score this context again."
+            f"or misstates {error}; {again}."
         ) from error
-    if header.get("format") != FORMAT:
+    if header.id != table.id:
         raise InputError(
-            f"{path}: format {header.get('format')}, this version reads {FORMAT}; score again."
-        )
-    if header["id"] != table.id:
-        raise InputError(
-            f"{path}: its id {header['id']} is not the hash of its own description ({table.id}): "
-            "the file was edited; delete it and score this context again."
+            f"{path}: its id {header.id} is not the hash of its own description ({table.id}): "
+            f"the file was edited; {again}."
         )
     check(table, str(path))
     return table
@@ -175,6 +251,12 @@ def check(table: ScoreTable, where: str) -> None:
                 f"{at}: expected log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} row ids "
                 f"and {k} labels, got {shapes}; delete the file and score it again."
             )
+        for part, kind in PARTS.items():
+            if getattr(block, part).dtype != kind:
+                raise InputError(
+                    f"{at}: expected {part} of {np.dtype(kind)}, got {getattr(block, part).dtype}; "
+                    "make the block with make_block."
+                )
         if n == 0:
             raise InputError(f"{at}: expected at least one row, got none.")
         bad = np.argwhere(np.isnan(block.log_probs) | (block.log_probs == np.inf))

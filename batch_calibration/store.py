@@ -7,7 +7,7 @@ from pathlib import Path
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, write_whole
+from batch_calibration.files import Json, file_name, remove_unfinished, write_whole
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
 
@@ -16,7 +16,10 @@ class Store:
     """A folder of finished contexts: `scores/<id>.safetensors` and `records/<id>.json`."""
 
     def __init__(self, workdir: str | Path, *, create: bool = False):
-        """Open a workdir; with `create` make it, else it must hold scores already."""
+        """Open a workdir; with `create` make it, else it must hold scores already.
+
+        What killed writers left unfinished in it is removed.
+        """
         self.workdir = Path(workdir)
         if create:
             try:
@@ -33,11 +36,11 @@ class Store:
                 f"workdir {self.workdir}: expected a folder that experiments.score wrote, "
                 "found no scores/ in it; run experiments.score with this --workdir first."
             )
+        remove_unfinished(self.workdir)
 
     def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
         """The stored table of a context, or None."""
-        path = self._table(scores.context_id(context))
-        return scores.load(path) if path.exists() else None
+        return self._load(scores.context_id(context))
 
     def put(self, table: ScoreTable) -> None:
         """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
@@ -49,15 +52,14 @@ class Store:
         tables, broken = [], []
         for path in sorted((self.workdir / "scores").glob("*.safetensors")):
             try:
-                tables.append(scores.load(path))
+                tables.append(self._read(path))
             except InputError as error:
                 broken.append(str(error))
         return tables, broken
 
     def table_of(self, record: Record) -> ScoreTable | None:
         """The score table that a record was made from; None where it is gone."""
-        path = self._table(record.id)
-        return scores.load(path) if path.exists() else None
+        return self._load(record.id)
 
     def put_record(self, record: Record) -> None:
         """Keep what was derived from a table, in place of what an earlier call derived."""
@@ -65,10 +67,9 @@ class Store:
 
     def record(self, name: str) -> Record | None:
         """The record of a table; None where there is none that can be read."""
-        path = self._record(name)
         try:
-            return Record.from_json(path.read_text(encoding="utf-8"), path)
-        except (FileNotFoundError, UnicodeDecodeError, InputError):
+            return self._read_record(self._record(name))
+        except InputError:
             return None
 
     def records(self) -> Records:
@@ -83,12 +84,35 @@ class Store:
                 f"workdir {self.workdir}: no records yet; run experiments.calibrate with this "
                 "--workdir first."
             )
-        return Records(
-            [
-                Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
-                for path in paths
-            ]
-        )
+        return Records([self._read_record(path) for path in paths])
+
+    def _load(self, name: str) -> ScoreTable | None:
+        path = self._table(name)
+        return self._read(path) if path.exists() else None
+
+    def _read(self, path: Path) -> ScoreTable:
+        table = scores.load(path)
+        if path != self._table(table.id):
+            raise InputError(
+                f"{path}: expected the table of that id, got {table.id}: the file was renamed or "
+                f"copied; call it {self._table(table.id).name}, or remove it."
+            )
+        return table
+
+    def _read_record(self, path: Path) -> Record:
+        try:
+            record = Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
+        except OSError as error:
+            raise InputError(
+                f"{path}: expected a record, which cannot be read ({error.strerror}); remove it "
+                "and run experiments.calibrate again."
+            ) from error
+        if path != self._record(record.id):
+            raise InputError(
+                f"{path}: expected the record of that id, got {record.id!r}: the file was renamed "
+                "or copied; remove it and run experiments.calibrate again."
+            )
+        return record
 
     def digest(self, name: str) -> str:
         """Digest of the file that holds a table; empty where there is none."""
@@ -122,10 +146,10 @@ class Store:
         return _name(about.get("task", path.stem), about.get("seed", 0))
 
     def _record(self, name: str) -> Path:
-        return self.workdir / "records" / f"{name}.json"
+        return self.workdir / "records" / f"{file_name(name)}.json"
 
     def _table(self, name: str) -> Path:
-        return self.workdir / "scores" / f"{name}.safetensors"
+        return self.workdir / "scores" / f"{file_name(name)}.safetensors"
 
 
 def _name(task: Json, seed: Json) -> str:

@@ -6,6 +6,7 @@ before JAX is loaded.
 
 import difflib
 import importlib
+import io
 import os
 import re
 import signal
@@ -67,17 +68,51 @@ def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
     """
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    sys.stdout = _output()
     app.run(lambda _: _guard(main, loads), flags_parser=_parse)
     raise AssertionError("app.run returned")
 
 
-def stop(*_: object) -> NoReturn:
-    """Answer an interruption with a sentence and exit code 130."""
+def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
+    """Answer an interruption with a sentence and the exit code that shells give it: 130 or 143."""
     sys.stdout.flush()
     sentence = "stopped; what was finished is kept: give the same command again for the rest."
     print(f"error: {sentence}", file=sys.stderr, flush=True)
-    os._exit(130)
+    os._exit(128 + number)
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """Raise where the program stands, so that what it holds open is closed."""
+    raise KeyboardInterrupt(number)
+
+
+class _WhileRead(io.FileIO):
+    """Output whose reader may go, as `head` does: what is written then goes nowhere."""
+
+    failed = False
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if not self.failed and not isinstance(error, BrokenPipeError):
+                self.failed = True
+                error.filename = "the program's output"
+                raise
+            return len(data)
+
+
+def _output() -> io.TextIOWrapper:
+    """Standard output that stops no program: closed, without a reader, or lacking letters."""
+    if sys.stdout is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    raw = _WhileRead(sys.stdout.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), sys.stdout.encoding, "backslashreplace",
+        line_buffering=sys.stdout.isatty(),
+    )  # fmt: skip
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -92,15 +127,15 @@ def _guard(main: Callable[[], None], loads: Sequence[str]) -> None:
     try:
         for name in loads:
             importlib.import_module(name)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
         sys.unraisablehook = _unraisable
         main()
+        sys.stdout.flush()
     except InputError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        stop()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt as error:
+        stop(*error.args)
     except OSError as error:
         if error.errno is None:
             raise
@@ -115,7 +150,7 @@ def _guard(main: Callable[[], None], loads: Sequence[str]) -> None:
 def _unraisable(what: Any) -> None:
     """An interruption that falls into one of JAX's garbage collection hooks would be lost there."""
     if issubclass(what.exc_type, KeyboardInterrupt):
-        stop()
+        stop(*what.exc_value.args)
     sys.__unraisablehook__(what)
 
 

@@ -6,6 +6,7 @@ from itertools import groupby
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from batch_calibration.inputs import ImageInputs
 from batch_calibration.methods import METHODS
@@ -90,7 +91,7 @@ def show_cost(
             read, asked = _tokens(context, model, budget)
             for i, value in enumerate((1, context.size, read, asked)):
                 counts[i] += value
-        table.add_row(task, *(f"{count:,}" for count in counts))
+        table.add_row(Text(task), *(f"{count:,}" for count in counts))
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
     table.add_row("all", *(f"{count:,}" for count in sums))
     Console(width=max(100, Console().width)).print(table)

@@ -41,8 +41,8 @@ class ProgressBar:
 
     def __init__(self, description: str, unit: str):
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(unit),
-            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+            RateColumn(unit), TimeRemainingColumn(),
         )  # fmt: skip
         self._line = self._bar.add_task(description, total=None)
 

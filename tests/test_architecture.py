@@ -16,7 +16,7 @@ PACKAGE = "batch_calibration"
 ARROWS = {
     "errors": set(),
     "typing": set(),
-    "files": set(),
+    "files": {"errors"},
     "inputs": set(),
     "probes": set(),
     "settings": {"errors"},

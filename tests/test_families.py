@@ -305,7 +305,7 @@ def test_frequencies_follow_their_definition(kind):
 
 
 BAD = [
-    ("llama_tied", {"model_type": "mixtral"}, "model_type = 'mixtral', expected one of .*llama, mis"),
+    ("llama_tied", {"model_type": "mixtral"}, "'mixtral', expected one of .*llama, mis"),
     ("llama_tied", rope(rope_type="yarm", factor=2.0), "no rope type named 'yarm'.*Known: default"),
     ("llama_tied", {"rope_scaling": {"type": "mrope", "factor": 2.0}}, "named 'mrope'"),
     ("llama_tied", rope(rope_type="linear"), "parameters of rope type 'linear' lack factor"),

@@ -322,6 +322,75 @@ cli.enter(score.main, loads=("jax",))
 """
 
 
+def derived(workdir):
+    return {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["calibrate", "tables", "figures", "report"])
+def test_a_disk_that_is_full_leaves_what_was_derived_before(program, scored, tmp_path, name):
+    shutil.copytree(scored, tmp_path / "w")
+    if name in ("tables", "report"):
+        program(name, f"--workdir={tmp_path / 'w'}")
+    before = derived(tmp_path / "w")
+    code = FULL.replace("score", name).replace("1024", "64" if name == "tables" else "1024")
+    said = driven(code, f"--workdir={tmp_path / 'w'}")
+    assert said.returncode == 2 and "Traceback" not in said.stderr
+    assert "cannot be written (File too large); make room" in said.stderr
+    assert derived(tmp_path / "w") == before
+
+
+def test_an_output_that_is_full_or_lacks_letters_or_has_no_reader(scored, tmp_path):
+    shutil.copytree(scored, tmp_path / "w")
+    flags = [sys.executable, "-m", "experiments.tables", f"--workdir={tmp_path / 'w'}"]
+
+    def run(out, **environment):
+        shutil.rmtree(tmp_path / "w/tables", ignore_errors=True)
+        done = subprocess.run(
+            flags, stdout=out, stderr=subprocess.PIPE, text=True, check=False,
+            env=os.environ | environment, cwd=Path(__file__).resolve().parents[1],
+        )  # fmt: skip
+        assert len(list((tmp_path / "w/tables").iterdir())) == 5
+        return done
+
+    with open("/dev/full", "w") as full:
+        said = run(full)
+    assert said.returncode == 2 and said.stderr.startswith("error: the program's output: No space")
+    assert said.stderr.count("\n") == 1
+    said = run(subprocess.PIPE, PYTHONIOENCODING="ascii")
+    assert said.returncode == 0 and "\\u2713 learned" in said.stdout
+    reading, writing = os.pipe()
+    os.close(reading)
+    said = run(writing)
+    os.close(writing)
+    assert said.returncode == 0 and not said.stderr
+    flags[:0] = ["sh", "-c", 'exec "$0" "$@" >&-']
+    said = run(None)
+    assert said.returncode == 0 and not said.stderr
+
+
+WITHOUT_READER = """
+import os, pathlib
+from experiments import cli
+def main():
+    for _ in range(3):
+        print("a line", flush=True)
+    pathlib.Path(os.environ["WRITTEN"]).write_text("all")
+cli.enter(main)
+"""
+
+
+def test_a_program_without_a_reader_goes_on(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_READER], stdout=writing, check=True,
+        cwd=Path(__file__).resolve().parents[1],
+        env=os.environ | {"WRITTEN": str(tmp_path / "written")},
+    )  # fmt: skip
+    os.close(writing)
+    assert (tmp_path / "written").read_text() == "all"
+
+
 def test_a_disk_that_is_full(tmp_path):
     said = driven(FULL, MINI + ":smoke", f"--workdir={tmp_path}")
     assert said.returncode == 2 and "Traceback" not in said.stderr
@@ -343,10 +412,14 @@ cli.enter(score.main, loads=("jax",))
 """
 
 
-def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path):
+SIGNALS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, signal):
     flags = (MINI + ":smoke", f"--workdir={tmp_path}")
-    said = driven(INTERRUPTED, *flags)
-    assert said.returncode == 130 and "Traceback" not in said.stderr
+    said = driven(INTERRUPTED.replace("SIGINT", signal), *flags)
+    assert said.returncode == SIGNALS[signal] and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr
     (kept,) = (tmp_path / "scores").iterdir()
     stored = sum(len(block.row_ids) for block in load(kept).blocks.values())
@@ -381,9 +454,10 @@ cli.enter(main)
 """
 
 
+@pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("code", [EARLY, SWALLOWED])
-def test_an_interruption_while_imports_or_hooks_run(code):
-    said = driven(code)
+def test_an_interruption_while_imports_or_hooks_run(code, signal):
+    said = driven(code.replace("SIGINT", signal))
     assert not said.stdout
-    assert said.returncode == 130 and "Traceback" not in said.stderr
+    assert said.returncode == SIGNALS[signal] and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1 and STOPPED in said.stderr

@@ -45,7 +45,7 @@ WHOLE = Record(
     bias={"bc": (-1.0, -2.5)},
     floor=-50.0,
     strength=0.9,
-    curve=Curve((0.5, 0.6), (0.4, 0.7)),
+    curve=Curve((0.5,) * 101, (0.4,) * 101),
     probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),
 )
 LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": {"accuracy": 1.0}})
@@ -61,12 +61,18 @@ def test_what_is_none_is_left_out():
     assert not {"curve", "strength", "probe_size"} & set(json.loads(LEAST.to_json()))
 
 
+def sealed(fields):
+    """JSON text of a record with these fields, its checksum made anew."""
+    said = {name: value for name, value in fields.items() if name != "checksum"}
+    return json.dumps(said | {"checksum": digest(said)})
+
+
 def changed(**fields):
-    return json.dumps(json.loads(WHOLE.to_json()) | fields)
+    return sealed(json.loads(WHOLE.to_json()) | fields)
 
 
 def without(name):
-    return json.dumps({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
+    return sealed({k: v for k, v in json.loads(WHOLE.to_json()).items() if k != name})
 
 
 SENTENCES = {
@@ -75,7 +81,7 @@ SENTENCES = {
     "before versions": (without("version"), f"of version {VERSION}, got version 1"),
     "a later version": (changed(version=99), f"of version {VERSION}, got version 99"),
     "no methods": (without("methods"), "expected methods in the record, got none"),
-    "id that is a number": (changed(id=3), "expected id to be str, got '3'"),
+    "id that is a number": (changed(id=3), "expected id to be str, got 3"),
     "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int, got 'x'"),
     "context that is a word": (changed(context="rte"), "expected context to be ContextInfo"),
     "metric that is a word": (
@@ -83,6 +89,35 @@ SENTENCES = {
         "expected methods to be float, got 'good'",
     ),
     "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
+    "another accuracy": (
+        WHOLE.to_json().replace("0.6", "0.7", 1),
+        "its checksum is not that of its content",
+    ),
+    "levels upon levels": ("[" * 99_999, "expected a record in JSON, got it is nested too deeply"),
+    "thousands of digits": ("9" * 5000, "expected a record in JSON, got Exceeds the limit"),
+    "half a surrogate pair": (
+        '"\\ud800"',
+        "expected a record in JSON, got .* surrogates not allowed",
+    ),
+    "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int, got 1180591"),
+    "metric that is no number": (
+        changed(methods={"bc": {"accuracy": float("nan")}}),
+        "methods to be float, got nan",
+    ),
+    "no accuracy": (changed(methods={"bc": {"nll": 1.0}}), "expected every accuracy, from 0 to 1"),
+    "accuracy in percent": (changed(methods={"bc": {"accuracy": 50}}), "every accuracy, from 0"),
+    "no test rows": (changed(rows={"cc": 3}), "expected test rows"),
+    "one label": (changed(label_names=["a"]), "expected two labels or more"),
+    "bias of one label": (changed(bias={"bc": [1.0]}), "expected a bias of 2 labels"),
+    "short curve": (changed(curve={"labeled": [0.5], "test": [0.5]}), "101 points of a curve"),
+    "sizes without draws": (
+        changed(probe_size={"sizes": [2], "accuracy": {"bc": [[]]}}),
+        "draws of them",
+    ),
+    "fewer rows than sizes": (
+        changed(probe_size={"sizes": [2, 4], "accuracy": {"bc": [[0.5]]}}),
+        "a row a size",
+    ),
     "curve without the test rows": (changed(curve={"labeled": []}), "expected test in the curve"),
 }
 
@@ -94,6 +129,38 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
         Record.from_json(text, "w/records/x.json")
     assert str(caught.value).startswith("w/records/x.json: ")
     assert str(caught.value).endswith("run experiments.calibrate again.")
+
+
+ODD = (None, True, 7, 0.5, "x", [], ["x"], {}, {"x": "x"})
+
+
+def parts(value, path=()):
+    """Where every value of some JSON stands."""
+    if path:
+        yield path
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield from parts(value[key], (*path, key))
+
+
+def test_any_value_of_another_type_is_refused_or_read_back():
+    one = dataclasses.replace(WHOLE, curve=None)
+    whole = json.loads(one.to_json())
+    for path in parts(whole):
+        for odd in ODD:
+            other = json.loads(one.to_json())
+            holder = other
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = odd
+            try:
+                found = Record.from_json(sealed(other))
+            except InputError as error:
+                assert "\n" not in str(error)
+            else:
+                assert Record.from_json(found.to_json()) == found
 
 
 def table(context):

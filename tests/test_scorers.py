@@ -44,6 +44,13 @@ def test_the_types_load_no_framework():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("kind", ["causal", "encoder"])
+@pytest.mark.parametrize("texts", [(["a \ud800"], ["x", "y"]), (["a"], ["\udc00", "y"])])
+def test_half_a_surrogate_pair_is_no_text(request, kind, texts):
+    with pytest.raises(InputError, match=r"ud[8c]00' is no text that can be tokenized"):
+        request.getfixturevalue(kind).score(*texts)
+
+
 def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
     forms = np.exp(np.float64(causal.score(TEXTS, FLAT).log_probs))
     expected = np.stack([forms[:, :3].sum(axis=1), forms[:, 3], forms[:, 4]], axis=1)

@@ -1,6 +1,8 @@
 """Score tables and the workdir: whole or not at all, and a sentence for whatever is wrong."""
 
+import fcntl
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +11,7 @@ import safetensors.numpy
 from making import make_record
 
 from batch_calibration import files, scores
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 
@@ -61,6 +63,91 @@ def test_truncated_file(tmp_path):
         scores.load(path)
 
 
+def test_a_flipped_bit_anywhere_is_refused(tmp_path):
+    path = tmp_path / "t.safetensors"
+    block = make_block(np.linspace(-9, 0, 60).reshape(30, 2), spec={"texts": "é", "sha256": "0"})
+    table(cc=block).save(path)
+    whole = path.read_bytes()
+    places = np.random.default_rng(0).choice(8 * len(whole), 900, replace=False)
+    for place in places.tolist():
+        data = bytearray(whole)
+        data[place // 8] ^= 1 << place % 8
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=r"again|reads 2"):
+            scores.load(path)
+    path.write_bytes(whole)
+    assert scores.load(path).blocks["cc"].spec == {"texts": "é", "sha256": "0"}
+
+
+@pytest.mark.parametrize("text", ["null", "3", "[[]]", "[" * 99_999, "9" * 5_000, '"\\ud800"'])
+def test_a_header_of_another_shape(tmp_path, text):
+    path = tmp_path / "t.safetensors"
+    path.write_bytes(scores.sealed({}, text))
+    with pytest.raises(InputError, match=r"expected .* delete it and score this context again"):
+        scores.load(path)
+
+
+def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
+    store = Store(tmp_path, create=True)
+    store.put(table())
+    (path,) = (tmp_path / "scores").iterdir()
+    path.rename(path.with_name("a.safetensors"))
+    (tmp_path / "scores" / "b.safetensors").mkdir()
+    tables, broken = store.tables()
+    assert not tables and f"expected the table of that id, got {table().id}" in broken[0]
+    assert "b.safetensors: expected a score table, which cannot be read (Is a dir" in broken[1]
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    ids = make_block([[-1.0, -2.0]], row_ids=["\ud800"])
+    for one, sentence in (
+        (table(test=ids), "could not be read again .*surrogates"),
+        (
+            table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
+            "expected row_ids to be str, got 3",
+        ),
+        (table()._replace(context={"seed": np.int32(0)}), "int32 is not JSON serializable"),
+        (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32, got float64"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            one.save(tmp_path / "t.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(tmp_path):
+    Store(tmp_path, create=True)
+    left, written = (tmp_path / "scores" / f".{name}.safetensors.0.partial" for name in "ab")
+    left.write_bytes(b"half")
+    with written.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Store(tmp_path)
+        assert not left.exists() and written.exists()
+    Store(tmp_path)
+    assert not written.exists()
+
+
+def test_a_written_file_and_its_name_are_flushed_to_the_disk(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(files.os, "fsync", lambda place: flushed.append(os.fstat(place).st_ino))
+    files.write_whole(tmp_path / "a", b"x")
+    assert flushed == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize(
+    "text", ["..", ".", "a/b", "a%2Fb", "\x00", "\ud800", "é" * 300, "é" * 301]
+)
+def test_any_text_is_one_part_of_a_path_and_two_are_two(tmp_path, text):
+    name = files.file_name(text)
+    files.write_whole(tmp_path / f"{name}.json", b"")
+    assert [p.name for p in tmp_path.iterdir()] == [f"{name}.json"]
+    assert name not in (
+        "..",
+        ".",
+        files.file_name(text + "x"),
+        files.file_name("a/b" * (text != "a/b")),
+    )
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(InputError, match="no such score table"):
         scores.load(tmp_path / "none.safetensors")
@@ -77,7 +164,17 @@ def test_foreign_file(tmp_path):
     ("change", "sentence"),
     [
         (lambda h: h["context"].update(seed=7), "is not the hash of its own description"),
-        (lambda h: h.update(format=99), "format 99, this version reads 1"),
+        (
+            lambda h: h.update(format=99),
+            "format 99, this version reads 2; move .* elsewhere and run",
+        ),
+        (lambda h: h.update(format=1), "format 1, .* experiments.score with the same config"),
+        (lambda h: h.update(format="2"), "expected format to be int, got '2'"),
+        (lambda h: h.update(context=[]), "expected context to be Mapping|Mapping.* got"),
+        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader, got 3"),
+        (lambda h: h["blocks"]["test"].update(row_ids=[1, 2]), "expected row_ids to be str"),
+        (lambda h: h.update(label_names=None), "expected label_names to be tuple"),
+        (lambda h: h.pop("id"), "expected id in the header, got none"),
         (lambda h: h["blocks"]["test"].update(row_ids=["a"]), r"expected log_probs \[1, 2\]"),
         (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or misstates 'dc"),
     ],
@@ -85,11 +182,12 @@ def test_foreign_file(tmp_path):
 def test_edited_file(tmp_path, change, sentence):
     path = tmp_path / "t.safetensors"
     table().save(path)
-    with scores.safe_open(path, framework="numpy") as file:
-        header = json.loads(file.metadata()["batch_calibration"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][scores.KEY])
+    arrays = safetensors.numpy.load(data)
     change(header)
-    safetensors.numpy.save_file(arrays, path, metadata={"batch_calibration": json.dumps(header)})
+    path.write_bytes(scores.sealed(arrays, json.dumps(header)))
     with pytest.raises(InputError, match=sentence):
         scores.load(path)
 
@@ -126,6 +224,25 @@ def test_store_keeps_and_finds(tmp_path):
     store.put_record(record)
     assert list(store.records()) == [record] and store.record(record.id) == record
     assert store.record("another") is None and store.table_of(record) is None
+
+
+def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
+    store = Store(tmp_path, create=True)
+    store.put_record(make_record("sst2", {"bc": 0.5}))
+    (path,) = (tmp_path / "records").iterdir()
+    path.rename(path.with_name("a.json"))
+    with pytest.raises(InputError, match=r"a\.json: expected the record of that id, got 'sst2-0"):
+        store.records()
+    path.with_name("a.json").unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match=r"expected a record, which cannot be read \(Is a dir"):
+        store.records()
+
+
+def test_a_sentence_is_one_line_that_can_be_read():
+    said = str(InputError("a\nb " + "x" * 9999 + "\u2028: give c."))
+    assert said == "a b " + "x" * 200 + "... : give c."
+    assert shown([1, 2]) == "[1, 2]" and shown(10**5000) == "a very long int"
 
 
 def test_processes_may_open_one_folder_at_once(tmp_path):

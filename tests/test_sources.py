@@ -80,6 +80,9 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
         ("sentence,label\n", r"validation\.csv: expected at least one row, the file is empty"),
         ("", r"validation\.csv: expected at least one row, the file is empty"),
         ("sentence,label\n\xff,1\n".encode("latin-1"), "cannot be read as UTF-8"),
+        (b"sentence,label\n\xed\xa0\x80,1\n", "cannot be read as UTF-8"),
+        (f"sentence,label\na,{'9' * 5000}\n", r"line 2: label must be -1 .* got '9{79}\.\.\.\.$"),
+        (f"sentence,{'x' * 9999}\na,1\n", r"the row has only sentence, x{200}\.\.\. rename"),
     ],
 )
 def test_bad_csv(tmp_path, text, sentence):
@@ -112,6 +115,7 @@ def test_bad_parquet_bad_gzip_and_two_files_of_a_split(tmp_path):
     ("line", "sentence"),
     [
         ("[" * 100_000, "line 2: no JSON object .* is the line cut short"),
+        ('{"sentence": "a", "label": ' + "9" * 5000 + "}", "line 2: no JSON object .*4300 digits"),
         ('{"sentence": "' + "x" * 99, "line 2: no JSON object .* is the line cut short"),
         ('{"sentence": "a \\ud800 b", "label": 1}', "line 2: half a surrogate pair is no text"),
         ('{"sentence": "a \\uDC00 b", "label": 1}', "line 2: half a surrogate pair is no text"),
@@ -204,6 +208,11 @@ statement_fields = ["body"]
         ("files =", 'statement = "x"\nfiles =', r"must hold \{label\} once"),
         ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
         ("name =", "name", "expected a task file in TOML"),
+        ('"tickets"', "[" * 9999, "a task file is a flat table, this one is nested"),
+        ('"tickets"', "9" * 5000, "expected a task file in TOML .*4300 digits"),
+        ('"tickets"', "0x" + "f" * 5000, "name must be a text, got a very long int"),
+        ("template =", "a." * 5000 + "a = 1\ntemplate =", "no key of a task file named 'a'"),
+        ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer =", "got a very long dict"),
     ],
 )
 def test_bad_task_files(tmp_path, old, new, sentence):
@@ -216,6 +225,9 @@ def test_bad_task_files(tmp_path, old, new, sentence):
 def test_bad_rows_of_a_task_file(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: no such task file"):
         load_task(str(tmp_path / "none.toml"))
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        (tmp_path / "folder.toml").mkdir()
+        load_task(str(tmp_path / "folder.toml"))
     task = load_task(write_task_file(tmp_path))
     with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
         read(task, "", "test")

@@ -1,7 +1,8 @@
-"""Cells of a table, and their forms: Markdown, LaTeX, CSV."""
+"""Cells of a table, and their forms: Markdown, LaTeX, CSV; names in them stay what they are."""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,13 @@ from batch_calibration.records import Record
 
 MARK = "✓"
 """What stands behind a task that the model has learned."""
+
+
+LATEX = str.maketrans(
+    {sign: rf"\{sign}" for sign in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    | {"±": r"$\pm$", MARK: r"$\checkmark$", "\n": " "}
+)
 
 
 class Best(str):
@@ -56,10 +64,15 @@ def best_of(values: Sequence[np.ndarray]) -> list[str]:
 
 def markdown(cells: Cells, note: str = "") -> str:
     """A pipe table, and below it a note."""
-    rows = [[f"**{cell}**" if isinstance(cell, Best) else cell for cell in row] for row in cells]
+
+    def text(cell: str) -> str:
+        plain = re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(cell.split()))
+        return f"**{plain}**" if isinstance(cell, Best) else plain
+
+    rows = [list(map(text, row)) for row in cells]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     rule = "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]]) + "\n" + (f"\n{note}\n" if note else "")
+    return "\n".join([lines[0], rule, *lines[1:]]) + "\n" + (f"\n{text(note)}\n" if note else "")
 
 
 def latex(cells: Cells, note: str = "", last: int = 1) -> str:
@@ -69,8 +82,7 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
     """
 
     def text(cell: str) -> str:
-        plain = cell.replace("_", r"\_").replace("%", r"\%")
-        plain = plain.replace(" ± ", r" $\pm$ ").replace(MARK, r"$\checkmark$")
+        plain = cell.translate(LATEX)
         return rf"\textbf{{{plain}}}" if isinstance(cell, Best) else plain
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
@@ -83,23 +95,34 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
 
 
 def plain_csv(cells: Cells) -> str:
-    """The cells as they are."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(cells)
-    return out.getvalue()
+    """The cells, one line a row."""
+    return _csv(cells)
 
 
 def long_csv(group: SettingRecords) -> str:
     """One line per task, seed, method and metric: everything that was measured."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "shots", "task", "seed", "rows", "method", "metric", "value"])
+    rows: list[list[object]] = [
+        ["model", "shots", "task", "seed", "rows", "method", "metric", "value"]
+    ]
     for task, records in group.records.items():
         for record in records:
             for method, metrics in sorted(record.methods.items()):
-                writer.writerows(
+                rows += (
                     [group.setting.model, group.setting.shots, task, record.context.seed,
                      record.rows["test"], method, metric, f"{value:.6g}"]
                     for metric, value in sorted(metrics.items())
                 )  # fmt: skip
+    return _csv(rows)
+
+
+def _csv(rows: Sequence[Sequence[object]]) -> str:
+    """The rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
+
+    def text(cell: object) -> object:
+        formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
+        number = formula and re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+)?", str(cell))
+        return f"'{cell}" if formula and not number else cell
+
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([text(cell) for cell in row] for row in rows)
     return out.getvalue()

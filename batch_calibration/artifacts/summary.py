@@ -125,9 +125,13 @@ def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
     found = []
     for task in tasks:
         for record in group.records[task]:
+            if "bc" not in record.bias:
+                continue
             bias = np.asarray(record.bias["bc"])
             low, high = int(bias.argmin()), int(bias.argmax())
             found.append((bias[high] - bias[low], task, record, high, low))
+    if not found:
+        return ""
     size, task, record, high, low = max(found, key=lambda item: item[0])
     labels = record.label_names
     return (

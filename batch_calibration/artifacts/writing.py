@@ -6,7 +6,7 @@ from pathlib import Path
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
-from batch_calibration.files import write_whole
+from batch_calibration.files import file_name, write_whole
 
 
 def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
@@ -20,9 +20,9 @@ def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
         if table.csv is not None:
             texts["csv"] = table.csv
         for ending, text in texts.items():
-            write_whole(folder / f"{table.slug}.{ending}", text.encode())
+            write_whole(_place(folder, table.slug, f".{ending}"), text.encode())
     for slug, text in catalogue.data_files(results).items():
-        write_whole(folder / f"{slug}.csv", text.encode())
+        write_whole(_place(folder, slug, ".csv"), text.encode())
     return found
 
 
@@ -33,7 +33,7 @@ def write_figures(
     from batch_calibration.artifacts.figures import style
 
     for drawing in catalogue.figures(results):
-        for path in style.save(drawing.draw(), folder / drawing.slug):
+        for path in style.save(drawing.draw(), _place(folder, drawing.slug)):
             notify(path)
 
 
@@ -60,9 +60,14 @@ def write_report(
         images = {
             drawing.heading: path
             for drawing in drawings
-            if drawing.section == name and (path := figures / f"{drawing.slug}.png").exists()
+            if drawing.section == name and (path := _place(figures, drawing.slug, ".png")).exists()
         }
         if shown or images or name != ACROSS:
             sections.append(report.Section(name, paragraph, shown, images))
     write_whole(page, report.page(sections).encode())
     return [*missing, *said.values()]
+
+
+def _place(folder: Path, slug: str, ending: str = "") -> Path:
+    """Where a table or figure is written: in `folder`, whatever the names in a record are."""
+    return folder / f"{file_name(slug)}{ending}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from batch_calibration.data.label_names import label_of
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.tasks.base import NAMES, Row, Task
 
 UNKNOWN = -1
@@ -36,7 +36,7 @@ def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int
     for field in task.fields:
         value = record[names[field]]
         if not isinstance(value, str):
-            raise InputError(f"{where}: field {names[field]} must be text, got {value!r}.")
+            raise InputError(f"{where}: field {names[field]} must be text, got {shown(value)}.")
         row[field] = value
     return row, _label(task, record[names["label"]], where)
 
@@ -50,13 +50,13 @@ def _label(task: Task, value: object, where: str) -> int:
             return UNKNOWN
         if value not in task.label_names:
             raise InputError(
-                f"{where}: label must be one of {named}, or -1 (unknown), got {value!r}; where "
-                "labels are numbers from 0, the task file says labels_are = 'numbers'."
+                f"{where}: label must be one of {named}, or -1 (unknown), got {shown(value)}; "
+                "where labels are numbers from 0, the task file says labels_are = 'numbers'."
             )
         return task.label_names.index(str(value))
     if type(value) is not int or not UNKNOWN <= value < len(task.label_names):
         raise InputError(
             f"{where}: label must be -1 (unknown) or 0 to {len(task.label_names) - 1} "
-            f"({named}), got {value!r}."
+            f"({named}), got {shown(value)}."
         )
     return value

@@ -2,13 +2,13 @@
 
 import csv
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import parse_json
 from batch_calibration.tasks.base import NUMBERS, Task
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
@@ -41,15 +41,17 @@ def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     Raises:
       InputError: no such file, an ending that is not known, or a damaged or empty file.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; correct the name or put it there.")
     empty = True
     try:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; correct the name or put it there.")
         for record in _read(task, path):
             empty = False
             yield record
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     if empty:
         raise InputError(f"{path}: expected at least one row, the file is empty.")
 
@@ -72,15 +74,12 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                 continue
             where = f"{path}, line {number}"
             try:
-                value = json.loads(line)
-                # JSON may escape half a surrogate pair: no tokenizer or file can take that.
-                if "\\ud" in line.lower():
-                    json.dumps(value, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
+                value = parse_json(line)
+            except UnicodeError as error:
                 raise InputError(
                     f"{where}: half a surrogate pair is no text ({error}); correct the row."
                 ) from error
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 raise InputError(
                     f"{where}: no JSON object ({error}); is the line cut short?"
                 ) from error
@@ -89,7 +88,7 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                     f"{where}: expected a JSON object with {', '.join(task.fields)} and label, "
                     f"got {line.strip()[:80]}."
                 )
-            yield where, value
+            yield where, {**value}
 
 
 def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
@@ -115,7 +114,7 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                     where,
                     {
                         name: int(cell)
-                        if name in numbers and re.fullmatch(r"-?\d+", cell)
+                        if name in numbers and re.fullmatch(r"-?[0-9]{1,18}", cell)
                         else cell
                         for name, cell in zip(header, cells, strict=True)
                     },

@@ -35,7 +35,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.prompts.template import check
 from batch_calibration.tasks import TASKS, get_task
 from batch_calibration.tasks.base import IMAGE, NAMES, NUMBERS, Task, Words
@@ -87,7 +87,11 @@ def read_task_file(path: str) -> Task:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such task file; give the path of a TOML file.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: the task file cannot be read ({error.strerror}).") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: a task file is a flat table, this one is nested.") from error
+    except ValueError as error:
         raise InputError(f"{path}: expected a task file in TOML ({error}).") from error
     if "kind" in table:
         return _images(table, path)
@@ -125,7 +129,8 @@ def read_task_file(path: str) -> Task:
 def _images(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
         raise InputError(
-            f"{path}: kind must be {IMAGE!r}, got {table['kind']!r}; a task file of texts has none."
+            f"{path}: kind must be {IMAGE!r}, got {shown(table['kind'])}; a task file of texts has "
+            "none."
         )
     table = {"labels_are": NAMES} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
@@ -171,7 +176,7 @@ def _check_keys(
         if key not in known:
             raise InputError(f"{path}: {InputError.unknown('key of a task file', key, known)}")
         if not isinstance(value, known[key]) or not _all_texts(value, several=key in SEVERAL):
-            raise InputError(f"{path}: {key} must be {KINDS[known[key]]}, got {value!r}.")
+            raise InputError(f"{path}: {key} must be {KINDS[known[key]]}, got {shown(value)}.")
     missing = [key for key in needed if not table.get(key)]
     if missing:
         raise InputError(

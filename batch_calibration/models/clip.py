@@ -289,11 +289,7 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     fixed={"vision_num_channels": 3},
-    parts={
-        f"{tower}_config{old}": _keys(tower)
-        for tower in ("text", "vision")
-        for old in ("", "_dict")
-    },
+    parts={f"{t}_config{old}": _keys(t) for t in ("text", "vision") for old in ("", "_dict")},
     # Each tower's own projection is the size of both.
     inert=("projection_dim", "tie_word_embeddings"),
     ignored=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),

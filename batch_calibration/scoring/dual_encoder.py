@@ -25,6 +25,7 @@ from batch_calibration.scoring import (
 )
 from batch_calibration.scoring.batches import batches
 from batch_calibration.scoring.preprocessing import load_preprocessing, stream
+from batch_calibration.scoring.tokens import token_ids
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
@@ -165,8 +166,7 @@ class DualEncoder:
         done = 0
         for start in range(0, len(texts), TOKENIZED_ROWS):
             some = self._prompted(texts[start : start + TOKENIZED_ROWS])
-            encodings = self._tokenizer.encode_batch_fast(some)
-            ids = [encoding.ids for encoding in encodings]
+            ids = token_ids(self._tokenizer, some, special=True)
             counts[start : start + len(ids)] = [len(row) for row in ids]
             part: dict[int, np.ndarray] = {}
             for rows, vectors in _one_behind(self._run(ids)):
@@ -262,10 +262,8 @@ class DualEncoder:
         if not labels:
             raise InputError("labels: expected one or more sentences, got none.")
         seen: dict[tuple[int, ...], str] = {}
-        for label, whole in zip(
-            labels, self.checkpoint.tokenizer.encode_batch(self._prompted(labels)), strict=True
-        ):
-            ids = tuple(whole.ids)
+        whole = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
+        for label, ids in zip(labels, map(tuple, whole), strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
                     f"label {label!r}: a statement of {len(ids)} tokens, but {self.max_tokens} is "

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from batch_calibration.models.checkpoint import TokenizerInfo
 from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
-from batch_calibration.scoring.tokens import Encoded, encode
+from batch_calibration.scoring.tokens import Encoded, encode, token_ids
 
 TOKENIZED_ROWS = 4096
 """Rows tokenized at a time: memory does not grow with the number of rows."""
@@ -54,7 +54,7 @@ class TokenBudget:
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
         whole = [self.tokenizer_info.prompt + text for text in texts]
-        return [len(one.ids) for one in self.tokenizer_info.tokenizer.encode_batch_fast(whole)]
+        return [len(ids) for ids in token_ids(self.tokenizer_info.tokenizer, whole, special=True)]
 
     def truncate_left(self, text: str, tokens: int) -> str:
         """The text from the edge of its token number `tokens` on."""

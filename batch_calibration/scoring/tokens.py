@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 
 LabelTokens = tuple[tuple[int, ...], ...]
 """The token ids of each label after one prompt."""
@@ -52,7 +52,7 @@ def encode(
         for stem, space in zip(bare, moved, strict=True)
     ]
     pieces = list({piece: None for row in pairs for pair in row for piece in pair})
-    ids = dict(zip(pieces, _ids(tokenizer, pieces), strict=True))
+    ids = dict(zip(pieces, token_ids(tokenizer, pieces), strict=True))
     rows = [tuple(tuple(ids[whole][len(ids[stem]) :]) for stem, whole in row) for row in pairs]
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
@@ -97,9 +97,9 @@ def _prompts(
 ) -> list[list[int]]:
     """Ids of each text, text that all of them begin with encoded once where that is exact."""
     start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
-    (head,) = _ids(tokenizer, [texts[0][:start]])
+    (head,) = token_ids(tokenizer, [texts[0][:start]])
     head = head if bos is None else [bos, *head]
-    prompts = [head + tail for tail in _ids(tokenizer, [text[start:] for text in texts])]
+    prompts = [head + tail for tail in token_ids(tokenizer, [text[start:] for text in texts])]
     for row, prompt in enumerate(prompts):
         if not prompt:
             raise InputError(
@@ -109,9 +109,26 @@ def _prompts(
     return prompts
 
 
-def _ids(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) -> list[list[int]]:
+    """Token ids of each text, with `special` also what the tokenizer puts around it.
+
+    Raises:
+        InputError: one that is no text: of another type, or with half a surrogate pair.
+    """
+    try:
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=special)
+    except TypeError as error:
+        wrong = next((text for text in texts if not _is_text(text)), texts)
+        raise InputError(
+            f"{shown(wrong)} is no text that can be tokenized; give a str without halves of "
+            "surrogate pairs."
+        ) from error
     return [encoding.ids for encoding in encodings]
+
+
+def _is_text(value: object) -> bool:
+    """Whether UTF-8 can hold a value."""
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
 
 
 def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:

@@ -34,6 +34,8 @@ STYLE: Any = {
     "figure.dpi": 150,
     "savefig.bbox": "tight",
     "pdf.fonttype": 42,
+    # A dollar sign in a name is no formula.
+    "text.parse_math": False,
 }
 
 

@@ -1,0 +1,403 @@
+"""Damages files and arrays at random and checks the law: the same values, or one sentence.
+
+python tests/fuzz.py --seconds=600 --seed=0
+python tests/fuzz.py --seed=0 --kind=records --case=17
+
+Each case depends on seed, kind and number alone. What is neither the same nor an `InputError` of
+one line is a failure, printed with its command. Where a damaged text still means something, "the
+same values" is that what was read is whole: it can be written, drawn, or scored.
+"""
+
+import argparse
+import copy
+import json
+import math
+import random
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+from making import make_curve, make_record, make_sizes
+from tiny import GPT2, write
+
+from batch_calibration import calibrate, scores
+from batch_calibration.artifacts import catalogue, report, summary
+from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.data import texts
+from batch_calibration.data.task_file import load_task
+from batch_calibration.errors import InputError
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.records import ContextInfo
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.store import Store
+from batch_calibration.tasks import TASKS
+
+LIMIT = 30
+"""Seconds a case may take."""
+DEEP, LONG, HALF = "@deep@", "@long@", "@half@"
+"""Stand for a list of many levels, a number of many digits, half a surrogate pair."""
+VALUES = (
+    None, True, False, 0, -1, 1, 3, 1.5, -0.0, 2**40, -(2**70), math.inf, math.nan, "", "x", "\0",
+    "../x", "é✓", [], [[]], ["x"], [1, 2], {}, {"x": 1}, {"test": []}, DEEP, LONG, HALF,
+)  # fmt: skip
+PIECES = (
+    b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\n", b"\r", b'"', b"'", b",", b"{",
+    b"}", b"[", b"=", b"\\ud800", b"\\u0000", b"nan", b"-1", b"1e999", b"true", b"null",
+    b"9" * 5000, b"0x" + b"f" * 5000, b"[" * 5000, b"a." * 5000, b'"' + b"x" * 200_000, b"\xc2\xb2",
+)  # fmt: skip
+
+
+def damaged(chance, data):
+    """Bytes with one to three changes: a bit, a byte, a piece cut, copied, put in, or the end."""
+    data = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        at, size = chance.randrange(len(data) + 1), chance.choice((1, 1, 2, 8, 40))
+        how = chance.randrange(6)
+        if how == 0 and at < len(data):
+            data[at] ^= 1 << chance.randrange(8)
+        elif how == 1 and at < len(data):
+            data[at] = chance.randrange(256)
+        elif how == 2:
+            del data[at : at + size]
+        elif how == 3:
+            data[at:at] = data[at : at + size]
+        elif how == 4:
+            data[at : at + chance.choice((0, size))] = chance.choice(PIECES)
+        elif chance.random() < 0.3:
+            del data[at:]
+    return bytes(data)
+
+
+def other(chance, value):
+    """A JSON value of which one to three parts are replaced, left out or doubled."""
+    value = copy.deepcopy(value)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        holder, key = value, _key(chance, value)
+        while key is not None and _key(chance, holder[key]) is not None and chance.random() < 0.7:
+            holder, key = holder[key], _key(chance, holder[key])
+        if key is None:
+            return chance.choice(VALUES)
+        how = chance.random()
+        if how < 0.7:
+            alike = [one for one in VALUES if type(one) is type(holder[key])]
+            some = alike if alike and chance.random() < 0.5 else VALUES
+            holder[key] = copy.deepcopy(chance.choice(some))
+        elif how < 0.85:
+            del holder[key]
+        elif isinstance(holder, list):
+            holder.insert(key, copy.deepcopy(holder[key]))
+        else:
+            holder[chance.choice(("x", "", "test", "../x"))] = holder.pop(key)
+    return value
+
+
+def _key(chance, value):
+    """A key of a dict, or a place in a list; None where there is none."""
+    keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    return chance.choice(list(keys)) if keys else None
+
+
+def as_text(value):
+    """JSON, with what JSON's own writer cannot make put in."""
+    text = json.dumps(value)
+    for mark, piece in ((DEEP, "[" * 9999 + "]" * 9999), (LONG, "9" * 5000), (HALF, '"\\ud800"')):
+        text = text.replace(json.dumps(mark), piece)
+    return text
+
+
+class Kinds:
+    """A method for each kind of case: it damages something that is whole, and reads it.
+
+    Each returns whether what it read is the same as before, and raises `InputError` where it is
+    refused.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        block = make_block(np.linspace(-9, -0.1, 12).reshape(6, 2), [0, 1, 0, 1, -1, 0], range(6))
+        context = {"task": "sst2", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
+        self.table = ScoreTable(context, ("no", "yes"), {"test": block, "cc": block})
+        self.table.save(folder / "whole")
+        self.scores = (folder / "whole").read_bytes()
+        self.arrays = safetensors.numpy.load(self.scores)
+        size = int.from_bytes(self.scores[:8], "little")
+        self.header = json.loads(json.loads(self.scores[8 : 8 + size])["__metadata__"][scores.KEY])
+        methods = {"icl": 0.5, "bc": 0.6, "cc": 0.4, "bc_mean_prob": 0.5}
+        self.record = make_record(
+            "rte", methods, bias={"bc": (0.1, -2.0)}, strength=0.5, curve=make_curve([0.5] * 101),
+            probe_size=make_sizes([2, 4], bc=[[0.4, 0.5], [0.5, 0.6]]),
+            context={"options": {"template": "1"}, "demonstrations": ("a", "b")},
+        )  # fmt: skip
+        self.rows = [{"sentence": f"it is {word} \U0001f600", "label": i % 2}
+                     for i, word in enumerate(("dull", "fine", "a, b", 'say "x"'))]  # fmt: skip
+        self.checkpoint = write(folder / "checkpoint", GPT2)
+        (self.checkpoint / "tokenizer_config.json").write_text(
+            json.dumps({"add_bos_token": False, "bos_token": "<|end|>", "model_max_length": 99})
+        )
+        config = self.checkpoint / "config.json"
+        self.found = self._with(config, config.read_bytes(), config.read_bytes())
+
+    def score_file(self, chance):
+        path = self.folder / "t.safetensors"
+        data = damaged(chance, self.scores)
+        path.write_bytes(data)
+        table = scores.load(path)
+        assert data == self.scores, "other bytes were read"
+        return self._same(table)
+
+    def score_header(self, chance):
+        path = self.folder / "t.safetensors"
+        path.write_bytes(scores.sealed(self.arrays, as_text(other(chance, self.header))))
+        table = scores.load(path)
+        table.save(path)
+        ContextInfo.of(table)
+        return self._same(table)
+
+    def _same(self, table):
+        same = (table.context, table.label_names) == (self.table.context, self.table.label_names)
+        return (
+            same
+            and table.blocks.keys() == self.table.blocks.keys()
+            and all(
+                np.array_equal(mine, theirs)
+                for name, block in self.table.blocks.items()
+                for mine, theirs in zip(block[:3], table.blocks[name][:3], strict=True)
+            )
+        )
+
+    def records(self, chance):
+        records = []
+        store = Store(self.folder / "w", create=True)
+        for seed in range(2):
+            one = replace(
+                self.record, context=replace(self.record.context, seed=seed), id=f"{seed}"
+            )
+            if seed:
+                one = replace(one, context=replace(one.context, options={}))
+            store.put_record(one)
+            path = self.folder / f"w/records/{seed}.json"
+            if chance.random() < 0.3:
+                path.write_bytes(damaged(chance, path.read_bytes()))
+            elif chance.random() < 0.9:
+                value = other(chance, json.loads(one.to_json()))
+                if isinstance(value, dict) and chance.random() < 0.8:
+                    value.pop("checksum", None)
+                    value["checksum"] = scores.digest(value)
+                path.write_text(as_text(value))
+            records.append(one)
+        found = list(store.records())
+        results = catalogue.gather(found)
+        for table in catalogue.tables(results):
+            for text in (markdown(table.cells), latex(table.cells, table.note), table.csv or ""):
+                text.encode()
+            report.page([report.Section("a", "b", [table], {})]).encode()
+        for text in catalogue.data_files(results).values():
+            text.encode()
+        for group in results.apart:
+            summary.paragraph(group).encode()
+        catalogue.figures(results)
+        return found == records
+
+    def task_file(self, chance):
+        path = self.folder / "task.toml"
+        (self.folder / "rows.csv").write_text("text,label\na fine day,no\ndull,yes\n")
+        path.write_bytes(damaged(chance, TASK_FILE))
+        task = load_task(str(path))
+        rows = texts.read(task, "", "test").rows if "test" in task.files else ()
+        return rows == ({"text": "a fine day"}, {"text": "dull"})
+
+    def json_lines(self, chance):
+        lines = [as_text(other(chance, row) if chance.random() < 0.4 else row) for row in self.rows]
+        data = "\n".join(lines).encode()
+        return self._read("jsonl", damaged(chance, data) if chance.random() < 0.5 else data)
+
+    def csv(self, chance):
+        data = b'sentence,label\n"a, b",1\n"say ""x""\nagain",0\nfine,-1\n\xe2\x9c\x93,1\n'
+        return self._read("csv", damaged(chance, data))
+
+    def _read(self, ending, data):
+        path = self.folder / f"data/sst2/validation.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        try:
+            rows = texts.read(TASKS["sst2"], str(self.folder / "data"), "validation")
+        finally:
+            path.unlink()
+        for row, label in zip(rows.rows, rows.labels, strict=True):
+            assert isinstance(row["sentence"], str) and row["sentence"].encode() is not None
+            assert type(label) is int and -1 <= label <= 1
+        return False
+
+    def config(self, chance):
+        return self._scored(chance, "config.json")
+
+    def tokenizer_config(self, chance):
+        return self._scored(chance, "tokenizer_config.json")
+
+    def tensors_header(self, chance):
+        path = self.checkpoint / "model.safetensors"
+        whole = path.read_bytes()
+        size = 8 + int.from_bytes(whole[:8], "little")
+        header = whole[8:size]
+        if chance.random() < 0.5:
+            header = as_text(other(chance, json.loads(header))).encode()
+        else:
+            header = damaged(chance, header)
+        if chance.random() < 0.7:
+            size, start = len(header), whole[size:]
+            data = size.to_bytes(8, "little") + header + start
+        else:
+            data = whole[:8] + header + whole[size:]
+        found = self._with(path, whole, data)
+        assert np.array_equal(found, self.found), "other scores"
+        return True
+
+    def _scored(self, chance, name):
+        path = self.checkpoint / name
+        whole = path.read_bytes()
+        if chance.random() < 0.7:
+            data = as_text(other(chance, json.loads(whole))).encode()
+        else:
+            data = damaged(chance, whole)
+        return np.array_equal(self._with(path, whole, data), self.found)
+
+    def _with(self, path, whole, data):
+        """Score with a checkpoint one of whose files holds other data."""
+        path.write_bytes(data)
+        try:
+            scorer = CausalLM(load_checkpoint(self.checkpoint))
+            found = scorer.score(["it is"], [("fine",), ("dull",)]).log_probs
+        finally:
+            path.write_bytes(whole)
+        assert found.shape == (1, 2) and np.isfinite(found).all()
+        return found
+
+    def api(self, chance):
+        whole = [[-1.0, -2.0], [-3.0, -0.5], [-1.5, -1.0]]
+        given = chance.choice((whole, [whole, whole], [row[:1] for row in whole]))
+        given = other(chance, given) if chance.random() < 0.7 else given
+        if chance.random() < 0.5:
+            kind = chance.choice((
+                "f2", "f4", "f8", ">f4", "i1", "u8", "?", "c8", "M8[s]", "m8[s]", "U9", "S9", "O",
+                "V4", "i4,f4",
+            ))  # fmt: skip
+            try:
+                given = np.array(given, kind)
+                if chance.random() < 0.1:
+                    given = np.ma.masked_array(
+                        given, np.arange(given.size).reshape(given.shape) == 0
+                    )
+            except (TypeError, ValueError, OverflowError):
+                return False
+        method = chance.choice(("icl", "bc", "bc_mean_prob", "bc_running"))
+        found = np.asarray(calibrate(given, method))
+        assert found.shape == np.shape(given) and np.isfinite(found).all(), found
+        return False
+
+
+TASK_FILE = b"""name = "tickets"
+fields = ["text"]
+label_names = ["no", "yes"]
+labels_are = "names"
+template = "Text: {text}\\nKind: {label}"
+zero_shot = "{text} {label}"
+title = "Tickets"
+[verbalizer]
+no = "bad"
+yes = ["good", "fine"]
+[statement_words]
+no = "a"
+yes = "b"
+[files]
+test = "rows.csv"
+"""
+KINDS = [name for name in vars(Kinds) if not name.startswith("_")]
+
+
+class TimeLimit(BaseException):
+    """A case takes too long."""
+
+
+@contextmanager
+def limited():
+    """Raise where the program stands after `LIMIT` seconds."""
+
+    def stop(*_):
+        raise TimeLimit
+
+    signal.signal(signal.SIGALRM, stop)
+    # Again and again: a hook of the garbage collector swallows what is raised in it.
+    signal.setitimer(signal.ITIMER_REAL, LIMIT, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def run(kinds, kind, seed, case):
+    """What became of one case: `same`, `read`, `refused`, or a sentence that begins `FAILED`."""
+    chance = random.Random(f"{seed}/{kind}/{case}")
+    try:
+        with warnings.catch_warnings(), limited():
+            warnings.simplefilter("ignore")
+            return "same" if getattr(kinds, kind)(chance) else "read"
+    except TimeLimit:
+        return f"FAILED: it takes longer than {LIMIT} s"
+    except InputError as error:
+        fine = "\n" not in str(error) and len(str(error)) < 2000
+        return "refused" if fine else f"FAILED: no sentence: {str(error)[:300]!r}"
+    except Exception as error:  # whatever else comes is what is looked for
+        at = traceback.extract_tb(error.__traceback__)
+        ours = [f for f in at if "batch_calibration" in f.filename] or [at[-1]]
+        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+        return f"FAILED: {place}: {type(error).__name__}: {str(error)[:200]}"
+
+
+def main():
+    """Run cases of every kind in turn until the time is over, and print what became of them."""
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--seconds", type=float, default=60)
+    flags.add_argument("--seed", type=int, default=0)
+    flags.add_argument("--kind", choices=KINDS)
+    flags.add_argument("--case", type=int)
+    asked = flags.parse_args()
+    names = [asked.kind] if asked.kind else KINDS
+    counts, failed = {name: Counter() for name in names}, Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        kinds, end, case = Kinds(Path(folder)), time.monotonic() + asked.seconds, asked.case or 0
+        while time.monotonic() < end:
+            for name in names:
+                # As much time for each kind: those that compile programs are slow.
+                until = time.monotonic() + 0.2
+                number = 0
+                while number == 0 or time.monotonic() < until:
+                    place = sum(counts[name].values()) if asked.case is None else case
+                    said = run(kinds, name, asked.seed, place)
+                    counts[name][said.partition(":")[0]] += 1
+                    number += 1
+                    if said.startswith("FAILED"):
+                        failed[f"{name} {said}"] += 1
+                        if failed[f"{name} {said}"] == 1 or asked.case is not None:
+                            print(
+                                f"--kind={name} --seed={asked.seed} --case={place}: {said}",
+                                flush=True,
+                            )
+                    if asked.case is not None:
+                        return
+    for said, number in failed.items():
+        print(f"{number} times {said}")
+    for name, found in counts.items():
+        print(f"{name}: {sum(found.values())} cases,", dict(sorted(found.items())))
+
+
+if __name__ == "__main__":
+    main()

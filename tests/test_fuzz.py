@@ -1,0 +1,21 @@
+"""A fixed part of the fuzz: damaged files and arrays give the same values, or one sentence."""
+
+import fuzz
+import pytest
+
+CASES = {
+    "score_file": 800, "score_header": 800, "records": 80, "task_file": 500, "json_lines": 3000,
+    "csv": 3000, "config": 40, "tokenizer_config": 20, "tensors_header": 40, "api": 60,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    return fuzz.Kinds(tmp_path_factory.mktemp("fuzz"))
+
+
+@pytest.mark.parametrize("kind", fuzz.KINDS)
+def test_damage_is_refused_with_a_sentence_or_changes_nothing(kinds, kind):
+    became = {case: fuzz.run(kinds, kind, 0, case) for case in range(CASES[kind])}
+    assert not {case: said for case, said in became.items() if said.startswith("FAILED")}
+    assert "refused" in became.values()

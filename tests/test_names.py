@@ -1,0 +1,96 @@
+"""Names in records from elsewhere: they stay names in paths, tables, pages and the terminal."""
+
+import csv
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from making import make_curve, make_record, make_sizes
+
+from batch_calibration.artifacts import catalogue, writing
+from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
+from batch_calibration.store import Store
+from experiments import terminal
+
+NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A workdir four folders deep whose every name is `NAME`, and its results."""
+    workdir = tmp_path_factory.mktemp("top") / "a/b/c/w"
+    store = Store(workdir, create=True)
+    about = dict.fromkeys(("model", "data", "split", "served"), NAME)
+    found = {"icl": 0.5, "bc": 0.6, "cc": 0.5, "dc": 0.4, "bc_mean_prob": 0.4}
+    varied = [{}, {"template": NAME}]
+    for number, (task, options, shots) in enumerate(
+        [(task, options, shots) for task in ("rte", NAME) for options in varied for shots in (0, 1)]
+    ):
+        one = make_record(
+            task, found, labels=(NAME, "_"), bias={"bc": (0.1, -2.0)}, strength=0.5,
+            probe_size=make_sizes([2], bc=[[0.4, 0.5]]), curve=make_curve([0.5] * 101),
+            context={**about, "options": {"over_long": NAME, **options}, "shots": shots},
+        )  # fmt: skip
+        store.put_record(replace(one, id=f"{number:016x}"))
+    return store, catalogue.gather(store.records())
+
+
+def test_nothing_is_written_beside_the_workdir(results):
+    store, found = results
+    for table in writing.write_tables(found, store.workdir / "tables"):
+        terminal.show(table)
+    writing.write_figures(found, store.workdir / "figures")
+    writing.write_report(found, store.workdir / "report.html", store.workdir / "figures")
+    top = store.workdir.parents[3]
+    files = [path.relative_to(top) for path in top.rglob("*") if path.is_file()]
+    folders = {path.parent.name for path in files}
+    assert folders == {"records", "tables", "figures", "w"}
+    assert {path.parts[:4] for path in files} == {("a", "b", "c", "w")}
+    assert len(list((store.workdir / "figures").glob("*.png"))) == len(catalogue.figures(found))
+
+
+class Tags(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.add(tag)
+
+
+def test_a_name_is_no_markup_in_the_page(results, tmp_path):
+    writing.write_report(results[1], tmp_path / "report.html", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "x[/b]|&lt;i&gt;&amp;" in page and "i" not in Tags(page).found
+
+
+def test_a_name_is_no_formula_in_csv(results, tmp_path):
+    writing.write_tables(results[1], tmp_path)
+    for path in tmp_path.glob("*.csv"):
+        with path.open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert any(NAME in cell for cell in cells)
+        assert not [cell for cell in cells if cell[:1] in tuple("=+@")]
+    kept = ["-1.5", "+2", "1 ± 2", "-0.5 ± 0.1", "-", "-3e-05", "a=b"]
+    quoted = ["=1", "+a", "-a", "@x", "\tx", "-1+cmd|x"]
+    (row,) = csv.reader([plain_csv([[*kept, *quoted]])])
+    assert row == [*kept, *(f"'{cell}" for cell in quoted)]
+
+
+def test_a_name_is_text_in_latex():
+    (row,) = [line for line in latex([["a"], [NAME], ["b"]]).splitlines() if "frac" in line]
+    plain = row.removesuffix(r" \\")
+    assert not re.search(r"(?<!\\)[&%$#_~^]", plain)
+    words = re.findall(r"\\([A-Za-z]+|.)", plain)
+    assert set(words) == {*"&%$#_{}", "textasciitilde", "textasciicircum", "textbackslash"}
+
+
+def test_a_name_is_one_cell_in_markdown():
+    table = markdown([["a", "b"], [NAME, Best("c")], [NAME, NAME]])
+    for line in table.splitlines():
+        assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
+    assert len(table.splitlines()) == 4 and r"\[/b\]\|\<i\>" in table and "**c**" in table
