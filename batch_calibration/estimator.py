@@ -1,6 +1,5 @@
 """The table of methods as a scikit-learn estimator: fit, transform, predict."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Self
 
@@ -61,9 +60,6 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         options = check_options(self.method, method.make, self.options or {}, scores.shape[-1])
         options.pop("floor", None)
         labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
-        takes = inspect.signature(method.make).parameters
-        if labels is not None and (labels >= 0).all() and "bias_from" in takes:
-            options.setdefault("bias_from", "labeled")
         self.calibrator_ = make_calibrator(method, floor=self._floor, **options)
         self.state_ = self.calibrator_.fit(
             jnp.asarray(scores),

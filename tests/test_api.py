@@ -111,7 +111,7 @@ SENTENCES = {
     "complex": (
         (np.array(GOOD) + 1j,),
         {},
-        "scores: expected real numbers.*got ndarray that is no",
+        "scores: expected real numbers.*got ndarray of complex128 that is no",
     ),
     "one axis": (([-1.0, -2.0],), {}, r"expected an array \[n, k\].*got shape \(2,\): reshape it"),
     "no rows": ((np.zeros((0, 2)),), {}, r"at least one row.*got shape \(0, 2\)"),
@@ -214,7 +214,7 @@ SENTENCES = {
     "labels that are words": (
         (GOOD, "bcl"),
         {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
-        "labels: expected an array of whole numbers.*got list that is no such array",
+        "labels: expected an array of whole numbers.*got list of <U3 that is no such array",
     ),
     "ragged labels": (
         (GOOD, "bcl"),

@@ -78,5 +78,5 @@ def test_plane_puts_s0_first():
 def test_three_labels_is_a_sentence(planted):
     rows = planted(9, 3)[0]
     made = METHODS["bc"].make()
-    with pytest.raises(InputError, match="got 3 coordinates: pick two labels"):
+    with pytest.raises(InputError, match=r"got shape \(9, 3\): pick two labels"):
         boundary.decision_margin(made, made.fit(rows), rows)

@@ -56,6 +56,20 @@ def test_bc_predicts_the_same_under_per_label_constants(rows, constants):
     same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
 
 
+LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key]
+
+
+@pytest.mark.parametrize("name", [n for n in LEARNING if not METHODS[n].probe.labels])
+@pytest.mark.parametrize("labels", [2, 3, 5])
+def test_equal_rows_leave_nothing_to_tell_apart(name, labels):
+    """Every label is as far from the bias: the first is predicted, whatever rounding says."""
+    learn, random = learner(name), np.random.default_rng(0)
+    for rows in (1, 3, 20):
+        one = random.normal(-5.0, 3.0, (1, labels))
+        same = jnp.asarray(np.repeat(one, rows, axis=0), jnp.float32)
+        assert not jnp.argmax(learn(same, same), axis=-1).any()
+
+
 @given(tables)
 def test_bc_after_bc_predicts_as_bc(rows):
     once = BC(rows, rows)
@@ -142,6 +156,16 @@ def test_bias_from_labeled_reads_the_labeled_rows(planted):
     labels = jnp.where(jnp.arange(40) < 20, -1, gold)
     state = METHODS["bcl"].make(bias_from="labeled", metric="macro_f1").fit(rows, labels)
     np.testing.assert_allclose(state.bias, jnp.mean(rows[20:], axis=0), rtol=1e-6)
+
+
+def test_bcl_without_unlabeled_rows_takes_the_bias_from_the_labeled(planted):
+    rows, gold, _ = planted(40, 3)
+    absent = jnp.append(gold, -1), jnp.append(jnp.ones(40), 0.0)
+    for state in (
+        METHODS["bcl"].make().fit(rows, gold),
+        METHODS["bcl"].make().fit(jnp.append(rows, rows[:1] - 9.0, axis=0), *absent),
+    ):
+        np.testing.assert_allclose(state.bias, jnp.mean(rows, axis=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("labels", [[1, -1, -1, -1], [0, 0, 1, -1]])
