@@ -81,15 +81,15 @@ def whole_numbers(given: object, where: str, labels: int | str = "k") -> AnyArra
 
 
 def real(given: object, where: str = "scores") -> jax.Array:
-    """Scores for a pure function: whole numbers become float32, the values are not looked at."""
+    """Scores for a pure function, float32 or wider; the values are not looked at."""
     array = numbers(given, where, SCORES, EACH_SCORE)
     if array.size == 0:
         raise InputError(
             f"{where}: expected at least one number; got shape {array.shape}: give the scores of "
             "at least one input."
         )
-    whole = jnp.issubdtype(array.dtype, jnp.integer)
-    return jnp.asarray(array, jnp.float32 if whole else None)
+    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return jnp.asarray(array, None if wide else jnp.float32)
 
 
 def read_rows(

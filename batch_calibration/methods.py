@@ -33,6 +33,8 @@ class Method(NamedTuple):
         source: where the method is from.
         group: "paper" for a method of the paper's comparison, "variant" for a published variant.
         most_labels: how many labels it can tell apart, None for any number.
+        needs_log_probs: its predictions depend on how probable a row's labels are together, so
+            that scores known up to a constant per row (bare logits, cosines) do not do.
         needs_key: `fit` draws at random and takes a `jax.random` key.
         looped: contexts and probe sizes are worked on one after the other, as their memory would
             not fit at once.
@@ -48,6 +50,7 @@ class Method(NamedTuple):
     source: str
     group: Literal["paper", "variant"] = "paper"
     most_labels: int | None = None
+    needs_log_probs: bool = False
     needs_key: bool = False
     looped: bool = False
     keeps_bias: bool = False
@@ -108,11 +111,11 @@ METHODS: dict[str, Method] = {
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
         probes.CONTENT_FREE, partial(shift, estimate=log_mean_prob),
-        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant",
+        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
     ),
     "dc_original": Method(
         probes.RANDOM_WORDS, partial(shift, estimate=log_mean_prob),
-        "code of Fei et al. 2023, arXiv:2305.19148", group="variant",
+        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
     ),
     "bc_mean_prob": Method(
         probes.BATCH, partial(shift, estimate=log_mean_label_prob),

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from batch_calibration import metrics
+from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, compare
 
 ROWS, LABELS = 16, 3
 nats = st.floats(-12.0, 0.0, width=32)
@@ -45,6 +47,24 @@ def test_bc_predicts_the_same_under_per_row_constants(rows, constants):
     same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_that_need_log_probs_are_those_that_row_constants_change(name, planted):
+    """Bare logits and cosines miss one constant per row: of which methods that is the ruin."""
+    rows, gold, _ = planted(40, 3)
+    method = METHODS[name]
+    made = method.make(**({"starts": 4} if method.needs_key else {}))
+    moved = rows + jnp.asarray(np.random.default_rng(0).normal(0.0, 5.0, (40, 1)), jnp.float32)
+    key = jax.random.key(0) if method.needs_key else None
+    labels = jnp.where(jnp.arange(40) < 20, -1, gold)
+
+    def differences(probe):
+        scores = made.apply(made.fit(probe, labels, key=key), rows)
+        return scores - scores[:, :1]
+
+    change = float(jnp.max(jnp.abs(differences(moved) - differences(rows))))
+    assert (change > 0.05) == method.needs_log_probs
+
+
 @given(tables)
 def test_bc_predicts_the_same_after_label_normalization(rows):
     normalized = jax.nn.log_softmax(rows)
@@ -54,6 +74,27 @@ def test_bc_predicts_the_same_after_label_normalization(rows):
 @given(tables, label_constants)
 def test_bc_predicts_the_same_under_per_label_constants(rows, constants):
     same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
+
+
+WIDE = 1e6  # arrays.LARGEST
+wide = arrays(np.float32, (8, 3), elements=st.floats(-WIDE, WIDE, width=32)).map(jnp.asarray)
+TOGETHER = jax.jit(
+    lambda rows: compare(
+        {name: (rows[None], jnp.arange(8, dtype=jnp.int32)[None] % 3) for name in BLOCKS},
+        methods=tuple(METHODS),
+        key=jax.random.key(0),
+    )
+)
+BLOCKS = ("test", "cc", "dc", "labeled")
+
+
+@given(wide)
+def test_no_finite_score_within_bounds_becomes_nan(rows):
+    for name, (_, scores) in TOGETHER(rows).items():
+        assert bool(jnp.all(jnp.isfinite(scores))), name
+    for name, value in metrics.summary(rows, jnp.arange(8) % 3).items():
+        assert np.isfinite(value), name
+    assert bool(jnp.all(jnp.isfinite(running.update(running.empty(3), rows).mean)))
 
 
 LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key]
