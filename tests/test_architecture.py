@@ -22,7 +22,7 @@ ARROWS = {
     "settings": {"errors"},
     "arrays": {"errors", "typing"},
     "calibration": {"errors", "typing", "arrays"},
-    "methods": {"errors", "typing", "calibration", "probes"},
+    "methods": {"errors", "typing", "arrays", "calibration", "probes"},
     "metrics": {"errors", "typing", "arrays", "calibration"},
     "boundary": {"errors", "typing", "arrays", "calibration"},
     "validation": {"errors", "typing", "arrays", "calibration"},

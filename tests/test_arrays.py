@@ -14,6 +14,7 @@ from batch_calibration.boundary import decision_margin
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
 from batch_calibration.layer import BatchCalibration
+from batch_calibration.methods import fit
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study import run_calibration
 
@@ -31,6 +32,7 @@ DOORS = {
     "transform": lambda x: LabelBiasCorrector().fit(ROWS).transform(x),
     "fit": lambda x: BC.fit(x),
     "apply": lambda x: BC.apply(STATE, x),
+    "block": lambda x: fit(METHODS["bc"], {"test": (x,)}),
     "predict": predict,
     "accuracy": lambda x: accuracy(x, GOLD),
     "summary": lambda x: summary(x, GOLD),
