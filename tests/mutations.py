@@ -44,6 +44,7 @@ EXPLAINED = {
     "SLOTS = ": "how many starts are worked on at a time decides speed alone",
     "MOST_PERMUTED = ": "from here on another algorithm finds the same assignment",
     "batch_size=32": "how many draws of a bootstrap are worked on at a time decides speed alone",
+    "affinity.shape[-1]": "there are as many clusters as labels",
     "means.shape[-1]": "there are as many clusters as features",
     "1e-12": "keeps a division by zero finite; its size shows in no digit",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
