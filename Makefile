@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 REFERENCE := .venv-reference
 BENCH := .venv-bench
+MUTATIONS := .venv-mutations
 RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check reference bench clean
+.PHONY: run test check reference bench mutations clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -38,6 +39,10 @@ bench: $(BENCH)/.installed
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.vision $(FLAGS)
 
+# A few mutants of the core a run: FLAGS=--sample=60 --seed=1 for more, and others.
+mutations: $(VENV)/.test $(MUTATIONS)/.installed
+	$(MUTATIONS)/bin/python tests/mutations.py --python=$(CURDIR)/$(BIN)/python $(FLAGS)
+
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments]'
@@ -62,5 +67,10 @@ $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 		--editable '.[experiments,sklearn]' 'lm-eval[hf]'
 	touch $@
 
+$(MUTATIONS)/.installed:
+	test -x $(MUTATIONS)/bin/python || $(PYTHON) -m venv $(MUTATIONS)
+	$(MUTATIONS)/bin/python -m pip install --quiet cosmic-ray==8.7.0
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(BENCH) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(BENCH) $(MUTATIONS) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method
 from batch_calibration.typing import Key
-from batch_calibration.validation import check_key, check_labels, check_options, check_scores
+from batch_calibration.validation import (
+    check_key,
+    check_labels,
+    check_options,
+    check_scores,
+    no_log_probs,
+    warn_of_few,
+)
 
 
 def calibrate(
@@ -26,7 +33,8 @@ def calibrate(
 ) -> jax.Array:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
 
-    Predict by the largest corrected score. This corrects label bias, which the paper calls
+    Predict by the largest corrected score. A bias learned from few rows is rough: a batch of less
+    than 10 is warned of. This corrects label bias, which the paper calls
     calibration; it is not the calibration that ECE measures.
 
     Args:
@@ -35,7 +43,8 @@ def calibrate(
         method: a name from `METHODS`.
         probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
-        labels: its labels, [m] or [..., m], as column indices; -1 means unknown.
+        labels: its labels, [m] or [..., m], as column indices; -1 means unknown: the scores of such
+            a row enter the bias, beside those of the rows to correct.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
@@ -46,13 +55,14 @@ def calibrate(
     Raises:
         InputError: a sentence that says where, what was expected, what came, what to do.
 
-    >>> calibrate([[-1.0, -3.0], [-2.0, -2.5]]).tolist()
+    >>> calibrate(10 * [[-1.0, -3.0], [-2.0, -2.5]])[:2].tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
     array = check_scores(scores, floor=floor)
     rows, k = array.shape[-2:]
+    warn_of_few(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.make, options, k)
     random_key = check_key(key)
     contexts = array.reshape(-1, rows, k)
@@ -76,9 +86,13 @@ def calibrate(
                 f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
                 f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
             )
-        blocks[needed[0]] = Evidence(
-            _spread(check_scores(probe, "probe", labels=k, floor=floor), lead)
-        )
+        probes = check_scores(probe, "probe", labels=k, floor=floor)
+        if chosen.needs_log_probs and (why := no_log_probs(probes)):
+            raise InputError(
+                f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
+                f"give such scores, or use {method.removesuffix('_original')}, which takes any."
+            )
+        blocks[needed[0]] = Evidence(_spread(probes, lead))
     if chosen.probe.labels:
         if labeled is None or labels is None:
             raise InputError(

@@ -1,7 +1,9 @@
 """Decision boundaries between two labels: lines, rotations and Gaussian curves."""
 
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import real
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Margin, Plane, State
@@ -17,7 +19,7 @@ def plane(low: float, high: float, size: int) -> Plane:
     return jnp.stack(jnp.meshgrid(ticks, ticks, indexing="ij"), axis=-1)
 
 
-def decision_margin(calibrator: Calibrator, state: State, points: Plane) -> Margin:
+def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> Margin:
     """By how much label 0 beats label 1 at each point: apply(state, s)_0 - apply(state, s)_1.
 
     The boundary is its zero contour. For a shift that is the line s0 - s1 = gamma (b0 - b1), which
@@ -39,10 +41,11 @@ def decision_margin(calibrator: Calibrator, state: State, points: Plane) -> Marg
     >>> decision_margin(bc, state, jnp.array([[-1.0, -2.0]])).tolist()
     [0.0]
     """
-    if points.shape[-1] != 2:
+    plane = real(points, "boundary")
+    if plane.shape[-1:] != (2,):
         raise InputError(
-            f"boundary: expected points (s0, s1) of two labels; got {points.shape[-1]} "
-            f"coordinates: pick two labels and fit on their columns."
+            f"boundary: expected points (s0, s1) of two labels; got shape "
+            f"{plane.shape}: pick two labels and fit on their columns."
         )
-    scores = calibrator.apply(state, points.reshape(-1, 2))
-    return (scores[:, 0] - scores[:, 1]).reshape(points.shape[:-1])
+    scores = calibrator.apply(state, plane.reshape(-1, 2))
+    return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

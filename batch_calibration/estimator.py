@@ -1,6 +1,5 @@
 """The table of methods as a scikit-learn estimator: fit, transform, predict."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Self
 
@@ -13,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from batch_calibration.calibration.base import predict
 from batch_calibration.errors import InputError
 from batch_calibration.methods import get_method, make_calibrator
-from batch_calibration.validation import check_key, check_labels, check_options, check_scores
+from batch_calibration.validation import (
+    check_key,
+    check_labels,
+    check_options,
+    check_scores,
+    warn_of_few,
+)
 
 
 class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,7 +39,7 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         classes_: the column indices, 0 to k - 1.
 
     >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
-    >>> LabelBiasCorrector().fit(rows).predict(rows).tolist()
+    >>> LabelBiasCorrector().fit(10 * rows).predict(rows).tolist()
     [0, 1]
     """
 
@@ -60,10 +65,8 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         scores = self._check_rows(X)
         options = check_options(self.method, method.make, self.options or {}, scores.shape[-1])
         options.pop("floor", None)
+        warn_of_few(self.method, method.probe.blocks, len(scores), "X")
         labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
-        takes = inspect.signature(method.make).parameters
-        if labels is not None and (labels >= 0).all() and "bias_from" in takes:
-            options.setdefault("bias_from", "labeled")
         self.calibrator_ = make_calibrator(method, floor=self._floor, **options)
         self.state_ = self.calibrator_.fit(
             jnp.asarray(scores),

@@ -61,3 +61,11 @@ class LazyTexts(Sequence[str]):
         if isinstance(place, slice):
             return [self._render(row) for row in self._rows[place]]
         return self._render(self._rows[place])
+
+
+def joined(parts: Sequence[Inputs]) -> Inputs:
+    """The inputs of several blocks, which are all texts or all images."""
+    images = [part for part in parts if isinstance(part, ImageInputs)]
+    if images:
+        return ImageInputs([ref for part in images for ref in part.refs])
+    return LazyTexts.joined([part for part in parts if not isinstance(part, ImageInputs)])

@@ -2,10 +2,12 @@
 
 import jax
 from flax import nnx
+from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import read_rows
 from batch_calibration.calibration import running, shift
 from batch_calibration.calibration.running import Running
-from batch_calibration.typing import ProbeRows, Scores, Weight
+from batch_calibration.typing import Scores
 
 
 class BatchCalibration(nnx.Module):
@@ -48,6 +50,7 @@ class BatchCalibration(nnx.Module):
         start = running.empty(labels)
         self.mean = nnx.BatchStat(start.mean)
         self.count = nnx.BatchStat(start.count)
+        self.rest = nnx.BatchStat(start.rest)
         self.strength = strength
         self.per_batch = per_batch
         # The name by which nnx's train() and eval() know layers with running statistics.
@@ -56,15 +59,16 @@ class BatchCalibration(nnx.Module):
     @property
     def seen(self) -> Running:
         """The estimate the layer holds."""
-        return Running(self.mean[...], self.count[...])
+        return Running(self.mean[...], self.count[...], self.rest[...])
 
     def remember(self, seen: Running) -> None:
         """Replaces the estimate the layer holds."""
         self.mean[...] = seen.mean
         self.count[...] = seen.count
+        self.rest[...] = seen.rest
 
     def __call__(
-        self, log_probs: ProbeRows, weight: Weight | None = None
+        self, log_probs: ArrayLike, weight: ArrayLike | None = None
     ) -> tuple[Scores, Running]:
         """Corrects a batch.
 
@@ -76,7 +80,8 @@ class BatchCalibration(nnx.Module):
             Scores [m k], and the estimate that corrected them.
         """
         seen = self.seen
+        rows, _, weights = read_rows(log_probs, None, weight)
         if not self.use_running_average:
-            seen = running.update(seen, log_probs, weight, per_batch=self.per_batch)
+            seen = running.update(seen, rows, weights, per_batch=self.per_batch)
         bias = shift.Shift(seen.mean, jax.numpy.float32(self.strength))
-        return shift.apply(bias, log_probs), seen
+        return shift.apply(bias, rows), seen

@@ -6,9 +6,11 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from batch_calibration import probes
-from batch_calibration.calibration.base import Calibrator, floored
+from batch_calibration.arrays import read_rows
+from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
@@ -21,7 +23,7 @@ from batch_calibration.calibration.shift import (
     shift,
 )
 from batch_calibration.errors import InputError
-from batch_calibration.typing import AnyArray, Key, Labels, ProbeRows, Rows, Scores, State, Weight
+from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, State, Weight
 
 
 class Method(NamedTuple):
@@ -33,6 +35,8 @@ class Method(NamedTuple):
         source: where the method is from.
         group: "paper" for a method of the paper's comparison, "variant" for a published variant.
         most_labels: how many labels it can tell apart, None for any number.
+        needs_log_probs: its predictions depend on how probable a row's labels are together, so
+            that scores known up to a constant per row (bare logits, cosines) do not do.
         needs_key: `fit` draws at random and takes a `jax.random` key.
         looped: contexts and probe sizes are worked on one after the other, as their memory would
             not fit at once.
@@ -48,6 +52,7 @@ class Method(NamedTuple):
     source: str
     group: Literal["paper", "variant"] = "paper"
     most_labels: int | None = None
+    needs_log_probs: bool = False
     needs_key: bool = False
     looped: bool = False
     keeps_bias: bool = False
@@ -71,7 +76,7 @@ class Evidence(NamedTuple):
     weight: Weight | None = None
 
 
-Blocks = Mapping[str, Evidence | Sequence[AnyArray | None]]
+Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
 """Name -> a block of rows, an `Evidence` or the tuple of its parts."""
 
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
@@ -108,11 +113,11 @@ METHODS: dict[str, Method] = {
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
         probes.CONTENT_FREE, partial(shift, estimate=log_mean_prob),
-        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant",
+        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
     ),
     "dc_original": Method(
         probes.RANDOM_WORDS, partial(shift, estimate=log_mean_prob),
-        "code of Fei et al. 2023, arXiv:2305.19148", group="variant",
+        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
     ),
     "bc_mean_prob": Method(
         probes.BATCH, partial(shift, estimate=log_mean_label_prob),
@@ -170,21 +175,16 @@ def gather(method: Method, blocks: Blocks) -> Evidence:
         )
     # A method without a probe still reads the number of labels from some rows.
     names = method.probe.blocks or tuple(blocks)[:1]
-    parts = [Evidence(*blocks[name]) for name in names]
+    parts = [Evidence(*read_rows(*blocks[name])) for name in names]
     labels = [
         jnp.asarray(part.labels, jnp.int32)
         if name == "labeled" and part.labels is not None
         else jnp.full(part.log_probs.shape[0], -1, jnp.int32)
         for name, part in zip(names, parts, strict=True)
     ]
-    weights = [
-        jnp.ones(part.log_probs.shape[0], jnp.float32)
-        if part.weight is None
-        else jnp.asarray(part.weight)
-        for part in parts
-    ]
+    weights = [weights_of(part.log_probs, part.weight) for part in parts]
     return Evidence(
-        jnp.concatenate([jnp.asarray(part.log_probs) for part in parts]),
+        jnp.concatenate([part.log_probs for part in parts]),
         jnp.concatenate(labels),
         jnp.concatenate(weights),
     )

@@ -6,7 +6,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import of_rows, read_rows
 from batch_calibration.calibration.base import label_normalized, predict
 from batch_calibration.calibration.objective import accuracy, known_weight, macro_f1
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
@@ -50,6 +52,7 @@ def _per_label(
     return _mean(values[:, None], weights, axis=0), jnp.sum(weights, axis=0) > 0
 
 
+@of_rows
 def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean negative log-likelihood in nats, -mean_i log P_iy, P the softmax over labels.
 
@@ -61,6 +64,7 @@ def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     return _mean(-log_p, known_weight(scores, labels, weight))
 
 
+@of_rows
 def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean squared distance of P from the truth, mean_i sum_j (P_ij - [j = y_i])^2, 0 to 2.
 
@@ -71,6 +75,7 @@ def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sc
     return _mean(jnp.sum(distance**2, axis=-1), known_weight(scores, labels, weight))
 
 
+@of_rows
 def ece(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = 15
 ) -> Scalar:
@@ -91,6 +96,7 @@ def ece(
     return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)
 
 
+@of_rows
 def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The relative standard deviation of recall: std_j(accuracy of label j) / accuracy.
 
@@ -107,6 +113,7 @@ def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     return spread / jnp.where(overall > 0, overall, 1.0)
 
 
+@of_rows
 def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """How far mean predictions lean: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
 
@@ -124,6 +131,7 @@ def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) 
     return jnp.where(jnp.any(occurs), lean, 0.0)
 
 
+@of_rows
 def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The distance of predicted from true label shares: 1/2 sum_j |predicted_j - true_j|, 0 to 1.
 
@@ -137,13 +145,12 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
     )
 
 
-@partial(jax.jit, static_argnames=("metric", "draws", "level"))
 def bootstrap_interval(
     metric: Metric,
-    scores: ProbeRows,
-    labels: Labels,
+    scores: ArrayLike,
+    labels: ArrayLike,
     key: Key,
-    weight: Weight | None = None,
+    weight: ArrayLike | None = None,
     *,
     draws: int = 1000,
     level: float = 0.95,
@@ -161,7 +168,23 @@ def bootstrap_interval(
     >>> bool(low <= 0.5 <= high)
     True
     """
-    rows = jnp.asarray(labels).shape[0]
+    rows = read_rows(scores, labels, weight)
+    low, high = _bootstrap(metric, key, *rows, draws=draws, level=level)
+    return low, high
+
+
+@partial(jax.jit, static_argnames=("metric", "draws", "level"))
+def _bootstrap(
+    metric: Metric,
+    key: Key,
+    scores: ProbeRows,
+    labels: Labels,
+    weight: Weight | None,
+    *,
+    draws: int,
+    level: float,
+) -> tuple[Scalar, Scalar]:
+    rows = labels.shape[0]
     weights = known_weight(scores, labels, weight)
     present = weights > 0
     # Present rows first, so that a draw below their number is one of them.
@@ -191,6 +214,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
+@of_rows
 def measure(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None
 ) -> dict[str, jax.Array]:
@@ -235,6 +259,7 @@ def accuracy_interval(
     return quantile(tail), quantile(1.0 - tail)
 
 
+@of_rows
 def summary(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> dict[str, float]:
     """Every metric as a float, with the 95 % bootstrap interval of accuracy.
 
@@ -249,7 +274,7 @@ def summary(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> 
     >>> report["accuracy"], report["accuracy_low"]
     (1.0, 1.0)
     """
-    values = _measure(jnp.asarray(scores), jnp.asarray(labels), weight)
+    values = _measure(scores, labels, weight)
     found = {name: float(value) for name, value in jax.device_get(values).items()}
     rows = int(np.sum(np.asarray(known_weight(scores, labels, weight)) > 0))
     low, high = accuracy_interval(found["accuracy"], rows)

@@ -12,6 +12,7 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 
+from batch_calibration.arrays import EACH_SCORE, LARGEST, SCORES, numbers, whole_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, write_whole
 
@@ -152,12 +153,17 @@ def make_block(
     spec: Mapping[str, Json] | None = None,
 ) -> Block:
     """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
-    scores = np.asarray(log_probs, np.float32)
+    with np.errstate(over="ignore"):
+        scores = np.asarray(numbers(log_probs, "log_probs", SCORES, EACH_SCORE)).astype(np.float32)
     n = len(scores)
     return Block(
         scores,
-        np.full(n, -1, np.int32) if labels is None else np.asarray(labels, np.int32),
-        np.zeros(n, np.int32) if tokens is None else np.asarray(tokens, np.int32),
+        np.full(n, -1, np.int32)
+        if labels is None
+        else np.asarray(whole_numbers(labels, "labels"), np.int32),
+        np.zeros(n, np.int32)
+        if tokens is None
+        else np.asarray(whole_numbers(tokens, "tokens"), np.int32),
         tuple(map(str, range(n))) if row_ids is None else tuple(row_ids),
         dict(spec or {}),
     )
@@ -237,7 +243,8 @@ def load(path: str | Path) -> ScoreTable:
 def check(table: ScoreTable, where: str) -> None:
     """Refuse blocks whose arrays disagree in shape, labels out of range, scores that are no number.
 
-    `-inf` is kept: whether it may be floored is the calibration's decision.
+    `-inf`, and sentinels like it, are kept: whether they may be floored is the calibration's
+    decision.
     """
     k = len(table.label_names)
     if k < 2:
@@ -259,7 +266,7 @@ def check(table: ScoreTable, where: str) -> None:
                 )
         if n == 0:
             raise InputError(f"{at}: expected at least one row, got none.")
-        bad = np.argwhere(np.isnan(block.log_probs) | (block.log_probs == np.inf))
+        bad = np.argwhere(~(block.log_probs <= LARGEST))
         if len(bad):
             row, label = bad[0]
             raise InputError(

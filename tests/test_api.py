@@ -7,6 +7,9 @@ import pytest
 
 import batch_calibration
 from batch_calibration import METHODS, InputError, calibrate
+from batch_calibration.estimator import LabelBiasCorrector
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
 GOOD = [[-1.0, -3.0], [-2.0, -2.5], [-0.5, -4.0]]
 
@@ -100,6 +103,28 @@ def test_numbers_come_as_numpy_and_jax_hold_them(rows):
         np.testing.assert_array_equal(calibrate(scores, strength=kind(0.5)), half)
 
 
+@pytest.mark.parametrize(
+    ("method", "rows", "said"),
+    [
+        ("bc", 1, "scores: bc learns its bias from this row alone, so that nothing tells"),
+        ("bc", 9, "scores: bc learns its bias from 9 rows, which is rough; give 10 rows of one"),
+        ("bc_running", 2, "scores: bc_running learns its bias from 2 rows"),
+        ("bc", 10, None),
+        ("cc", 1, None),
+        ("icl", 1, None),
+    ],
+)
+def test_few_rows_are_warned_of(method, rows, said, planted, recwarn):
+    scores = np.asarray(planted(rows, 2)[0])
+    calibrate(scores, method, **({"probe": scores} if method == "cc" else {}))
+    LabelBiasCorrector(method).fit(scores)
+    heard = [str(one.message) for one in recwarn]
+    assert len(heard) == (2 if said else 0)
+    if said:
+        assert said in heard[0] and heard[1] == heard[0].replace("scores:", "X:")
+        assert all(one.filename == __file__ for one in recwarn)
+
+
 LABELED = {"labeled": GOOD, "labels": [0, 1, 0]}
 SENTENCES = {
     "not an array": (
@@ -111,7 +136,7 @@ SENTENCES = {
     "complex": (
         (np.array(GOOD) + 1j,),
         {},
-        "scores: expected real numbers.*got ndarray that is no",
+        "scores: expected real numbers.*got ndarray of complex128 that is no",
     ),
     "one axis": (([-1.0, -2.0],), {}, r"expected an array \[n, k\].*got shape \(2,\): reshape it"),
     "no rows": ((np.zeros((0, 2)),), {}, r"at least one row.*got shape \(0, 2\)"),
@@ -171,6 +196,12 @@ SENTENCES = {
         {"start_means": "abc"},
         "each of s starts; got str",
     ),
+    "probe of logits for a method of probabilities": (
+        (GOOD, "cc_original"),
+        {"probe": [[-1.0, -2.0], [0.5, -1.0]]},
+        "needs log-probabilities over the whole vocabulary, and the probabilities of row 1 sum to "
+        r"2\.02: give such scores, or use cc",
+    ),
     "probe for a method that reads none": (
         (GOOD,),
         {"probe": GOOD},
@@ -214,7 +245,7 @@ SENTENCES = {
     "labels that are words": (
         (GOOD, "bcl"),
         {"labeled": GOOD, "labels": ["yes", "no", "yes"]},
-        "labels: expected an array of whole numbers.*got list that is no such array",
+        "labels: expected an array of whole numbers.*got list of <U3 that is no such array",
     ),
     "ragged labels": (
         (GOOD, "bcl"),

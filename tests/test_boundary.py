@@ -41,11 +41,17 @@ def test_icl_s_line_is_the_diagonal(rows):
 
 
 def test_bcl_s_line_moves_by_its_strength(planted):
-    rows, gold, _ = planted(60, 2)
-    labels = jnp.where(jnp.arange(60) < 30, -1, gold)
-    state = METHODS["bcl"].make().fit(rows, labels)
-    expected = float(state.strength) * float(state.bias[0] - state.bias[1])
-    assert float(offset(state)) == pytest.approx(expected, abs=1e-6)
+    rows = planted(60, 2)[0] + jnp.asarray([3.0, 0.0])
+    # Labels as twice the bias would have them, so that another strength than 1 is best.
+    gold = jnp.argmax(rows - 2.0 * rows.mean(0), axis=-1).astype(jnp.int32)
+    made = METHODS["bcl"].make()
+    state = made.fit(rows, jnp.where(jnp.arange(60) < 30, -1, gold))
+    assert float(state.strength) > 1.5
+    bias = np.asarray(rows[:30], np.float64).mean(0)
+    s1 = np.linspace(-9.0, -1.0, 7)
+    line = s1 + float(state.strength) * (bias[0] - bias[1])
+    margin = boundary.decision_margin(made, state, np.stack([line, s1], axis=-1))
+    np.testing.assert_allclose(margin, 0.0, atol=5e-6)
 
 
 def test_cc_rotates_about_the_origin_in_probabilities():
@@ -78,5 +84,5 @@ def test_plane_puts_s0_first():
 def test_three_labels_is_a_sentence(planted):
     rows = planted(9, 3)[0]
     made = METHODS["bc"].make()
-    with pytest.raises(InputError, match="got 3 coordinates: pick two labels"):
+    with pytest.raises(InputError, match=r"got shape \(9, 3\): pick two labels"):
         boundary.decision_margin(made, made.fit(rows), rows)

@@ -18,6 +18,8 @@ from batch_calibration.records import Records
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study.calibration import run_calibration
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
+
 SHIFTS = [name for name, method in METHODS.items() if not method.looped]
 
 
@@ -96,6 +98,36 @@ def test_bias_strength_and_curves_are_the_states(tables, records):
     np.testing.assert_allclose(record.curve.labeled, found[name].state.curve[0], atol=1e-6)
     assert record.curve.test[60] == pytest.approx(record.methods["bc"]["accuracy"])
     assert record.curve.test[50] == pytest.approx(record.methods["icl"]["accuracy"])
+
+
+COSINES = {"kind": "dual_encoder", "scale": 20.0}
+LOGITS = {"kind": "causal_lm", "logits_only": True}
+
+
+@pytest.mark.parametrize(
+    ("scorer", "moved", "why"),
+    [
+        (COSINES, 0.0, "these are scaled cosines (dual_encoder)"),
+        (LOGITS, 0.0, "these are logits without the softmax's denominator (logits_only)"),
+        ({"kind": "causal_lm"}, 9.0, None),
+        (None, 0.0, None),
+        ("an API", 9.0, "the probabilities of row "),
+    ],
+)
+def test_methods_of_log_probs_are_left_out_where_scores_are_none(tables, scorer, moved, why):
+    blocks = {
+        name: block._replace(log_probs=block.log_probs + np.float32(moved))
+        for name, block in tables[0].blocks.items()
+    }
+    table = tables[0]._replace(context={"task": "mine", "scorer": scorer}, blocks=blocks)
+    names = ["cc", "cc_original", "dc_original"]
+    (record,) = run_calibration([table], names)
+    assert set(record.skipped) == ({"cc_original", "dc_original"} if why else set())
+    assert all(
+        said.startswith(f"it needs log-probabilities over the whole vocabulary, and {why}")
+        for said in record.skipped.values()
+    )
+    assert set(record.methods) == set(names) - set(record.skipped)
 
 
 def test_too_many_labels_is_said(planted):

@@ -258,3 +258,13 @@ def test_the_table_says_where_each_method_is_from():
         assert len(row.source) > 10
         assert row.probe.description
     assert [METHODS[name].make for name in ("cc", "dc")] == [METHODS["bc"].make] * 2
+
+
+def test_what_is_drawn_and_recorded_is_the_paper_s():
+    def having(quality):
+        return {name for name, row in METHODS.items() if getattr(row, quality)}
+
+    paper = {"icl", "cc", "dc", "pc", "bc", "bcl"}
+    assert having("over_shots") == paper and having("over_probe_sizes") == {"pc", "bc"}
+    assert having("boundary") == paper - {"bcl"} and having("has_curve") == {"bcl"}
+    assert having("keeps_bias") == {"cc", "dc", "bc", "bcl"}

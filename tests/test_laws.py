@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from batch_calibration import metrics
+from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, compare
 
 ROWS, LABELS = 16, 3
 nats = st.floats(-12.0, 0.0, width=32)
@@ -45,6 +47,24 @@ def test_bc_predicts_the_same_under_per_row_constants(rows, constants):
     same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_that_need_log_probs_are_those_that_row_constants_change(name, planted):
+    """Bare logits and cosines miss one constant per row: of which methods that is the ruin."""
+    rows, gold, _ = planted(40, 3)
+    method = METHODS[name]
+    made = method.make(**({"starts": 4} if method.needs_key else {}))
+    moved = rows + jnp.asarray(np.random.default_rng(0).normal(0.0, 5.0, (40, 1)), jnp.float32)
+    key = jax.random.key(0) if method.needs_key else None
+    labels = jnp.where(jnp.arange(40) < 20, -1, gold)
+
+    def differences(probe):
+        scores = made.apply(made.fit(probe, labels, key=key), rows)
+        return scores - scores[:, :1]
+
+    change = float(jnp.max(jnp.abs(differences(moved) - differences(rows))))
+    assert (change > 0.05) == method.needs_log_probs
+
+
 @given(tables)
 def test_bc_predicts_the_same_after_label_normalization(rows):
     normalized = jax.nn.log_softmax(rows)
@@ -54,6 +74,41 @@ def test_bc_predicts_the_same_after_label_normalization(rows):
 @given(tables, label_constants)
 def test_bc_predicts_the_same_under_per_label_constants(rows, constants):
     same_decisions(BC(rows + constants, rows + constants), BC(rows, rows))
+
+
+WIDE = 1e6  # arrays.LARGEST
+wide = arrays(np.float32, (8, 3), elements=st.floats(-WIDE, WIDE, width=32)).map(jnp.asarray)
+TOGETHER = jax.jit(
+    lambda rows: compare(
+        {name: (rows[None], jnp.arange(8, dtype=jnp.int32)[None] % 3) for name in BLOCKS},
+        methods=tuple(METHODS),
+        key=jax.random.key(0),
+    )
+)
+BLOCKS = ("test", "cc", "dc", "labeled")
+
+
+@given(wide)
+def test_no_finite_score_within_bounds_becomes_nan(rows):
+    for name, (_, scores) in TOGETHER(rows).items():
+        assert bool(jnp.all(jnp.isfinite(scores))), name
+    for name, value in metrics.summary(rows, jnp.arange(8) % 3).items():
+        assert np.isfinite(value), name
+    assert bool(jnp.all(jnp.isfinite(running.update(running.empty(3), rows).mean)))
+
+
+LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key]
+
+
+@pytest.mark.parametrize("name", [n for n in LEARNING if not METHODS[n].probe.labels])
+@pytest.mark.parametrize("labels", [2, 3, 5])
+def test_equal_rows_leave_nothing_to_tell_apart(name, labels):
+    """Every label is as far from the bias: the first is predicted, whatever rounding says."""
+    learn, random = learner(name), np.random.default_rng(0)
+    for rows in (1, 3, 20):
+        one = random.normal(-5.0, 3.0, (1, labels))
+        same = jnp.asarray(np.repeat(one, rows, axis=0), jnp.float32)
+        assert not jnp.argmax(learn(same, same), axis=-1).any()
 
 
 @given(tables)
@@ -142,6 +197,16 @@ def test_bias_from_labeled_reads_the_labeled_rows(planted):
     labels = jnp.where(jnp.arange(40) < 20, -1, gold)
     state = METHODS["bcl"].make(bias_from="labeled", metric="macro_f1").fit(rows, labels)
     np.testing.assert_allclose(state.bias, jnp.mean(rows[20:], axis=0), rtol=1e-6)
+
+
+def test_bcl_without_unlabeled_rows_takes_the_bias_from_the_labeled(planted):
+    rows, gold, _ = planted(40, 3)
+    absent = jnp.append(gold, -1), jnp.append(jnp.ones(40), 0.0)
+    for state in (
+        METHODS["bcl"].make().fit(rows, gold),
+        METHODS["bcl"].make().fit(jnp.append(rows, rows[:1] - 9.0, axis=0), *absent),
+    ):
+        np.testing.assert_allclose(state.bias, jnp.mean(rows, axis=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("labels", [[1, -1, -1, -1], [0, 0, 1, -1]])

@@ -115,20 +115,27 @@ def test_bootstrap_interval_covers_as_the_binomial_does(rows):
     scores, gold = rows
     low, high = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY)
     share = float(metrics.accuracy(scores, gold))
-    width = 2 * 1.96 * np.sqrt(share * (1 - share) / 80)
+    ends = [binom.ppf(q, 80, share) / 80 for q in (0.025, 0.975)]
     assert float(low) < share < float(high)
-    assert float(high - low) == pytest.approx(width, rel=0.2)
+    np.testing.assert_allclose((low, high), ends, atol=1.01 / 80)
+    half = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY, level=0.5)
+    ends = [binom.ppf(q, 80, share) / 80 for q in (0.25, 0.75)]
+    np.testing.assert_allclose(half, ends, atol=1.01 / 80)
 
 
 def test_bootstrap_draws_present_rows_alone(rows):
     scores, gold = rows
-    alone = metrics.bootstrap_interval(metrics.accuracy, scores[:20], gold[:20], KEY)
-    width = float(alone[1] - alone[0])
     weight = jnp.asarray([1.0] * 20 + [0.0] * 60)
-    low, high = metrics.bootstrap_interval(metrics.accuracy, scores, gold, KEY, weight)
-    assert float(high - low) == pytest.approx(width, abs=0.1)
-    other = metrics.bootstrap_interval(metrics.accuracy, scores, gold, jax.random.key(1), weight)
-    assert float(other[0]) == pytest.approx(float(low), abs=0.1)
+    share = float(metrics.accuracy(scores[:20], gold[:20]))
+    # Draws of 20 rows: ends are whole twentieths, and those of the binomial or one beside them.
+    ends = [binom.ppf(q, 20, share) / 20 for q in (0.025, 0.975)]
+    for key in (KEY, jax.random.key(1)):
+        found = metrics.bootstrap_interval(metrics.accuracy, scores, gold, key, weight, draws=4000)
+        np.testing.assert_allclose(found, ends, atol=0.0501)
+        assert 0.0 < share < 1.0 and float(found[0]) < share < float(found[1])
+        np.testing.assert_allclose(
+            np.asarray(found) * 20, np.round(np.asarray(found) * 20), atol=1e-4
+        )
 
 
 def test_summary_is_plain_floats(rows):

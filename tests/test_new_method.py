@@ -60,7 +60,7 @@ def workdir(toy, planted, tmp_path):
 
 
 def test_calibrate_takes_it(toy):
-    rows = np.array([[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
+    rows = np.array(4 * [[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
     np.testing.assert_allclose(calibrate(rows, "toy"), rows - np.median(rows, axis=0))
 
 

@@ -45,10 +45,10 @@ def shift_oracle(probe):
 
 def original_oracle(probe):
     def oracle(blocks):
+        # The published code divides by sum(means) too, which moves all scores alike.
         means = mean_log(np.exp(doubles(blocks, probe)))
-        prior = [m / sum(means) for m in means]
         return [
-            [math.log(math.exp(s) / p) for s, p in zip(row, prior, strict=True)]
+            [math.log(math.exp(s) / m) for s, m in zip(row, means, strict=True)]
             for row in doubles(blocks, "test")
         ]
 
@@ -56,8 +56,11 @@ def original_oracle(probe):
 
 
 def mean_prob_oracle(blocks):
-    means = mean_log(normalized(doubles(blocks, "test")))
-    return subtract(doubles(blocks, "test"), [math.log(m) for m in means])
+    rows = doubles(blocks, "test")
+    means = mean_log(normalized(rows))
+    # One constant for the whole batch: the mean of the rows' own.
+    moved = sum(math.log(sum(math.exp(s) for s in row)) for row in rows) / len(rows)
+    return subtract(rows, [math.log(m) + moved for m in means])
 
 
 def prob_shift_oracle(blocks):

@@ -1,5 +1,7 @@
 """PC against scikit-learn from the same starts, on degenerate rows, and under renaming."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -202,3 +204,10 @@ def test_too_many_labels_is_a_sentence():
 def test_unknown_selection_is_a_sentence():
     with pytest.raises(InputError, match="did you mean 'likelihood'"):
         prototypes(select="likelyhood")
+
+
+def test_many_labels_without_optax_are_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax.assignment", None)
+    with pytest.raises(InputError, match="pc with more than 8 labels needs optax"):
+        assign(jnp.eye(9))
+    assert assign(jnp.eye(8))[1] == 8.0

@@ -24,7 +24,7 @@ def test_python_blocks_print_what_their_comments_say(block, capsys, tmp_path, mo
     expected = re.findall(r"^print.*?# ((?:\[[\d ]+\])|\d+ \w+)", block, re.M)
     assert expected and said[: len(expected)] == expected
     if block is BLOCKS[0]:
-        assert said[-1] == "[1 0 1 0]"
+        assert said[-1] == "[1 0 1 0 1 0 1 0 1 0]"
 
 
 def test_every_method_is_in_the_table():

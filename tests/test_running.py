@@ -46,7 +46,7 @@ def test_devices_merge_to_the_whole(rows):
     parts = jax.vmap(estimate)(rows.reshape(5, 10, 3))
     total = empty(3)
     for i in range(5):
-        total = merge(total, Running(parts.mean[i], parts.count[i]))
+        total = merge(total, Running(*(part[i] for part in parts)))
     np.testing.assert_allclose(total.mean, jnp.mean(rows, axis=0), atol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_absent_rows_neither_count_nor_weigh(rows):
 
 def test_a_long_stream_does_not_drift():
     batch = jnp.asarray([[-4.3, -7.1]] * 1000, jnp.float32)
-    halves = Running(jnp.asarray([-4.3, -7.1], jnp.float32), jnp.int32(2**28))
+    halves = Running(jnp.asarray([-4.3, -7.1], jnp.float32), jnp.int32(2**28), jnp.zeros(2))
 
     @jax.jit
     def run(state):
@@ -71,14 +71,25 @@ def test_a_long_stream_does_not_drift():
     assert int(seen.count) == 2**28 + 3_000_000
 
 
+def test_single_rows_far_from_zero_do_not_drift():
+    # 100,000 updates at -1000 nats, where a unit in the last place is 6.1e-5.
+    random = np.random.default_rng(0)
+    rows = (random.normal(0.0, 1.0, (100_000, 2)) - 1000.0).astype(np.float32)
+    last, _ = stream(empty(2), jnp.asarray(rows), batch_size=1)
+    np.testing.assert_allclose(last.mean, rows.astype(np.float64).mean(0), atol=3.1e-5, rtol=0)
+    # The halves of a stream merge to the same, and the rest comes along.
+    one, other = (stream(empty(2), half, batch_size=1)[0] for half in np.split(rows, [30_000]))
+    np.testing.assert_allclose(merge(one, other).mean, last.mean, atol=6.2e-5, rtol=0)
+
+
 def test_single_rows_still_count_past_two_to_the_24():
-    state = Running(jnp.zeros(2), jnp.int32(2**24))
+    state = empty(2)._replace(count=jnp.int32(2**24))
     assert int(update(state, jnp.ones((1, 2))).count) == 2**24 + 1
 
 
 def test_a_full_count_stays_full():
     full = jnp.int32(np.iinfo(np.int32).max)
-    merged = merge(Running(jnp.zeros(2), full), Running(jnp.ones(2), jnp.int32(5)))
+    merged = merge(empty(2)._replace(count=full), estimate(jnp.ones((5, 2))))
     assert int(merged.count) == int(full)
     assert bool(jnp.all(jnp.isfinite(merged.mean)))
 

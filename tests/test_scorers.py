@@ -13,6 +13,8 @@ from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs, Scorer, label_texts
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
+from batch_calibration.settings import ModelSettings
+from batch_calibration.study.scoring import load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["Review: slow\nSentiment:", "Review: very fine\nSentiment:", "Review: bleak\nSentiment:"]
@@ -57,6 +59,12 @@ def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
     found = causal.score(TEXTS, LABELS)
     np.testing.assert_allclose(np.exp(found.log_probs), expected, rtol=1e-5)
     assert found.log_probs.dtype == np.float32 and found.log_probs.shape == (3, 3)
+
+
+def test_a_dual_encoder_has_no_denominator_to_leave_out():
+    settings = ModelSettings(scorer="dual_encoder", model="mini_clip", logits_only=True)
+    with pytest.raises(InputError, match=r"config\.logits_only: cosines of a dual encoder have no"):
+        load_scorer(settings)
 
 
 def test_dual_encoder_averages_the_embeddings_of_a_label_s_statements(encoder):

@@ -5,10 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 from making import make_record, make_sizes
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from batch_calibration.artifacts import catalogue, cells, curves, main_table, robustness
 from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import boxes, lines
+from batch_calibration.artifacts.figures import boundaries, boxes, lines, strength
 from batch_calibration.artifacts.figures.style import save
 from batch_calibration.artifacts.grouping import axis, by_setting
 from batch_calibration.scores import ScoreTable, make_block
@@ -30,6 +32,37 @@ ROBUST = [
     *(record(0, accuracy=0.3 + i / 100, template=str(i)) for i in range(1, 11)),
     *(record(0, verbalizer=str(i)) for i in range(1, 11)),
 ]
+
+
+def test_bands_and_tables_have_one_standard_deviation(monkeypatch):
+    """Of 40, 50 and 60 % it is 10 points by n - 1, and 8.2 by n."""
+    drawn = []
+    monkeypatch.setattr(Axes, "fill_between", lambda self, x, low, high, **_: drawn.append(high))
+    values = np.array([40.0, 50.0, 60.0])
+    lines.draw(curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}}))
+    strength._band(plt.figure().subplots(), np.repeat(values[:, None], 101, 1), "red", "bc")
+    plt.close("all")
+    (wide, alone), band = drawn[0], drawn[1]
+    assert (wide, alone) == (60.0, 40.0) and set(band) == {60.0}
+    assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
+
+
+@pytest.mark.parametrize(
+    ("names", "drawn"),
+    [
+        (("entailment", "neutral", "contradiction"), ("entailment", "contradiction")),
+        (("entailment", "contradiction", "neutral"), ("entailment", "contradiction")),
+        (("a", "b", "c"), ("a", "c")),
+    ],
+)
+def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
+    rows = np.log([[0.5, 0.2, 0.1], [0.1, 0.6, 0.2], [0.2, 0.1, 0.4]])
+    table = ScoreTable({"task": "cb"}, names, {"test": make_block(rows, [0, 1, 2])})
+    two = boundaries.cut(table)
+    kept = [names.index(name) for name in drawn]
+    scores, gold = two.blocks["test"]
+    assert two.names == drawn and gold.tolist() == [0, 1]
+    np.testing.assert_array_equal(scores, rows.astype(np.float32)[kept][:, kept])
 
 
 def test_a_robustness_study_is_not_mixed_with_the_main_table():

@@ -48,10 +48,15 @@ def notes(records: Iterable[Record]) -> str:
     return " ".join(dict.fromkeys(note for record in records for note in record.notes))
 
 
+def deviation(values: np.ndarray) -> np.ndarray:
+    """The sample's standard deviation over the first axis, by n - 1; 0 of one value."""
+    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
+
+
 def spread(values: np.ndarray) -> str:
-    """The mean, and behind ± the sample's standard deviation where there are several values."""
+    """The mean, and behind ± the standard deviation where there are several values."""
     mean = f"{values.mean():.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {deviation(values):.1f}"
 
 
 def best_of(values: Sequence[np.ndarray]) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.tasks import TASKS
@@ -111,7 +112,7 @@ def _spread(group: SettingRecords, tasks: Sequence[str]) -> str:
     if any(len(records) < 2 for records in group.records.values()):
         return ""
     icl, bc = (
-        np.mean([100 * group.values(t, method).std(ddof=1) for t in tasks])
+        np.mean([deviation(100 * group.values(t, method)) for t in tasks])
         for method in ("icl", "bc")
     )
     return (

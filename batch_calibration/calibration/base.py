@@ -1,12 +1,13 @@
 """What a calibrator is: a pair of pure functions, and the three sums they share."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import read_rows, real
 from batch_calibration.typing import (
-    AnyArray,
     Bias,
     Key,
     Labels,
@@ -19,6 +20,7 @@ from batch_calibration.typing import (
 )
 
 
+@runtime_checkable
 class Fit(Protocol):
     """Learns a bias from the scores of probe inputs.
 
@@ -38,6 +40,7 @@ class Fit(Protocol):
         """The state learned from log_probs[m k], labels[m] and weight[m]."""
 
 
+@runtime_checkable
 class Apply(Protocol):
     """Removes a learned bias: scores in, scores of the same shape out, in nats."""
 
@@ -45,23 +48,44 @@ class Apply(Protocol):
         """The corrected scores[n k]."""
 
 
-class Calibrator(NamedTuple):
-    """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
-
-    Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes.
-    """
-
+class _Pair(NamedTuple):
     fit: Fit
     apply: Apply
 
 
-def predict(scores: AnyArray) -> Predictions:
-    """The label each row's scores favor; of equal scores, the lowest index.
+class Calibrator(_Pair):
+    """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
 
-    >>> predict(jnp.array([[0.0, 1.0], [2.0, 2.0]])).tolist()
+    Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes. Both
+    functions are given arrays of jax, whatever kind of array came.
+    """
+
+    def __new__(cls, fit: Fit, apply: Apply) -> "Calibrator":
+        """The pair, with what reads arrays before each."""
+
+        def reading_fit(
+            log_probs: ArrayLike,
+            labels: ArrayLike | None = None,
+            weight: ArrayLike | None = None,
+            /,
+            *,
+            key: Key | None = None,
+        ) -> State:
+            return fit(*read_rows(log_probs, labels, weight), key=key)
+
+        def reading_apply(state: State, log_probs: ArrayLike, /) -> Scores:
+            return apply(state, real(log_probs))
+
+        return super().__new__(cls, reading_fit, reading_apply)
+
+
+def predict(scores: ArrayLike) -> Predictions:
+    """The label each row's scores favor, [..., k] to [...]; of equal scores, the lowest index.
+
+    >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
     """
-    return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+    return jnp.argmax(real(scores), axis=-1).astype(jnp.int32)
 
 
 def label_normalized(log_probs: Rows) -> Scores:

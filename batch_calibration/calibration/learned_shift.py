@@ -72,8 +72,9 @@ def learned_shift(
 ) -> Calibrator:
     """Subtracts gamma times the bias, gamma = argmax_g R(s - g b) on labeled rows (eq. 4).
 
-    Rows labeled -1 give the bias b_j = mean_i s_ij, the others the strength. The state is a
-    `Shift` that also holds the whole curve gamma -> metric.
+    Rows labeled -1 give the bias b_j = mean_i s_ij, the others the strength; where no row is
+    labeled -1, those of known label give both. The state is a `Shift` that also holds the whole
+    curve gamma -> metric.
 
     Args:
         metric: R, "accuracy" or "macro_f1".
@@ -108,10 +109,11 @@ def learned_shift(
                 "bcl learns its strength from labels and none came: give the scores and the "
                 "labels of a labeled set beside the unlabeled batch (label -1 means unknown)."
             )
-        gives_bias = labels >= 0 if bias_from == "labeled" else labels < 0
-        bias = weighted_mean(
-            log_probs, jnp.where(gives_bias, weights_of(log_probs, weight), 0.0)
-        ) - log_target(target_prior)
+        weights = weights_of(log_probs, weight)
+        unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
+        gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
+        bias = weighted_mean(log_probs, jnp.where(gives_bias, weights, 0.0))
+        bias = bias - log_target(target_prior)
         curve = strength_curve(bias, log_probs, labels, weight, metric=metric)
         return Shift(bias, best_strength(curve), curve)
 

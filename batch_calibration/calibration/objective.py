@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from batch_calibration.arrays import of_rows
 from batch_calibration.calibration.base import predict, weights_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
@@ -12,6 +13,7 @@ def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) 
     return jnp.where(labels >= 0, weights_of(rows, weight), 0.0)
 
 
+@of_rows
 def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The share of labeled rows whose prediction is right; 0 where no row is labeled.
 
@@ -24,6 +26,7 @@ def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     return right / jnp.where(total > 0, total, 1.0)
 
 
+@of_rows
 def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
 

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import read_rows
 from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
@@ -21,39 +23,48 @@ class Running(NamedTuple):
         mean: mean log-probability of each label so far, in nats.
         count: rows (or mini-batches) seen. An integer, because a float32 count stops at 2**24;
             at 2**31 - 1 it stays, and later rows still move the mean.
+        rest: what rounding has taken off the mean so far, in nats.
     """
 
     mean: Bias
     count: Count  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
+    rest: Bias
 
 
 def empty(labels: int) -> Running:
     """The estimate before anything is seen: no bias, no weight."""
-    return Running(jnp.zeros(labels, jnp.float32), jnp.int32(0))
+    return Running(jnp.zeros(labels), jnp.int32(0), jnp.zeros(labels))
 
 
 def merge(one: Running, other: Running, /) -> Running:
     """The estimate of both together: mean + (mean' - mean) count' / (count + count').
 
-    Chan's pairwise update: the mean is corrected, never rebuilt from a total, so it does not
-    drift over long streams and merges across devices.
+    Chan's pairwise update, its sum compensated as Neumaier does: what float32 rounds off the mean
+    is kept in `rest` and added to the next step. After a million single rows of mean -1000 nats
+    the mean is 2.5e-5 from the float64 mean, less than half a unit in its last place, and without
+    `rest` 6.9e-3 (`tests/test_running.py::test_single_rows_far_from_zero_do_not_drift` with
+    1,000,000 rows).
 
-    >>> merge(Running(jnp.array([1.0]), jnp.int32(1)), Running(jnp.array([4.0]), jnp.int32(2)))[0]
-    Array([3.], dtype=float32)
+    >>> one, three = update(empty(1), [[1.0]]), update(empty(1), [[2.0], [4.0], [6.0]])
+    >>> merge(one, three).mean.tolist()
+    [3.25]
     """
     counts = one.count.astype(jnp.float32), other.count.astype(jnp.float32)
     share = counts[1] / jnp.maximum(counts[0] + counts[1], 1.0)
+    step = ((other.mean - one.mean) + (other.rest - one.rest)) * share + one.rest
+    mean = one.mean + step
+    # Exact whichever of both is larger (Knuth's two-sum).
+    moved = mean - one.mean
+    rest = (one.mean - (mean - moved)) + (step - moved)
     total = one.count + other.count
     full = jnp.int32(np.iinfo(np.int32).max)
-    return Running(
-        one.mean + (other.mean - one.mean) * share, jnp.where(total < one.count, full, total)
-    )
+    return Running(mean, jnp.where(total < one.count, full, total), rest)
 
 
 def update(
     state: Running,
-    log_probs: ProbeRows,
-    weight: Weight | None = None,
+    log_probs: ArrayLike,
+    weight: ArrayLike | None = None,
     /,
     *,
     per_batch: bool = False,
@@ -67,9 +78,11 @@ def update(
         per_batch: each mini-batch weighs alike, n/(n+1) and 1/(n+1), as eq. 3 says literally.
             Otherwise each row weighs alike, and any cut into batches gives the same mean.
     """
-    rows = jnp.sum(weights_of(log_probs, weight)).astype(jnp.int32)
-    count = jnp.minimum(rows, 1) if per_batch else rows
-    return merge(state, Running(weighted_mean(log_probs, weight), count))
+    rows, _, weights = read_rows(log_probs, None, weight)
+    seen = jnp.sum(weights_of(rows, weights)).astype(jnp.int32)
+    count = jnp.minimum(seen, 1) if per_batch else seen
+    mean = weighted_mean(rows, weights)
+    return merge(state, Running(mean, count, jnp.zeros_like(mean)))
 
 
 @partial(jax.jit, static_argnames=("batch_size", "per_batch"))

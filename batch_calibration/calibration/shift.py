@@ -69,17 +69,24 @@ def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The log of each label's mean probability, normalized: log(m_j / sum m), m = mean_i p_i."""
+    """The log of each label's mean probability, log mean_i p_ij.
+
+    The published code divides by sum_j of these means too, which moves all scores alike. A label's
+    largest score is taken out first and put back whole: where all rows are equal the bias is that
+    row to the last bit, and equal corrected scores stay equal.
+    """
     weights = weights_of(log_probs, weight)[:, None]
-    masked = jnp.where(weights > 0, log_probs + jnp.log(weights), -jnp.inf)
-    return jnp.where(
-        jnp.sum(weights) > 0, jax.nn.log_softmax(jax.nn.logsumexp(masked, axis=0)), 0.0
-    )
+    total = jnp.sum(weights)
+    masked = jnp.where(weights > 0, log_probs, -jnp.inf)
+    largest = jnp.where(total > 0, jnp.max(masked, axis=0), 0.0)
+    share = jnp.sum(weights * jnp.exp(masked - largest), axis=0) / jnp.where(total > 0, total, 1.0)
+    return largest + jnp.log(jnp.where(total > 0, share, 1.0))
 
 
 def log_mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The same after each row is normalized over the labels, so that every row weighs alike."""
-    return log_mean_prob(label_normalized(log_probs), weight)
+    """The same after the labels of each row are given one sum, so that every row weighs alike."""
+    row = jax.nn.logsumexp(log_probs, axis=-1, keepdims=True)
+    return log_mean_prob(log_probs - (row - weighted_mean(row, weight)), weight)
 
 
 def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:

@@ -1,12 +1,12 @@
 """Reads a checkpoint's `config.json` into the config of its family."""
 
-import json
 import math
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from batch_calibration.errors import InputError
+from batch_calibration.files import parse_json
 from batch_calibration.models.config_keys import refuse_unknown
 from batch_calibration.models.family import Config, Family, RawConfig
 from batch_calibration.models.rotary import Rope
@@ -41,8 +41,8 @@ def read_value(path: Path, what: str) -> object:
             "Face checkpoint directory (config.json, *.safetensors, tokenizer.json)."
         )
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
 
 

@@ -19,6 +19,7 @@ from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get
 from batch_calibration.prompts import length_limit
 from batch_calibration.records import ContextInfo, Curve, Record, Records
 from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.study.left_out import left_out
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
 from batch_calibration.validation import check_scores
@@ -70,8 +71,8 @@ def run_calibration(
 ) -> Records:
     """Applies every method to every table; no model is needed.
 
-    A method whose probe block a table lacks, or that cannot tell so many labels apart, is left out
-    of its record and named in `skipped`.
+    A method whose probe block a table lacks, that cannot tell so many labels apart, or that needs
+    log-probabilities where the scores are none, is left out of its record and named in `skipped`.
 
     Args:
         tables: score tables with a block "test".
@@ -104,7 +105,7 @@ def run_calibration(
     check_sizes(probe_sizes, draws)
     for table in tables:
         _check(table, floor)
-    skipped = [_skipped(table, names) for table in tables]
+    skipped = [left_out(table, names) for table in tables]
     groups = _groups(tables, skipped, names, floor)
     key = jax.random.key(seed)
     records: dict[int, Record] = {}
@@ -139,22 +140,6 @@ def _check(table: ScoreTable, floor: float | None) -> None:
     scores.check(table, where)
     for name, block in table.blocks.items():
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
-
-
-def _skipped(table: ScoreTable, names: Sequence[str]) -> dict[str, str]:
-    """Methods that the table's blocks or its number of labels rule out, and why."""
-    many = len(table.label_names)
-    reasons = {}
-    for name in names:
-        method = METHODS[name]
-        for block in method.probe.blocks:
-            if block not in table.blocks:
-                reasons[name] = f"no block {block!r} in the table"
-        if method.most_labels is not None and many > method.most_labels:
-            reasons[name] = (
-                f"{many} labels are more than the {method.most_labels} it can tell apart"
-            )
-    return reasons
 
 
 def _groups(

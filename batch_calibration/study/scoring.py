@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.inputs import ImageInputs, Inputs, LazyTexts
+from batch_calibration.inputs import joined
 from batch_calibration.prompts.render import render
 from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
@@ -178,6 +178,11 @@ def load_scorer(model: ModelSettings) -> Scorer:
 
     if not model.model:
         raise InputError("config.model: expected a checkpoint directory, got nothing; give one.")
+    if model.logits_only and model.scorer != "causal_lm":
+        raise InputError(
+            "config.logits_only: cosines of a dual encoder have no softmax's denominator to leave "
+            "out; leave it False, or score with a causal language model."
+        )
     mesh = sharding.make_mesh(model.mesh)
     checkpoint = load_checkpoint(_directory(model.model), model.dtype, mesh)
     if model.scorer == "causal_lm":
@@ -245,7 +250,7 @@ def score_context(
     about = describe(context, scorer, model)
     stored = None if jax.process_index() else store.get(about)
     wanted = sharding.agree(list(context.blocks), missing(context, stored))
-    inputs = _joined([context.blocks[name].inputs for name in wanted])
+    inputs = joined([context.blocks[name].inputs for name in wanted])
     size = sum(context.blocks[name].size for name in wanted)
     if jax.process_index():
         if wanted:
@@ -264,14 +269,6 @@ def score_context(
         start += context.blocks[name].size
     store.put(_relabel(context, ScoreTable(about, context.label_names, blocks)))
     return size
-
-
-def _joined(parts: Sequence[Inputs]) -> Inputs:
-    """The inputs of several blocks, which are all texts or all images."""
-    images = [part for part in parts if isinstance(part, ImageInputs)]
-    if images:
-        return ImageInputs([ref for part in images for ref in part.refs])
-    return LazyTexts.joined([part for part in parts if not isinstance(part, ImageInputs)])
 
 
 def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:

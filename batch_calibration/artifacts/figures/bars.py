@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.figures.style import STYLE, color
 from batch_calibration.artifacts.grouping import SettingRecords, title
 
@@ -41,4 +42,4 @@ def _spread(group: SettingRecords, method: str) -> float:
     """Standard deviation over seeds of the average over tasks; 0 with one seed."""
     runs = [100 * group.values(task, method) for task in group.records]
     count = min(map(len, runs))
-    return float(np.mean([run[:count] for run in runs], axis=0).std(ddof=1)) if count > 1 else 0.0
+    return float(deviation(np.mean([run[:count] for run in runs], axis=0)))

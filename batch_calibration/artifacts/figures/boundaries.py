@@ -19,6 +19,9 @@ from batch_calibration.metrics import accuracy
 from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable
 
+OPPOSITE = "entailment", "contradiction"
+"""The two labels drawn of a task that has them among others, wherever they stand."""
+
 TICKS = 201
 """Points along each side of a panel at which a boundary is computed."""
 
@@ -54,19 +57,28 @@ def drawn_methods() -> tuple[str, ...]:
     return tuple(name for name, method in METHODS.items() if method.boundary)
 
 
-def cut(table: ScoreTable) -> TwoLabels:
-    """The first and the last label of a table: all of a two-label task, one pair of a larger one.
+def _pair(table: ScoreTable) -> list[int]:
+    """The columns of the two labels that are drawn."""
+    names = table.label_names
+    pair = OPPOSITE if set(OPPOSITE) <= set(names) else (names[0], names[-1])
+    return [names.index(name) for name in pair]
 
-    For NLI with three labels this is entailment against contradiction.
+
+def cut(table: ScoreTable) -> TwoLabels:
+    """Two labels of a table: all of a two-label task, one pair of a larger one.
+
+    For NLI with three labels these are entailment and contradiction, otherwise the first and the
+    last.
     """
     k = len(table.label_names)
-    columns = [0, k - 1]
+    columns = _pair(table)
     blocks = {}
     for name, block in table.blocks.items():
         keep = np.isin(block.labels, columns) if name in ("test", "labeled") else block.labels < k
-        labels = np.where(block.labels[keep] < 0, -1, (block.labels[keep] == k - 1).astype(int))
+        gold = block.labels[keep]
+        labels = np.where(gold < 0, -1, (gold == columns[1]).astype(int))
         blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
-    names = (table.label_names[0], table.label_names[-1])
+    names = (table.label_names[columns[0]], table.label_names[columns[1]])
     about = ContextInfo.of(table)
     return TwoLabels(about.task, about.seed, k > 2, names, blocks)
 
@@ -75,7 +87,7 @@ def can_draw(table: ScoreTable) -> bool:
     """Whether the table has all probes of the drawn methods, and rows of both labels."""
     known = set(table.blocks["test"].labels.tolist())
     probes = {block for name in drawn_methods() for block in METHODS[name].probe.blocks}
-    return probes <= set(table.blocks) and {0, len(table.label_names) - 1} <= known
+    return probes <= set(table.blocks) and set(_pair(table)) <= known
 
 
 def draw(tables: Sequence[ScoreTable], setting: str) -> Figure:

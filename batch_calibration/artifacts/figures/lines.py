@@ -8,13 +8,14 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.curves import Curves, Points
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
 from batch_calibration.artifacts.grouping import title
 
 
 def draw(curves: Curves) -> Figure:
-    """A panel a task, a line a method, its band one standard deviation."""
+    """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables)."""
     count = len(curves.tasks)
     columns = min(count, COLUMNS)
     lines = -(-count // columns)
@@ -45,7 +46,7 @@ def _panel(axes: Axes, of_task: Mapping[str, Points]) -> None:
     for method, points in of_task.items():
         at = sorted(points)
         mean = np.array([points[number].mean() for number in at])
-        sd = np.array([points[number].std() for number in at])
+        sd = np.array([deviation(points[number]) for number in at])
         axes.plot(at, mean, "o-", ms=3, color=color(method), label=method)
         axes.fill_between(at, mean - sd, mean + sd, color=color(method), alpha=0.15, lw=0)
     axes.set_xticks(numbers, [str(number) for number in numbers], rotation=45 if far else 0)

@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.figures.style import COLORS, COLUMNS, STYLE
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.calibration.learned_shift import STRENGTHS
@@ -59,6 +60,6 @@ def draw(group: SettingRecords) -> Figure:
 
 
 def _band(axes: Axes, curves: np.ndarray, shade: str, name: str) -> None:
-    mean, spread = curves.mean(0), curves.std(0)
+    mean, spread = curves.mean(0), deviation(curves)
     axes.plot(STRENGTHS, mean, color=shade, label=name)
     axes.fill_between(STRENGTHS, mean - spread, mean + spread, color=shade, alpha=0.2, linewidth=0)

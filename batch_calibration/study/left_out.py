@@ -1,0 +1,48 @@
+"""Which methods a score table rules out, and why."""
+
+from collections.abc import Mapping, Sequence
+
+from batch_calibration.methods import METHODS
+from batch_calibration.scores import ScoreTable
+from batch_calibration.validation import no_log_probs
+
+
+def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
+    """Those of `methods` that the table's blocks, labels or kind of scores rule out: name -> why.
+
+    >>> from batch_calibration.scores import make_block
+    >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
+    >>> left_out(table, ["cc", "bc"])
+    {'cc': "no block 'cc' in the table"}
+    """
+    many, other = len(table.label_names), _other_scores(table)
+    reasons = {}
+    for name in methods:
+        method = METHODS[name]
+        for block in method.probe.blocks:
+            if block not in table.blocks:
+                reasons[name] = f"no block {block!r} in the table"
+        if method.most_labels is not None and many > method.most_labels:
+            reasons[name] = (
+                f"{many} labels are more than the {method.most_labels} it can tell apart"
+            )
+        if method.needs_log_probs and other:
+            reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {other}"
+    return reasons
+
+
+def _other_scores(table: ScoreTable) -> str:
+    """Why the scores are no log-probabilities, "" where they are: as their scorer says.
+
+    The values of a table that names no scorer of ours are looked at.
+    """
+    scorer = table.context.get("scorer")
+    about = scorer if isinstance(scorer, Mapping) else {"kind": scorer}
+    if about.get("logits_only"):
+        return "these are logits without the softmax's denominator (logits_only)"
+    if about.get("kind") == "dual_encoder":
+        return "these are scaled cosines (dual_encoder)"
+    if about.get("kind") == "causal_lm":
+        return ""
+    found = (no_log_probs(block.log_probs) for block in table.blocks.values())
+    return next((why for why in found if why), "")

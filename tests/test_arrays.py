@@ -1,0 +1,173 @@
+"""Whatever comes as an array is read in one place: numbers are taken, all else is a sentence."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from batch_calibration import METHODS, InputError, accuracy, calibrate, metrics, predict, summary
+from batch_calibration.arrays import LARGEST
+from batch_calibration.boundary import decision_margin
+from batch_calibration.calibration.running import empty, update
+from batch_calibration.estimator import LabelBiasCorrector
+from batch_calibration.layer import BatchCalibration
+from batch_calibration.methods import fit
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.study import run_calibration
+
+ROWS = [[-1.0, -3.0], [-2.0, -2.5]] * 5
+GOLD = [0, 1] * 5
+BC = METHODS["bc"].make()
+STATE = BC.fit(ROWS)
+
+# Every public function that takes scores.
+DOORS = {
+    "calibrate": calibrate,
+    "probe": lambda x: calibrate(ROWS, "cc", probe=x),
+    "labeled": lambda x: calibrate(ROWS, "bcl", labeled=x, labels=GOLD),
+    "estimator": lambda x: LabelBiasCorrector().fit(x),
+    "transform": lambda x: LabelBiasCorrector().fit(ROWS).transform(x),
+    "fit": lambda x: BC.fit(x),
+    "apply": lambda x: BC.apply(STATE, x),
+    "block": lambda x: fit(METHODS["bc"], {"test": (x,)}),
+    "predict": predict,
+    "accuracy": lambda x: accuracy(x, GOLD),
+    "summary": lambda x: summary(x, GOLD),
+    "bootstrap": lambda x: metrics.bootstrap_interval(accuracy, x, GOLD, jax.random.key(0)),
+    "update": lambda x: update(empty(2), x),
+    "layer": BatchCalibration(2),
+    "margin": lambda x: decision_margin(BC, STATE, x),
+    "make_block": make_block,
+}
+REFUSED = {
+    "truth values": (np.asarray(ROWS) < -2, "ndarray of bool"),
+    "complex": (np.asarray(ROWS) + 1j, "ndarray of complex128"),
+    "dates": (np.asarray(ROWS).astype("datetime64[s]"), r"ndarray of datetime64\[s\]"),
+    "texts of numbers": ([["-1.0", "-3.0"]] * 10, "list of <U4"),
+    "records": (np.zeros(10, [("a", "f4"), ("b", "f4")]), "ndarray of "),
+    "objects": (np.array([[None, -1.0]] * 10), "ndarray of object"),
+    "ragged": ([[-1.0], [-1.0, -2.0]], r"list \(setting an array element"),
+    "masked": (np.ma.masked_less(ROWS, -2.9), "MaskedArray with 5 masked entries"),
+    "a text": ("abc", "str of <U3"),
+    "empty": (np.zeros((0, 2)), r"at least one .*shape \(0, 2\)"),
+}
+
+
+# An empty block is refused where its table is checked.
+@pytest.mark.parametrize(
+    ("door", "kind"),
+    [pair for pair in product(DOORS, REFUSED) if pair != ("make_block", "empty")],
+)
+def test_what_is_no_array_of_numbers_is_refused_at_every_door(door, kind):
+    given, got = REFUSED[kind]
+    with pytest.raises(InputError, match=got):
+        DOORS[door](given)
+
+
+class Tensor:
+    """Shares its numbers by numpy's protocol alone, as torch and polars do."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(ROWS, dtype)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ROWS,
+        np.asarray(ROWS, np.float16),
+        np.asarray(ROWS, object),
+        np.ma.array(ROWS),
+        jnp.asarray(ROWS, jnp.bfloat16),
+        [jnp.asarray(row) for row in ROWS],
+        pd.DataFrame(ROWS, columns=["no", "yes"]),
+        pd.DataFrame(ROWS, dtype="Float64"),
+        Tensor(),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+@pytest.mark.parametrize("door", DOORS)
+def test_every_array_of_numbers_is_taken_at_every_door(door, given):
+    for got, expected in zip(
+        *(jax.tree.leaves(DOORS[door](x)) for x in (given, np.asarray(ROWS, np.float32))),
+        strict=True,
+    ):
+        if isinstance(expected, jax.Array | np.ndarray | float):
+            np.testing.assert_allclose(np.asarray(got, np.float32), expected, atol=1e-6)
+
+
+def test_whole_numbers_are_scores_too():
+    np.testing.assert_allclose(BC.apply(BC.fit([[-1, -3], [-2, -2]]), [[-1, -3]]), [[0.5, -0.5]])
+    assert predict([[0, 1], [3, 2]]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "weight", "sentence"),
+    [
+        ([0.0] * 10, None, "labels: expected an array of whole numbers.*got list of float64"),
+        (["no"] * 10, None, "labels: expected an array of whole numbers.*got list of <U2"),
+        ([2**40] * 10, None, "labels: expected an array of whole numbers.*got list of int64"),
+        (np.ma.masked_equal(GOLD, 1), None, "labels: .*MaskedArray with 5 masked entries"),
+        ([0], None, r"labels: expected one per row of the scores, shape \(10,\); got \(1,\)"),
+        (GOLD, [1.0], r"weight: expected one per row of the scores, shape \(10,\); got \(1,\)"),
+        (GOLD, ["a"] * 10, "weight: expected real numbers.*got list of <U1"),
+    ],
+)
+def test_labels_and_weights_are_read_with_the_scores(labels, weight, sentence):
+    for door in (accuracy, summary, metrics.nll, METHODS["bcl"].make().fit):
+        with pytest.raises(InputError, match=sentence):
+            door(ROWS, labels, weight)
+
+
+def test_a_mask_is_a_weight():
+    kept = np.arange(10) < 5
+    expected = accuracy(ROWS, GOLD, kept.astype(np.float32))
+    assert accuracy(ROWS, GOLD, kept) == expected
+    np.testing.assert_array_equal(BC.fit(ROWS, None, kept).bias, BC.fit(ROWS[:5]).bias)
+
+
+@pytest.mark.parametrize("strength", [True, np.ma.masked, "1"])
+def test_options_are_read_by_the_same_rule(strength):
+    with pytest.raises(InputError, match="strength: expected a finite number"):
+        calibrate(ROWS, strength=strength)
+
+
+SENTINELS = [np.finfo(np.float32).min, -2 * LARGEST, -1e300, -np.inf]
+
+
+@pytest.mark.parametrize("low", SENTINELS)
+def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low):
+    rows = np.array(ROWS)
+    rows[3, 1] = low
+    lifted = np.where(rows == low, -50.0, rows)
+    table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
+    for door in (calibrate, LabelBiasCorrector().fit, lambda x: run_calibration([table], ["bc"])):
+        with pytest.raises(
+            InputError, match=r"got -.* in row 3, label 1 \(1 in all\): give floor="
+        ):
+            door(rows)
+    np.testing.assert_array_equal(calibrate(rows, floor=-50.0), calibrate(lifted))
+    (record,) = run_calibration([table], ["bc"], floor=-50.0)
+    np.testing.assert_allclose(record.bias["bc"], lifted.mean(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("high", [np.finfo(np.float32).max, 2 * LARGEST, np.inf])
+def test_a_sentinel_above_is_refused_whatever_the_floor(high):
+    rows = np.array(ROWS)
+    rows[3, 1] = high
+    with pytest.raises(InputError, match=r"got \+.* in row 3, label 1"):
+        calibrate(rows, floor=-50.0)
+    table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
+    with pytest.raises(InputError, match="the score of row 3, label 'yes' is"):
+        run_calibration([table], ["bc"], floor=-50.0)
+
+
+def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
+    with pytest.raises(InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pair"):
+        jax.jit(calibrate)(jnp.asarray(ROWS))
+    np.testing.assert_array_equal(
+        jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)
+    )
