@@ -334,6 +334,8 @@ BAD = [
     ("gemma2_capped", {"use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
     ("gemma2_capped", {"attn_logit_softcapping": -1.0}, "expected a positive number, or null"),
     ("gemma3_text_local", rope(sliding_attention={"partial_rotary_factor": 0.5}), "sliding layers"),
+    ("gemma3_text_local", {"rope_parameters": None, "rope_scaling": {"type": "linear"}},
+     "reads by rope_type alone"),
     ("gemma3_text_local", rope(rope_theta=5.0), "rope_parameters of 'sliding_attention' and"),
     ("gemma3_text_local", {"layer_types": None, "sliding_window_pattern": 0}, "layer_types = None"),
     ("gemma3_that_sees", {"text_config": 3}, "config.json lacks hidden_size"),

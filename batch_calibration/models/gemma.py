@@ -122,16 +122,24 @@ def flatten(raw: RawConfig) -> RawConfig:
             f"config.json: expected rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}, got "
             f"{', '.join(map(str, nested))}; fetch the file again."
         )
+    scaling = raw.get("rope_scaling")
+    if isinstance(scaling, dict) and ("rope_type" not in scaling or nested):
+        raise InputError(
+            f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
+            "rope_type alone and joins with rope_parameters; give the one or the other, with "
+            "rope_type."
+        )
     length = {"max_position_embeddings": raw["max_position_embeddings"]}
     local = {"rope_theta": raw.get("rope_local_base_freq", 10_000.0)} | length
     local = rotary.flatten(local | {"rope_parameters": nested.get(gated.SLIDING)})
-    whole = {"rope_theta": raw["rope_theta"], "rope_scaling": raw.get("rope_scaling")} | length
+    whole = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling} | length
     whole = rotary.flatten(whole | {"rope_parameters": nested.get(gated.FULL)})
     for name, rope in (("sliding", local["rope"]), ("full", whole["rope"])):
-        if isinstance(rope, rotary.Rope) and rope.partial_rotary_factor != 1:
+        if isinstance(rope, rotary.Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
             raise InputError(
-                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} of its "
-                f"{name} layers, expected 1; use another checkpoint."
+                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
+                f"truncate = {rope.truncate} of its {name} layers, expected 1 and True, the only "
+                "ones that transformers has there; use another checkpoint."
             )
     raw |= {
         "rope": whole["rope"],
