@@ -22,6 +22,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parents[1]
+ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
 # file -> the tests that have to notice, the fastest first.
 TESTS = {
@@ -38,6 +39,20 @@ TESTS = {
     "calibration/prototypes.py": f"tests/test_prototypes.py {LAWS}",
     "calibration/running.py": f"tests/test_running.py {LAWS}",
     "calibration/shift.py": LAWS,
+    "prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",
+    "prompts/length_limit.py": "tests/test_prompts.py tests/test_render.py",
+    "prompts/probe_inputs.py": "tests/test_prompts.py tests/test_render.py",
+    "prompts/render.py": "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py",
+    "prompts/template.py": "tests/test_prompts.py tests/test_render.py",
+    "scoring/batches.py": ENGINE,
+    "scoring/label_texts.py": ENGINE,
+    "scoring/packing.py": ENGINE,
+    "scoring/programs.py": ENGINE,
+    "scoring/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
+    "scoring/trie.py": f"tests/test_tokens.py {ENGINE}",
+    "study/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
+    "study/left_out.py": "tests/test_calibration_study.py",
+    "study/probe_sizes.py": "tests/test_calibration_study.py tests/test_studies.py",
 }
 EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",
@@ -107,9 +122,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"))
-    parser.add_argument("--files", default="", help="part of the names of the files to mutate")
+    parser.add_argument("--files", default="", help="parts of the files' names, with commas")
     flags = parser.parse_args()
-    files = [file for file in TESTS if flags.files in file]
+    files = [file for file in TESTS if any(part in file for part in flags.files.split(","))]
     draw = random.Random(flags.seed)
     piles = {file: draw.sample(found, len(found)) for file in files if (found := places(file))}
     chosen = [
@@ -130,6 +145,10 @@ def main() -> int:
             target = copy / "batch_calibration" / file
             original = target.read_text()
             mutant = mutate_code(original, get_operator(name)(), occurrence)
+            try:
+                compile(mutant, file, "exec")
+            except SyntaxError:
+                continue  # no program, so no mutant
             before, after = changed(original, mutant)
             target.write_text(mutant)
             result = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"

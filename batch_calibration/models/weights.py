@@ -22,6 +22,8 @@ from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
 from batch_calibration.models.tensors import PLAIN, Tensor, tensors
 
+NAMED = 10
+"""Tensors that a sentence names before it says how many more there are."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -45,7 +47,8 @@ def load(
 
     Raises:
         InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
-            not finite, all of them named in one sentence, by the file's names and by ours.
+            not finite, named in one sentence by the file's names and by ours; or there is too
+            little memory.
     """
     directory = Path(directory)
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
@@ -98,10 +101,11 @@ def load(
             )
     names = {weight.path: name for name, weight in _names(family, wanted)}
     missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]
-    if missing or complaints:
+    if complaints := missing + complaints:
+        rest = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
         raise InputError(
             f"{directory}: the weights do not fit the {family.name} network of its "
-            f"config.json: {'; '.join(missing + complaints)}."
+            f"config.json: {'; '.join(complaints[:NAMED])}{rest}."
         )
     flat = [(p, leaf.replace(found[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
     model = nnx.merge(graph, nnx.from_flat_state(flat))
