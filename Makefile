@@ -67,9 +67,9 @@ $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 		--editable '.[experiments,sklearn]' 'lm-eval[hf]'
 	touch $@
 
-$(MUTATIONS)/.installed:
+$(MUTATIONS)/.installed: constraints-mutations.txt
 	test -x $(MUTATIONS)/bin/python || $(PYTHON) -m venv $(MUTATIONS)
-	$(MUTATIONS)/bin/python -m pip install --quiet cosmic-ray==8.7.0
+	$(MUTATIONS)/bin/python -m pip install --quiet --constraint constraints-mutations.txt cosmic-ray
 	touch $@
 
 clean:

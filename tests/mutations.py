@@ -45,7 +45,7 @@ TESTS = {
     "prompts/render.py": "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py",
     "prompts/template.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/batches.py": ENGINE,
-    "scoring/label_texts.py": ENGINE,
+    "scoring/label_texts.py": "tests/test_scorers.py tests/test_dual_encoder.py",
     "scoring/packing.py": ENGINE,
     "scoring/programs.py": ENGINE,
     "scoring/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
@@ -62,6 +62,7 @@ EXPLAINED = {
     "affinity.shape[-1]": "there are as many clusters as labels",
     "means.shape[-1]": "there are as many clusters as features",
     "1e-12": "keeps a division by zero finite; its size shows in no digit",
+    "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
 }
 """Part of a mutated line -> why no test can tell, or need."""

@@ -1,6 +1,7 @@
 """What the engine promises beside its numbers: memory, prefixes, bare logits, packing."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_causal_lm import LABELS, SHOTS, naive, queries
@@ -8,6 +9,7 @@ from tiny import GPT2, write
 
 from batch_calibration import calibrate
 from batch_calibration.errors import InputError
+from batch_calibration.models.attention import AttentionOptions, append_cache
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import causal_lm, programs
 from batch_calibration.scoring.batches import group
@@ -188,3 +190,21 @@ def test_unembedding_in_parts(checkpoint, monkeypatch):
     got = CausalLM(checkpoint).score(texts, labels).log_probs
     programs.gather_log_probs.clear_cache()
     np.testing.assert_allclose(got, expected, atol=2e-5)
+
+
+def test_padding_of_a_cache_is_never_the_largest():
+    """Padding repeats the first key; a query that looks past that key must not see it again."""
+    random = np.random.default_rng(0)
+    k, v = (jnp.asarray(random.normal(size=(1, 4, 1, 2)), jnp.float32) for _ in "kv")
+    k = k.at[0, 0].set(100.0)
+    q = jnp.ones((1, 1, 1, 2))
+    new = jnp.zeros((1, 1, 1, 2))
+    positions, mask = jnp.full((1, 1), 4), jnp.ones((1, 1, 1), bool)
+
+    def answer(size):
+        cache = [append_cache(None, k, v, 0, 4, size)]
+        attend = programs._attention(cache, positions, mask, False)
+        return attend(0, q, new, new, AttentionOptions(window=3))
+
+    np.testing.assert_allclose(answer(9), answer(4), atol=1e-6)
+    assert np.abs(answer(4)).max() > 0.1
