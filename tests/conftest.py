@@ -1,5 +1,6 @@
 """What every test shares: annotations that are executed, fixed examples, where the data lie."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ install_import_hook(
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("fixed")
 
+MOST_MAPS = 20_000
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -54,6 +56,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """Forgets compiled programs before the process has as many mapped pieces as Linux allows.
+
+    Beyond 65,530 (`vm.max_map_count`) the compiler crashes; each program has several.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_text().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ SHAPE = {
     "num_attention_heads": 4,
     "max_position_embeddings": 320,
 }
+WITHOUT_INNER = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
 GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 6}
 LLAMA3 = {
     "rope_type": "llama3",
@@ -50,8 +51,8 @@ CASES = {
     },
     "olmo2": SHAPE | {"num_key_value_heads": 2, "rope_scaling": YARN},
     "cohere2": SHAPE | {"sliding_window": 30, "sliding_window_pattern": 2, "logit_scale": 1.0},
-    "falcon": SHAPE | {"num_kv_heads": 2, "new_decoder_architecture": True},
-    "gptj": GPT2 | {"n_positions": 320, "rotary_dim": 4},
+    "falcon": WITHOUT_INNER | {"num_kv_heads": 2, "new_decoder_architecture": True},
+    "gptj": GPT2 | {"model_type": "gptj", "n_positions": 320, "rotary_dim": 4},
     "bloom": {"vocab_size": 400, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": 320},
     "qwen2": SHAPE | {"use_sliding_window": True, "sliding_window": 40, "max_window_layers": 1},
     "qwen3": GROUPED | {"tie_word_embeddings": True},
@@ -59,7 +60,7 @@ CASES = {
     "gemma3_text": GEMMA | {"sliding_window_pattern": 2},
     "gemma3": {"text_config": GEMMA | {"sliding_window": 3}},
     "gpt_neox": SHAPE,
-    "opt": SHAPE | {"ffn_dim": 24, "word_embed_proj_dim": 12},
+    "opt": WITHOUT_INNER | {"ffn_dim": 24, "word_embed_proj_dim": 12},
 }
 SIX = ["\nq", "\nqx", "\nqxz", "\nqxzj", "\nqxzjk", "\nqxzjkw", "\nqxzjkv", " pos", " positive"]
 TWENTY = [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
