@@ -45,7 +45,7 @@ TESTS = {
     "prompts/render.py": "tests/test_render.py tests/test_prompts.py tests/test_unlike_runs.py",
     "prompts/template.py": "tests/test_prompts.py tests/test_render.py",
     "scoring/batches.py": ENGINE,
-    "scoring/label_texts.py": "tests/test_scorers.py tests/test_dual_encoder.py",
+    "scoring/label_texts.py": "batch_calibration/scoring/label_texts.py tests/test_scorers.py",
     "scoring/packing.py": ENGINE,
     "scoring/programs.py": ENGINE,
     "scoring/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
@@ -62,10 +62,14 @@ EXPLAINED = {
     "affinity.shape[-1]": "there are as many clusters as labels",
     "means.shape[-1]": "there are as many clusters as features",
     "1e-12": "keeps a division by zero finite; its size shows in no digit",
+    "becomes if len(counts) >= len(embeddings)": "no label has less than one text",
+    "fit ": "how many rows go at a time decides speed and memory alone",
+    "len(counts) == log_probs": "of whole numbers below 257 there is one object each",
+    "positions.reshape(-1)": "jax takes any negative length for the one that is left",
     "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
 }
-"""Part of a mutated line -> why no test can tell, or need."""
+"""Part of a line, or of what it becomes -> why no test can tell, or need."""
 
 
 def places(file: str) -> list[tuple[str, int]]:
@@ -154,7 +158,9 @@ def main() -> int:
             target.write_text(mutant)
             result = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
             target.write_text(original)
-            why = next((why for part, why in EXPLAINED.items() if part in before), "")
+            why = next(
+                (why for part, why in EXPLAINED.items() if part in f"{before} becomes {after}"), ""
+            )
             if result == "SURVIVED" and why:
                 result = "explained"
             count[result] += 1
