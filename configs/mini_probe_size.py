@@ -16,4 +16,9 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 40, "seeds": 1, "labeled_per_class": 16}, tasks=("sst2", "mnli", "rte"), **base.MINI)
+    return base.config(
+        preset,
+        {"limit": 40, "seeds": 1, "labeled_per_class": 16},
+        tasks=("sst2", "mnli", "rte"),
+        **base.MINI,
+    )

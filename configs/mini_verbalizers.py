@@ -11,9 +11,12 @@ from ml_collections import ConfigDict
 
 from configs import base
 
+
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 40}, tasks=("rte",), labeled_per_class=0, **base.MINI | {"seeds": 1})
+    return base.config(
+        preset, {"limit": 40}, tasks=("rte",), labeled_per_class=0, **base.MINI | {"seeds": 1}
+    )
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:

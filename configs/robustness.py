@@ -14,9 +14,17 @@ from ml_collections import ConfigDict
 
 from configs import base
 
+
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 16, "dc_texts": 4}, tasks=("rte",), seeds=10, labeled_per_class=0, over_long="drop_shots")
+    return base.config(
+        preset,
+        {"limit": 16, "dc_texts": 4},
+        tasks=("rte",),
+        seeds=10,
+        labeled_per_class=0,
+        over_long="drop_shots",
+    )
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:

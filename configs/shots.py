@@ -16,4 +16,12 @@ sweep = base.sweep_shots
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, base.FEW_ROWS | {"shots": 2, "seeds": 2, "labeled_per_class": 0}, tasks=base.LANGUAGE, shots=4, seeds=5, labeled_per_class=0, over_long="drop_shots")
+    return base.config(
+        preset,
+        base.FEW_ROWS | {"shots": 2, "seeds": 2, "labeled_per_class": 0},
+        tasks=base.LANGUAGE,
+        shots=4,
+        seeds=5,
+        labeled_per_class=0,
+        over_long="drop_shots",
+    )

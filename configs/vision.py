@@ -18,4 +18,9 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 64, "labeled_per_class": 2}, tasks=("svhn", "eurosat", "ucf101", "clevr", "aircraft", "dtd"), **base.IMAGES)
+    return base.config(
+        preset,
+        {"limit": 64, "labeled_per_class": 2},
+        tasks=("svhn", "eurosat", "ucf101", "clevr", "aircraft", "dtd"),
+        **base.IMAGES,
+    )

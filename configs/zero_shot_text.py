@@ -16,4 +16,12 @@ sweep = base.sweep
 
 def get_config(preset: str = "") -> ConfigDict:
     """The whole study, or with `:smoke` a small run."""
-    return base.config(preset, {"limit": 200}, scorer="dual_encoder", tasks=("sst2", "mr", "agnews", "trec"), shots=0, scale=20.0, max_tokens=128)
+    return base.config(
+        preset,
+        {"limit": 200},
+        scorer="dual_encoder",
+        tasks=("sst2", "mr", "agnews", "trec"),
+        shots=0,
+        scale=20.0,
+        max_tokens=128,
+    )

@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import rotary
+from batch_calibration.models import neox, rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
@@ -16,7 +16,6 @@ from batch_calibration.models.family import (
     Weight,
     norm_weights,
 )
-from batch_calibration.models.head import logits
 
 INIT = nnx.initializers.normal(0.02)
 
@@ -26,7 +25,8 @@ class Config(TransformerConfig):
     """Shape of a Falcon network, in the names of its Hugging Face `config.json`.
 
     `new_decoder_architecture` is that of Falcon 40B and later: it has groups of queries, and two
-    norms side by side unless `num_ln_in_parallel_attn` is 1. `rope` is as `rotary.flatten` says.
+    norms side by side unless `num_ln_in_parallel_attn` is 1. `layer_norm_eps` is the file's
+    `layer_norm_epsilon`; `rope` is as `rotary.flatten` says.
     """
 
     num_kv_heads: int | None = None
@@ -37,7 +37,7 @@ class Config(TransformerConfig):
     bias: bool = False
     ffn_hidden_size: int | None = None
     activation: str = "gelu"
-    layer_norm_epsilon: float = 1e-5
+    layer_norm_eps: float = 1e-5
     tie_word_embeddings: bool = True
     rope: rotary.Rope
 
@@ -69,7 +69,7 @@ class Block(nnx.Module):
         self.activation = activation(config.activation)
 
         def norm() -> nnx.LayerNorm:
-            eps = config.layer_norm_epsilon
+            eps = config.layer_norm_eps
             return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
 
         self.two_norms = config.two_norms
@@ -103,41 +103,16 @@ class Block(nnx.Module):
         return seen + self.proj(self.activation(self.fc(x)))
 
 
-class Model(nnx.Module):
+class Model(neox.Model):
     """Falcon (Almazrouei et al. 2023), loadable from any Hugging Face `falcon` directory."""
 
-    def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
-        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
-        self.ln = nnx.LayerNorm(
-            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
-        )
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
-        )
-        self.frequencies = rotary.frequencies(width // config.heads, config.rope)
-
-    def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
-        """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
-        h: jax.Array = self.embed(tokens)
-        angle = rotary.angles(positions, self.frequencies, h.dtype)
-        for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, angle)
-        h = self.ln(h)
-        return h
-
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], tokens)
+    block = Block
 
 
 def flatten(raw: RawConfig) -> RawConfig:
-    """The raw config with `hidden_size`, once `n_embed`; kinds that no Falcon has are refused."""
+    """The raw config in `Config`'s fields; combinations that no Falcon has are refused."""
     raw = {"max_position_embeddings": 2048} | raw
+    raw["layer_norm_eps"] = raw.get("layer_norm_epsilon", 1e-5)
     if raw.get("n_embed") is not None:
         raw["hidden_size"] = raw["n_embed"]
     new, norms = raw.get("new_decoder_architecture") or False, raw.get("num_ln_in_parallel_attn")
@@ -181,7 +156,7 @@ FAMILY = Family(
         "partial_rotary_factor": 1.0,
         "apply_residual_connection_post_layernorm": False,
     },
-    keys=(*rotary.KEYS, "n_embed"),
+    keys=(*rotary.KEYS, "n_embed", "layer_norm_epsilon"),
     tied={"lm_head.weight": "embed.embedding"},
     ignored=("h.{i}.self_attention.rotary_emb.inv_freq",),
     flatten=flatten,

@@ -1,6 +1,8 @@
 """The GPT-NeoX family, Pythia among it: partial rotary positions, parallel residual."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -69,10 +71,14 @@ class Block(nnx.Module):
 class Model(nnx.Module):
     """GPT-NeoX (Black et al. 2022), loadable from any Hugging Face `gpt_neox` directory."""
 
+    block: ClassVar[Callable[..., nnx.Module]] = Block
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
         self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
-        self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
+        self.blocks = nnx.List(
+            [self.block(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
+        )
         self.ln = nnx.LayerNorm(
             width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
         )
