@@ -13,7 +13,7 @@ CLASS_OF = {"gpt_neox": "GPTNeoXTokenizer"}
 """The tokenizer class of a model type whose files name none, where it decides the beginning."""
 REBUILT = {"GPTNeoXTokenizer": False, "CodeLlamaTokenizer": True}
 """Classes that make the post-processor anew, and whether theirs puts `bos_token`."""
-CLASSLESS = ("mistral", "phi3", "qwen2", "granite", "olmo2")
+CLASSLESS = ("mistral", "ministral", "phi3", "qwen2", "granite", "olmo2")
 """Model types for which transformers does not go by the class that the files name."""
 
 

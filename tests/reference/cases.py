@@ -690,8 +690,8 @@ LENGTHS = (
 def sized(name: str, vocabulary: int | None = None, positions: int | None = None) -> dict:
     """The named case's config, with another vocabulary or more positions."""
     raw = CAUSAL.get(name) or BERT[name]
-    key = next(key for key in LENGTHS if key in raw.get("text_config", raw))
-    sizes = {"vocab_size": vocabulary, key: positions}
+    held = raw.get("text_config", raw)
+    sizes = {"vocab_size": vocabulary} | {key: positions for key in LENGTHS if key in held}
     sizes = {key: size for key, size in sizes.items() if size is not None}
     if "text_config" in raw:
         return raw | {"text_config": raw["text_config"] | sizes}
