@@ -203,9 +203,15 @@ def test_half_precision_stays_half(name):
     # jax's own attention and flax's LayerNorm count on promotion to float32, and go back.
     with jax.numpy_dtype_promotion("standard"):
         model = load(GOLDEN[name], raw, jnp.bfloat16)
-        h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], attend)
-        assert h.dtype == jnp.bfloat16
-        got = model.unembed(h)
+        positions = jnp.arange(tokens.shape[1])[None]
+
+        @jax.jit
+        def half(model):
+            h = model.hidden(tokens, positions, attend)
+            assert h.dtype == jnp.bfloat16
+            return model.unembed(h)
+
+        got = half(model)
     assert got.dtype == jnp.float32
     assert np.abs(got - answers).mean() < 0.03 * answers.std()
 
@@ -213,9 +219,14 @@ def test_half_precision_stays_half(name):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_logits_of_some_tokens_alone(name):
     model, (tokens, _) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
-    h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], causal)
     some = jnp.array([5, 0, 11])
-    np.testing.assert_allclose(model.unembed(h, some), model.unembed(h)[..., some], atol=1e-5)
+
+    @jax.jit
+    def both(model):
+        h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], causal)
+        return model.unembed(h, some), model.unembed(h)[..., some]
+
+    np.testing.assert_allclose(*both(model), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
