@@ -19,16 +19,17 @@ PLAIN = ("F64", "F32", "F16", "BF16")
 
 
 class Tensor(NamedTuple):
-    """One tensor of a file."""
+    """One tensor of a file.
+
+    Attributes:
+        name: Its name there.
+        path: The file.
+        kind: What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`.
+    """
 
     name: str
     path: Path
-
-    @property
-    def kind(self) -> str:
-        """What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`."""
-        with safe_open(self.path, framework="numpy") as file:
-            return str(file.get_slice(self.name).get_dtype())
+    kind: str
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`, in parts: the file is mapped anew for each to let go of it.
@@ -85,7 +86,7 @@ def tensors(directory: Path) -> Iterator[Tensor]:
         path = directory / shard
         try:
             with safe_open(path, framework="numpy") as file:
-                names = list(file.keys())
+                kinds = {name: str(file.get_slice(name).get_dtype()) for name in list(file.keys())}
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
@@ -95,4 +96,4 @@ def tensors(directory: Path) -> Iterator[Tensor]:
                 else f"it cannot be read as safetensors ({error}); fetch it again"
             )
             raise InputError(f"{path}: {cause}.") from error
-        yield from (Tensor(name, path) for name in names)
+        yield from (Tensor(name, path, kind) for name, kind in kinds.items())

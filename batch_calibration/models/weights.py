@@ -59,6 +59,7 @@ def load(
     memory.require(directory, sum(leaf.size for leaf in wanted.values()), dtype, mesh)
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
     found: dict[str, jax.Array] = {}
+    sources: dict[str, Tensor] = {}
     tied: dict[Tensor, str] = {}
     complaints: list[str] = []
     for tensor in files:
@@ -75,7 +76,7 @@ def load(
         if path in found:
             complaints.append(f"a second {name} (our {path})")
             continue
-        found[path] = jax.numpy.zeros(())
+        found[path], sources[path] = jax.numpy.zeros(()), tensor
         if tensor.kind not in PLAIN:
             complaints.append(
                 f"{name} (our {path}) in {tensor.kind}: quantized weights, expected one of "
@@ -94,7 +95,7 @@ def load(
         else:
             found[path] = _put(np.asarray(array, order="C"), weight.split, mesh)
     for tensor, path in tied.items():
-        if not _equal(found.get(path), tensor, dtype):
+        if not _equal(sources.get(path), tensor, dtype):
             complaints.append(
                 f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
                 "place; set tie_word_embeddings to false in config.json if it is meant"
@@ -125,11 +126,11 @@ def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
         )
 
 
-def _equal(ours: jax.Array | None, tensor: Tensor, dtype: DTypeLike) -> bool:
-    """Whether a tensor that our network has no place for is the weight in its place."""
-    if ours is None or tensor.kind not in PLAIN:
+def _equal(used: Tensor | None, tensor: Tensor, dtype: DTypeLike) -> bool:
+    """Whether a tensor that our network has no place for is the one used in its place."""
+    if used is None or not {used.kind, tensor.kind} <= {*PLAIN}:
         return False
-    return np.array_equal(np.asarray(ours), tensor.read(dtype))
+    return np.array_equal(used.read(dtype), tensor.read(dtype))
 
 
 def _put(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
