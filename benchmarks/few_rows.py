@@ -1,0 +1,69 @@
+"""Accuracy of Batch Calibration with the bias of a few rows, on the real scores of ../shared.
+
+python -m benchmarks.few_rows
+
+The bias is the mean score of m rows drawn at random, applied to all rows of a context; 40 draws a
+context. The figures behind `batch_calibration.validation.FEW`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+ROWS = (2, 10, 50)
+DRAWS = 40
+
+
+def accuracy(scores: np.ndarray, gold: np.ndarray, bias: np.ndarray) -> float:
+    """Percent of rows [n, k] that are right once `bias [k]` is subtracted."""
+    return 100 * float(((scores - bias).argmax(axis=1) == gold).mean())
+
+
+def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Print plain ICL's, few rows' and all rows' accuracy, means over contexts."""
+    random = np.random.default_rng(0)
+    found = []
+    for scores, gold in contexts:
+        few = [
+            np.mean(
+                [
+                    accuracy(scores, gold, scores[random.choice(len(scores), m, False)].mean(0))
+                    for _ in range(DRAWS)
+                ]
+            )
+            for m in ROWS
+        ]
+        whole = accuracy(scores, gold, scores.mean(axis=0))
+        found.append([accuracy(scores, gold, np.zeros(scores.shape[1])), *few, whole])
+    told = zip(("ICL", *(f"{m} rows" for m in ROWS), "all rows"), np.mean(found, 0), strict=True)
+    print(f"{name}, {len(contexts)} contexts: " + ", ".join(f"{a} {b:.1f}" for a, b in told))
+
+
+def main() -> None:
+    """MMLU (7 models, every eighth subject) and BEAR (GPT-2, 20 relations)."""
+    if not SCORES.is_dir():
+        raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
+    with np.load(SCORES / "mmlu_base" / "orig.npz") as held:
+        picks = [held["subject"] == subject for subject in range(0, 56, 8)]
+        measure(
+            "MMLU",
+            [
+                (of[pick].astype(float), held["gold"][pick])
+                for of in held["scores"]
+                for pick in picks
+            ],
+        )
+    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as held:
+        names = [name for name in held.files if name.endswith("_scores") and len(held[name]) > 30]
+        measure(
+            "BEAR",
+            [
+                (held[name].astype(float), held[name.replace("_scores", "_gold")])
+                for name in names[:20]
+            ],
+        )
+
+
+if __name__ == "__main__":
+    main()
