@@ -146,7 +146,7 @@ def check_labels(labels: ArrayLike, scores: np.ndarray, where: str = "labels") -
 FEW = 10
 """Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
 them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
-24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL has 36.9 and 18.6 (`python -m benchmarks.few_rows`)."""
+24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (`python -m benchmarks.few_rows`)."""
 
 
 def warn_of_few(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
