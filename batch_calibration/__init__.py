@@ -6,45 +6,66 @@
 `METHODS` is the paper's comparison as a dict: every method learns a bias and removes it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from batch_calibration.api import calibrate
-from batch_calibration.calibration.base import Calibrator, predict
-from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Method
-from batch_calibration.metrics import (
-    accuracy,
-    bias_score,
-    bootstrap_interval,
-    brier,
-    ece,
-    macro_f1,
-    nll,
-    rsd,
-    summary,
-    total_variation,
-)
-
 if TYPE_CHECKING:
+    from batch_calibration.api import calibrate
+    from batch_calibration.calibration.base import Calibrator, predict
+    from batch_calibration.diagnosis import Diagnosis, diagnose
+    from batch_calibration.errors import InputError
+    from batch_calibration.importers import Reading, read
+    from batch_calibration.methods import METHODS, Method
+    from batch_calibration.metrics import (
+        accuracy,
+        bias_score,
+        bootstrap_interval,
+        brier,
+        ece,
+        macro_f1,
+        nll,
+        rsd,
+        summary,
+        total_variation,
+    )
     from batch_calibration.scores import ScoreTable
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "api": ("calibrate",),
+    "calibration.base": ("Calibrator", "predict"),
+    "diagnosis": ("Diagnosis", "diagnose"),
+    "errors": ("InputError",),
+    "importers": ("Reading", "read"),
+    "methods": ("METHODS", "Method"),
+    "metrics": (
+        "accuracy", "bias_score", "bootstrap_interval", "brier", "ece", "macro_f1", "nll", "rsd",
+        "summary", "total_variation",
+    ),
+    "scores": ("ScoreTable",),
+}  # fmt: skip
+"""Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
+
 __all__ = [
     "METHODS",
     "Calibrator",
+    "Diagnosis",
     "InputError",
     "Method",
+    "Reading",
     "ScoreTable",
     "accuracy",
     "bias_score",
     "bootstrap_interval",
     "brier",
     "calibrate",
+    "diagnose",
     "ece",
     "macro_f1",
     "nll",
     "predict",
+    "read",
     "rsd",
     "summary",
     "total_variation",
@@ -52,9 +73,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: reading files is no part of calibrating an array.
-    if name == "ScoreTable":
-        from batch_calibration.scores import ScoreTable
-
-        return ScoreTable
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"batch_calibration.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -46,8 +46,8 @@ class ContextInfo:
         model: the model's name, for people.
         data: the name of the data, for people.
         scorer: who gave the scores.
-        shots: demonstrations, per label or in all as the options say.
-        seed: of the draw of demonstrations.
+        shots: demonstrations, per label or in all as the options say; None where unknown.
+        seed: of the draw of demonstrations; None where unknown.
         split: the split that was asked for.
         served: the split that stood in for it, empty where none had to.
         limit: how many rows at most, 0 for all.
@@ -61,8 +61,8 @@ class ContextInfo:
     model: str = ""
     data: str = ""
     scorer: ScorerInfo = ScorerInfo()
-    shots: int = 0
-    seed: int = 0
+    shots: int | None = None
+    seed: int | None = None
     split: str = ""
     served: str = ""
     limit: int = 0

@@ -143,7 +143,7 @@ class Store:
             about = scores.load(path).context
         except InputError:
             return path.stem
-        return _name(about.get("task", path.stem), about.get("seed", 0))
+        return _name(about.get("task", path.stem), about.get("seed"))
 
     def _record(self, name: str) -> Path:
         return self.workdir / "records" / f"{file_name(name)}.json"
@@ -153,7 +153,7 @@ class Store:
 
 
 def _name(task: Json, seed: Json) -> str:
-    return f"{task}, seed {seed}"
+    return str(task) if seed is None else f"{task}, seed {seed}"
 
 
 def _sentence(names: list[str], what: str, how: str, todo: str) -> list[str]:

@@ -28,6 +28,7 @@ ARROWS = {
     "censored": {"errors", "arrays"},
     "validation": {"errors", "typing", "arrays", "calibration", "censored"},
     "api": {"errors", "typing", "arrays", "censored", "calibration", "methods", "validation"},
+    "diagnosis": {"errors", "typing", "arrays", "metrics", "validation", "api"},
     "layer": {"errors", "typing", "arrays", "calibration"},
     "estimator": {"errors", "typing", "arrays", "calibration", "methods", "validation"},
     "scores": {"errors", "files", "arrays"},
@@ -49,7 +50,10 @@ ARROWS = {
         "errors", "files", "calibration", "methods", "metrics", "boundary", "scores", "records",
         "tasks", "typing",
     },
-    "__init__": {"errors", "typing", "calibration", "api", "methods", "metrics", "scores"},
+    "__init__": {
+        "errors", "typing", "calibration", "api", "diagnosis", "methods", "metrics", "scores",
+        "importers",
+    },
 }  # fmt: skip
 # Who may import these packages at the top of a module.
 OUTSIDE = {

@@ -150,8 +150,8 @@ def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
     usual, other = blocks(**{block: {}}), blocks(**{block: option})
     ((name, given),) = option.items()
     assert groups(usual("rte"), usual("cb"), other("wic")) == {
-        "m, 1-shot,  split, all rows": ["cb", "rte"],
-        f"m, 1-shot,  split, all rows, {name} {given}": ["wic"],
+        "m, 1-shot": ["cb", "rte"],
+        f"m, 1-shot, {name} {given}": ["wic"],
     }
     assert sorted(g.setting.slug for g in by_setting([usual("rte"), other("wic")]))[1].endswith(
         f"-{name}-{given}"
@@ -160,7 +160,7 @@ def test_blocks_made_in_another_way_have_a_table_of_their_own(block, option):
 
 def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
     few, usual, none = (blocks(labeled=o) for o in ({"labeled_per_class": 16}, {}, None))
-    told = "m, 1-shot,  split, all rows, labeled_per_class 16"
+    told = "m, 1-shot, labeled_per_class 16"
     assert groups(few("rte"), none("wic")) == {told: ["rte", "wic"]}
     assert groups(few("rte"), usual("cb"), none("wic"))[told] == ["rte"]
 

@@ -52,7 +52,8 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
     drawn = [name for name, method in METHODS.items() if method.over_shots]
     alike: dict[object, list[SettingRecords]] = {}
     for group in groups:
-        alike.setdefault(group.setting._replace(shots=0), []).append(group)
+        if group.setting.shots is not None:
+            alike.setdefault(group.setting._replace(shots=0), []).append(group)
     found = []
     for same in alike.values():
         if len(same) < 2:
@@ -62,7 +63,7 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
             for task in group.records:
                 for method in group.among(drawn):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
-                    points[group.setting.shots] = 100 * group.values(task, method)
+                    points[group.setting.shots or 0] = 100 * group.values(task, method)
         lines = {
             task: {method: points for method, points in of_task.items() if len(points) > 1}
             for task, of_task in tasks.items()
@@ -71,8 +72,8 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
         if not tasks:
             continue
         held = same[0].setting
-        most = max(group.setting.shots for group in same)
-        slug = held.slug.replace(f"-{held.shots}shot-", f"-0to{most}shots-")
+        most = max(group.setting.shots or 0 for group in same)
+        slug = held.slug.replace(f"-{held.shots}shot", f"-0to{most}shots", 1)
         note = notes(record for group in same for record in group.every)
         found.append(Curves(slug, f"Shots: {held.words()}", "shots per class", tasks, note))
     return found

@@ -30,11 +30,11 @@ AXES = {
 
 
 class Setting(NamedTuple):
-    """What a table holds fixed."""
+    """What a table holds fixed; what is not known is empty, shots None."""
 
     model: str
     scorer: str
-    shots: int
+    shots: int | None
     split: str
     limit: int
     over_long: str = "error"
@@ -44,17 +44,20 @@ class Setting(NamedTuple):
 
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
-        how = "zero-shot" if not self.shots else f"{self.shots}-shot"
-        return self.words(f"{how}, ")
+        if self.shots is None:
+            return self.words()
+        return self.words("zero-shot" if self.shots == 0 else f"{self.shots}-shot")
 
     def words(self, how: str = "") -> str:
         """All but the shots in words, `how` before the split."""
-        rows = f"first {self.limit} rows" if self.limit else "all rows"
+        model = self.model or "unnamed model"
+        parts = [model if self.data in ("", self.model) else f"{model} on {self.data}", how]
+        parts += [f"{self.split} split"] if self.split else []
+        parts += [f"first {self.limit} rows"] if self.limit else ["all rows"] if self.split else []
         long = SHORTENED.get(self.over_long, "")
-        data = "" if self.data in ("", self.model) else f" on {self.data}"
         variant = f", scorer {self.variant}" if self.variant else ""
         options = "".join(f", {option}" for option in self.options)
-        return f"{self.model}{data}, {how}{self.split} split, {rows}{long}{variant}{options}"
+        return f"{', '.join(filter(None, parts))}{long}{variant}{options}"
 
     @property
     def slug(self) -> str:
@@ -64,7 +67,9 @@ class Setting(NamedTuple):
         data = "" if self.data in ("", self.model) else f"-{self.data}"
         variant = f"-{self.variant}" if self.variant else ""
         options = "".join(f"-{option}" for option in self.options)
-        name = f"{self.model}{data}-{self.shots}shot-{self.split}{rows}{long}{variant}{options}"
+        shots = "" if self.shots is None else f"-{self.shots}shot"
+        split = f"-{self.split}" if self.split else ""
+        name = f"{self.model or 'scores'}{data}{shots}{split}{rows}{long}{variant}{options}"
         return name.replace(" ", "-")
 
 
@@ -122,13 +127,17 @@ def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
         task, seed = record.context.task, record.context.seed
         group = groups.setdefault(setting, {}).setdefault(task, [])
         if any(other.context.seed == seed for other in group):
+            of = task if seed is None else f"{task}, seed {seed},"
             raise InputError(
-                f"the workdir holds two records of {task}, seed {seed}, in the setting {setting}, "
+                f"the workdir holds two records of {of} in the setting {setting}, "
                 "such as from before and after a change of the data; keep them in workdirs of "
                 "their own."
             )
         group.append(record)
-    return [SettingRecords(setting, groups[setting]) for setting in sorted(groups)]
+    order = sorted(
+        groups, key=lambda one: one._replace(shots=-1 if one.shots is None else one.shots)
+    )
+    return [SettingRecords(setting, groups[setting]) for setting in order]
 
 
 def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
@@ -194,7 +203,8 @@ def ordered(records: Iterable[Record]) -> list[Record]:
 
     def rank(record: Record) -> tuple[int, str, int]:
         task = record.context.task
-        return position.get(task, len(position)), task, record.context.seed
+        seed = record.context.seed
+        return position.get(task, len(position)), task, -1 if seed is None else seed
 
     return sorted(records, key=rank)
 

@@ -73,7 +73,7 @@ def value(record: Record) -> str:
     named = [str(options[key]) for key in ("order", "template", "verbalizer") if key in options]
     if options.get("selection") == "explicit":
         named += record.context.demonstrations
-    return ", ".join(named) or f"{record.context.seed}"
+    return ", ".join(named) or str(record.context.seed)
 
 
 def accuracy_cells(found: Axis) -> Cells:

@@ -134,9 +134,10 @@ def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
     if not found:
         return ""
     size, task, record, high, low = max(found, key=lambda item: item[0])
-    labels = record.label_names
+    labels, seed = record.label_names, record.context.seed
+    where = title(task) if seed is None else f"{title(task)} (seed {seed})"
     return (
-        f"The strongest preference was on {title(task)} (seed {record.context.seed}): "
+        f"The strongest preference was on {where}: "
         f"averaged over the batch, the scores favor {labels[high]!r} over {labels[low]!r} by "
         f"{size:.1f} nats, which BC takes for bias."
     )

@@ -132,7 +132,7 @@ def common_skip(
     return shots
 
 
-def notes(policy: object, shots: int, shortened: int) -> tuple[str, ...]:
+def notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
     """What a reader of the numbers must know where so many prompts were shortened."""
     return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
 

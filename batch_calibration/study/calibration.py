@@ -15,6 +15,7 @@ import numpy as np
 from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
+from batch_calibration.files import Json
 from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
 from batch_calibration.prompts import length_limit
 from batch_calibration.records import ContextInfo, Curve, Record, Records
@@ -262,7 +263,10 @@ def _record(
         },
         bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
         floor=floor,
-        notes=length_limit.notes(about.options.get("over_long"), about.shots, shortened),
+        notes=(
+            *length_limit.notes(about.options.get("over_long"), about.shots, shortened),
+            *(str(note) for block in table.blocks.values() for note in _said(block)),
+        ),
         strength=float(found.strength[curved][i]) if curved else None,
         curve=(
             Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))
@@ -270,6 +274,12 @@ def _record(
             else None
         ),
     )
+
+
+def _said(block: Block) -> list[Json]:
+    """What the importer of a block says of it, in sentences."""
+    said = block.spec.get("notes")
+    return said if isinstance(said, list) else []
 
 
 def _count(block: Block, what: str) -> int:

@@ -30,7 +30,7 @@ class TwoLabels(NamedTuple):
     """A table cut to two labels: their columns, and of the test rows those with these labels."""
 
     task: str
-    seed: int
+    seed: int | None
     cut: bool
     names: tuple[str, str]
     blocks: dict[str, tuple[np.ndarray, np.ndarray]]
@@ -123,7 +123,8 @@ def draw(tables: Sequence[ScoreTable], setting: str) -> Figure:
 def heading(two: TwoLabels) -> str:
     """The task and its seed, and which rows are drawn where it has more than two labels."""
     pair = f"\n{two.names[0]} / {two.names[1]} rows only" if two.cut else ""
-    return f"{title(two.task)}, seed {two.seed}{pair}"
+    seed = "" if two.seed is None else f", seed {two.seed}"
+    return f"{title(two.task)}{seed}{pair}"
 
 
 def panels(two: TwoLabels) -> dict[str, Panel]:
