@@ -21,7 +21,7 @@ BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
 END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors"}
 LAYERS = {
-    "programs": ("experiments", "configs", "cli"),
+    "programs": ("experiments", "configs", "cli", "__main__"),
     "study": ("study", "artifacts", "store", "records"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",

@@ -5,18 +5,14 @@ before JAX is loaded.
 """
 
 import difflib
-import importlib
-import io
-import os
 import re
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from batch_calibration.cli.guard import catch_stops, fail, guard
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
 from experiments import config_files
@@ -68,90 +64,16 @@ def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    sys.stdout = _output()
-    app.run(lambda _: _guard(main, loads), flags_parser=_parse)
+    catch_stops()
+    app.run(lambda _: _guarded(main, loads), flags_parser=_parse)
     raise AssertionError("app.run returned")
 
 
-def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
-    """Answer an interruption with a sentence and the exit code that shells give it: 130 or 143."""
-    sys.stdout.flush()
-    sentence = "stopped; what was finished is kept: give the same command again for the rest."
-    print(f"error: {sentence}", file=sys.stderr, flush=True)
-    os._exit(128 + number)
-
-
-def _interrupt(number: int, _: object) -> NoReturn:
-    """Raise where the program stands, so that what it holds open is closed."""
-    raise KeyboardInterrupt(number)
-
-
-class _WhileRead(io.FileIO):
-    """Output whose reader may go, as `head` does: what is written then goes nowhere."""
-
-    failed = False
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            if not self.failed and not isinstance(error, BrokenPipeError):
-                self.failed = True
-                error.filename = "the program's output"
-                raise
-            return len(data)
-
-
-def _output() -> io.TextIOWrapper:
-    """Standard output that stops no program: closed, without a reader, or lacking letters."""
-    if sys.stdout is None:
-        return open(os.devnull, "w", encoding="utf-8")
-    raw = _WhileRead(sys.stdout.fileno(), "w", closefd=False)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), sys.stdout.encoding, "backslashreplace",
-        line_buffering=sys.stdout.isatty(),
-    )  # fmt: skip
-
-
-def _fail(sentence: str) -> NoReturn:
-    print(f"error: {sentence}", file=sys.stderr)
-    sys.stdout.flush()
-    sys.exit(2)
-
-
-def _guard(main: Callable[[], None], loads: Sequence[str]) -> None:
+def _guarded(main: Callable[[], None], loads: Sequence[str]) -> None:
     # absl shows what every library logs; a program says what it has to by print and sentences.
     logging.set_verbosity(logging.WARNING)
-    try:
-        for name in loads:
-            importlib.import_module(name)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
-        sys.unraisablehook = _unraisable
-        main()
-        sys.stdout.flush()
-    except InputError as error:
-        _fail(str(error))
-    except KeyboardInterrupt as error:
-        stop(*error.args)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        if error.filename is not None:
-            _fail(f"{error.filename}: {error.strerror}; give a path that can be read and written.")
-        # A full disk: the write fails long after the file was opened, and names none.
-        workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
-        where = f"workdir {workdir}" if workdir else "a file"
-        _fail(f"{where}: cannot be written ({error.strerror}); make room or use another folder.")
-
-
-def _unraisable(what: Any) -> None:
-    """An interruption that falls into one of JAX's garbage collection hooks would be lost there."""
-    if issubclass(what.exc_type, KeyboardInterrupt):
-        stop(*what.exc_value.args)
-    sys.__unraisablehook__(what)
+    workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
+    guard(main, loads, f"workdir {workdir}" if workdir else "a file")
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
@@ -165,20 +87,20 @@ def _parse(argv: Sequence[str]) -> list[str]:
         _check(words[1:])
         return words
     except InputError as error:
-        _fail(str(error))
+        fail(str(error))
     except flags.UnrecognizedFlagError as error:
         name = error.flagname
         if name.startswith("config.") and "config" in flags.FLAGS:
-            _fail(_missing(["config"]))
-        _fail(f"no flag is called --{name}; {_near(name, list(flags.FLAGS))}")
+            fail(_missing(["config"]))
+        fail(f"no flag is called --{name}; {_near(name, list(flags.FLAGS))}")
     except flags.Error as error:
         if names := REQUIRED.findall(str(error)):
-            _fail(_missing(names))
-        _fail(_wrong_value(str(error).strip()))
+            fail(_missing(names))
+        fail(_wrong_value(str(error).strip()))
     except (AttributeError, KeyError) as error:
-        _fail(_unknown_key(argv, known, error))
+        fail(_unknown_key(argv, known, error))
     except (ValueError, TypeError) as error:
-        _fail(f'a flag cannot be read: {str(error).splitlines()[0]}; tuples are \'("a","b")\'.')
+        fail(f'a flag cannot be read: {str(error).splitlines()[0]}; tuples are \'("a","b")\'.')
 
 
 def _config_keys(argv: Sequence[str]) -> list[str]:

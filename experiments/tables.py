@@ -12,9 +12,8 @@ WORKDIR = cli.folder_flag("folder with scores and records")
 
 def main() -> None:
     """Write every table, and print those that are no point of a curve."""
-    from batch_calibration.artifacts import catalogue, writing
+    from batch_calibration.artifacts import catalogue, terminal, writing
     from batch_calibration.store import Store
-    from experiments import terminal
 
     store, folder = Store(WORKDIR.value), Path(WORKDIR.value) / "tables"
     for table in writing.write_tables(catalogue.gather(store.records()), folder):

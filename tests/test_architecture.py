@@ -47,9 +47,14 @@ ARROWS = {
         "models", "scoring",
     },
     "artifacts": {
-        "errors", "files", "calibration", "methods", "metrics", "boundary", "scores", "records",
-        "tasks", "typing",
+        "errors", "files", "calibration", "methods", "metrics", "boundary", "diagnosis", "scores",
+        "records", "tasks", "typing",
     },
+    "cli": {
+        "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
+        "store", "study", "artifacts", "__init__",
+    },
+    "__main__": {"cli"},
     "__init__": {
         "errors", "typing", "calibration", "api", "diagnosis", "methods", "metrics", "scores",
         "importers",

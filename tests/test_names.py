@@ -8,10 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from making import make_curve, make_record, make_sizes
 
-from batch_calibration.artifacts import catalogue, writing
+from batch_calibration.artifacts import catalogue, terminal, writing
 from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
 from batch_calibration.store import Store
-from experiments import terminal
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
 

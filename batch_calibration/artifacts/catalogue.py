@@ -51,6 +51,7 @@ class Table(NamedTuple):
         last: rows at the end that sum up the others.
         csv: what its CSV file holds, None for no such file.
         shown: whether it is printed and in the report, or only written.
+        unit: of its numbers.
     """
 
     section: str
@@ -61,6 +62,12 @@ class Table(NamedTuple):
     last: int = 1
     csv: str | None = None
     shown: bool = True
+    unit: str = "accuracy in %"
+
+    @property
+    def title(self) -> str:
+        """What it shows, and in what."""
+        return ", ".join(filter(None, (self.heading, self.unit)))
 
 
 class Drawing(NamedTuple):

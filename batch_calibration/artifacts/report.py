@@ -40,7 +40,7 @@ def page(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> str:
     parts = [f"<h2>{escape(section.heading)}</h2>", f"<p>{escape(section.paragraph)}</p>"]
     for table in section.tables:
-        parts += [f"<h3>{escape(table.heading)}, accuracy in %</h3>", _table(table.cells)]
+        parts += [f"<h3>{escape(table.title)}</h3>", _table(table.cells)]
         parts += [f"<p>{escape(table.note)}</p>"] if table.note else []
     for heading, image in section.images.items():
         data = base64.b64encode(image.read_bytes()).decode()

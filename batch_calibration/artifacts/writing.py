@@ -38,7 +38,11 @@ def write_figures(
 
 
 def write_report(
-    results: Results, page: Path, figures: Path, missing: Sequence[str] = ()
+    results: Results,
+    page: Path,
+    figures: Path,
+    missing: Sequence[str] = (),
+    first: Sequence[report.Section] = (),
 ) -> list[str]:
     """One HTML page with every table, and the figures that are in their folder.
 
@@ -47,6 +51,7 @@ def write_report(
         page: the file.
         figures: the folder of the figures.
         missing: sentences on what is not shown, or on what shown results are no longer true of.
+        first: sections before the others.
 
     Returns:
         Those sentences, and the paragraph of each setting.
@@ -54,7 +59,10 @@ def write_report(
     tables, drawings = catalogue.tables(results), catalogue.figures(results)
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
     words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
-    sections = [report.Section("Not up to date", " ".join(missing), (), {})] if missing else []
+    sections = (
+        [report.Section("Left out or not up to date", " ".join(missing), (), {})] if missing else []
+    )
+    sections += first
     for name, paragraph in {**said, ACROSS: words}.items():
         shown = [table for table in tables if table.section == name and table.shown]
         images = {

@@ -107,7 +107,7 @@ def run_calibration(
     for table in tables:
         _check(table, floor)
     skipped = [left_out(table, names) for table in tables]
-    groups = _groups(tables, skipped, names, floor)
+    groups = grouped(tables, skipped, names, floor)
     key = jax.random.key(seed)
     records: dict[int, Record] = {}
     # Compiling leaves Python's lock alone: several groups are compiled at once.
@@ -143,7 +143,7 @@ def _check(table: ScoreTable, floor: float | None) -> None:
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 
 
-def _groups(
+def grouped(
     tables: Sequence[ScoreTable],
     skipped: Sequence[Mapping[str, str]],
     names: Sequence[str],

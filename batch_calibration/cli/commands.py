@@ -1,0 +1,204 @@
+"""What each command does, once its options are read."""
+
+import sys
+import textwrap
+import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+from batch_calibration.cli import inputs, options, output, prior, said
+from batch_calibration.diagnosis import Diagnosis, diagnose
+from batch_calibration.errors import InputError
+from batch_calibration.methods import get_method
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study.corrected import corrected_scores
+
+
+class Found(NamedTuple):
+    """A context, its corrected scores, and what they say."""
+
+    table: ScoreTable
+    scores: np.ndarray
+    diagnosis: Diagnosis
+
+
+def calibrate(args: Namespace) -> None:
+    """Corrected scores into a file or the output, the rest beside them."""
+    output.check_output(args.output)
+    _check_plot(args.plot)
+    found = _found(args)
+    to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
+    # Scores alone go to an output that another program reads.
+    words = sys.stderr if to_output else sys.stdout
+    said.show(found, args.changed, words)
+    _bound(args, found, words)
+    if to_output:
+        output.write([output.Scored(one.table, one.scores) for one in found], "-")
+    elif args.output:
+        output.write([output.Scored(one.table, one.scores) for one in found], args.output)
+        print(f"corrected scores: {args.output}", file=words)
+    else:
+        print("Write the corrected scores with --output=FILE.", file=words)
+    _plot(args.plot, found, words)
+
+
+def diagnose_files(args: Namespace) -> None:
+    """What each prompt prefers, and whether a correction helps."""
+    _check_plot(args.plot)
+    found = _found(args)
+    said.show(found, args.changed, sys.stdout)
+    _bound(args, found, sys.stdout)
+    _plot(args.plot, found, sys.stdout)
+
+
+def compare(args: Namespace) -> None:
+    """Every method on each context, as tables."""
+    from batch_calibration.artifacts import catalogue, terminal
+    from batch_calibration.study import run_calibration
+
+    tables = _tables(args)
+    records = run_calibration(tables, _methods(args), seed=args.seed)
+    for table in catalogue.tables(catalogue.gather(records)):
+        if table.shown:
+            terminal.show(table)
+    heading = "Each method against icl"
+    terminal.show_cells(heading, said.method_cells(records), said.METHOD_NOTE)
+    for name, why in {name: why for one in records for name, why in one.skipped.items()}.items():
+        print(f"{name} is left out: {why}")
+
+
+def convert(args: Namespace) -> None:
+    """Score tables into a workdir or a file."""
+    from batch_calibration.store import Store
+
+    if bool(args.output) == bool(args.workdir):
+        raise InputError(
+            "convert: expected --output=FILE or --workdir=DIR, and not both; give one."
+        )
+    output.check_output(args.output, (".safetensors",))
+    tables = _tables(args)
+    if args.workdir:
+        store = Store(args.workdir, create=True)
+        for table in tables:
+            store.put(table)
+        print(f"{len(tables)} score tables: {Path(args.workdir) / 'scores'}")
+        print(f"next: batch-calibration report {args.workdir}")
+    elif Path(args.output).suffix == ".safetensors":
+        if len(tables) > 1:
+            raise InputError(
+                f"{args.output}: one file holds one context, and there are {len(tables)}; give "
+                "--workdir=DIR, which holds many."
+            )
+        tables[0].save(args.output)
+        print(f"score table: {args.output}")
+    else:
+        scores = [one.blocks["test"].log_probs for one in tables]
+        pairs = zip(tables, scores, strict=True)
+        output.write([output.Scored(*pair) for pair in pairs], args.output)
+
+
+def report(args: Namespace) -> None:
+    """One page with what each prompt prefers, and every table and figure."""
+    from batch_calibration.cli import page
+
+    tables = _tables(args)
+    args.method, args.strength, args.prior = "bc", None, ""
+    for sentence in page.write(
+        _corrected(args, tables), Path(args.output), _methods(args), args.seed
+    ):
+        print(textwrap.fill(sentence, 100), end="\n\n")
+    print(f"report: {args.output}")
+
+
+def _methods(args: Namespace) -> list[str] | None:
+    chosen = options.names(args.methods)
+    return [get_method(name) and name for name in chosen] or None
+
+
+def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
+    """The contexts; what was noticed while reading them is said."""
+    tables = inputs.tables(args, **changes)
+    notes = (note for one in tables for block in one.blocks.values() for note in said.notes(block))
+    for note in dict.fromkeys(notes):
+        print(textwrap.fill(f"note: {note}", 100), file=sys.stderr)
+    return tables
+
+
+def _found(args: Namespace) -> list[Found]:
+    get_method(args.method)
+    return _corrected(args, _tables(args))
+
+
+def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
+    """Each context with its corrected scores; contexts of one prior share their programs."""
+    given: dict[str, object] = {} if args.strength is None else {"strength": args.strength}
+    priors: dict[tuple[float, ...] | None, list[int]] = {}
+    sentences = []
+    for place, table in enumerate(tables):
+        part, sentence = prior.shares(args.prior, table)
+        priors.setdefault(part, []).append(place)
+        sentences.append(sentence)
+    for sentence in dict.fromkeys(filter(None, sentences)):
+        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
+    scores: dict[int, np.ndarray] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for part, places in priors.items():
+            chosen = given | ({} if part is None else {"target_prior": part})
+            some = [tables[place] for place in places]
+            made = corrected_scores(some, args.method, seed=args.seed, **chosen)
+            scores |= dict(zip(places, made, strict=True))
+    for words in dict.fromkeys(str(one.message) for one in caught):
+        print(textwrap.fill(f"note: {words}", 100), file=sys.stderr)
+    return [_diagnosed(args.method, table, scores[place]) for place, table in enumerate(tables)]
+
+
+def _diagnosed(method: str, table: ScoreTable, scores: np.ndarray) -> Found:
+    test = table.blocks["test"]
+    labels = test.labels if (test.labels >= 0).any() else None
+    names = table.label_names
+    found = diagnose(test.log_probs, labels, corrected=scores, label_names=names, method=method)
+    return Found(table, scores, found)
+
+
+DEPTHS = (0.001, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""How far below their bound missing labels are put for the range of --missing=bound, in nats."""
+
+
+def _bound(args: Namespace, found: Sequence[Found], words: TextIO) -> None:
+    """The range of predictions over how far below its bound a missing label may lie."""
+    if args.missing != "bound":
+        return
+    each = [found] + [_corrected(args, inputs.tables(args, below=depth)) for depth in DEPTHS[1:]]
+    said.show_range(each, DEPTHS, words)
+
+
+def _check_plot(path: str) -> None:
+    if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
+        raise InputError(f"--plot={path}: expected a file that ends in .png, .pdf or .svg.")
+
+
+def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
+    if path:
+        from batch_calibration.artifacts.figures import preferences
+
+        preferences.save(
+            preferences.draw(
+                [one.diagnosis for one in found], [said.title(one.table) for one in found]
+            ),
+            Path(path),
+        )
+        print(f"figure: {path}", file=words)
+
+
+RUN = {
+    "calibrate": calibrate,
+    "diagnose": diagnose_files,
+    "compare": compare,
+    "convert": convert,
+    "report": report,
+}

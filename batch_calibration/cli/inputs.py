@@ -1,0 +1,170 @@
+"""The score tables that the options name: files, folders, globs, the input; probes beside them."""
+
+import glob
+import shutil
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from batch_calibration import importers
+from batch_calibration.censored import check_missing
+from batch_calibration.cli import options
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading
+from batch_calibration.scores import ScoreTable
+
+INPUT = "the input"
+"""What sentences call standard input."""
+PROBES = ("cc", "dc")
+"""Blocks that --probe may name."""
+
+
+def reading_of(args: Namespace) -> Reading:
+    """What the options say of the files."""
+    missing = args.missing
+    if missing == "bound":
+        missing = "least"
+    return Reading(
+        format=args.format,
+        labels=options.names(args.labels),
+        tokens=options.tokens(args.tokens),
+        gold=args.gold,
+        ids=args.ids,
+        by=options.names(args.by),
+        missing=None if missing is None else check_missing(missing),
+        from_probs=args.from_probs,
+        task=args.task,
+        model=args.model,
+        filter=args.filter,
+    )
+
+
+def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
+    """Every context in the files, with the blocks of --probe and --labeled.
+
+    Args:
+        args: the options.
+        **changes: of the `Reading`.
+
+    Raises:
+        InputError: a sentence on what is wrong with them.
+    """
+    reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
+    found = _named_apart(list(_read(args.files, reading)))
+    for text in getattr(args, "probe", []):
+        name, equals, file = text.partition("=")
+        if not equals or name not in PROBES:
+            name, file = "cc", text
+            if getattr(args, "method", "").startswith("dc"):
+                name = "dc"
+        found = _with_block(found, name, _beside(file, reading))
+    if getattr(args, "labeled", ""):
+        found = _with_block(found, "labeled", _beside(args.labeled, replace(reading, by=())))
+    return found
+
+
+def _beside(file: str, reading: Reading) -> list[ScoreTable]:
+    """The contexts of a file of probes, whose rows have no subject and need no right label."""
+    if reading.by or reading.gold:
+        reading = replace(reading, by=(), gold="", ids="")
+    return [table for _, table in _read([file], reading)]
+
+
+def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
+    for name in files:
+        for path in _paths(name):
+            with _on_disk(path) as file:
+                try:
+                    found = importers.read(file, reading)
+                except InputError as error:
+                    raise InputError(str(error).replace(str(file), _title(path))) from error
+            yield from ((path, table) for table in found)
+
+
+def _paths(name: str) -> list[Path]:
+    """The files that a word names: itself, what a glob finds, a folder's harness logs."""
+    path = Path(name)
+    if name == "-" or path.is_file():
+        return [path]
+    if path.is_dir():
+        if (path / "scores").is_dir():
+            return sorted((path / "scores").glob("*.safetensors"))
+        logs = sorted(path.rglob("samples_*.jsonl"))
+        some = logs or sorted(one for one in path.iterdir() if one.is_file())
+        if not some:
+            raise InputError(f"{name}: expected files of scores in the folder, found none.")
+        return some
+    found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
+    if not found:
+        raise InputError(f"{name}: expected a file of scores, found none; correct the path.")
+    return [one for word in found for one in _paths(word)]
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[Path]:
+    """The file; of standard input a copy, which goes afterwards."""
+    if str(path) != "-":
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "input"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
+
+
+def _title(path: Path) -> str:
+    return INPUT if str(path) == "-" else str(path)
+
+
+def _named_apart(found: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
+    """Contexts of one name, as of several files, take their file's name into the task's."""
+
+    def name(table: ScoreTable) -> tuple[str, ...]:
+        return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
+
+    known = [name(table) for _, table in found]
+    if len(set(known)) == len(known):
+        return [table for _, table in found]
+    apart = []
+    for path, table in found:
+        stem = INPUT if str(path) == "-" else path.stem
+        task = str(table.context.get("task", ""))
+        twice = known.count(name(table)) > 1 and task != stem
+        about = {**table.context, "task": f"{task} {stem}".strip()} if twice else table.context
+        apart.append(table._replace(context=about))
+    if len({name(table) for table in apart}) < len(apart):
+        raise InputError(
+            f"{', '.join(sorted({_title(one) for one, _ in found}))}: two contexts have one "
+            "name, so that their numbers could not be told apart; name what differs with --by, or give "
+            "each file a name of its own."
+        )
+    return apart
+
+
+def _with_block(
+    found: list[ScoreTable], name: str, others: Sequence[ScoreTable]
+) -> list[ScoreTable]:
+    """Each context with the rows of another file: the only context there, or its own model's."""
+    by_model = {str(one.context.get("model", "")): one for one in others}
+    made = []
+    for table in found:
+        model = str(table.context.get("model", ""))
+        other = others[0] if len(others) == 1 else by_model.get(model)
+        if other is None or (len(others) > 1 and len(by_model) < len(others)):
+            raise InputError(
+                f"the block {name!r} of {table.context.get('task', 'a context')} {model}: expected "
+                f"one context of that model among the {len(others)} of its file; give a file with "
+                "one context, or one for each model."
+            )
+        if other.label_names != table.label_names:
+            raise InputError(
+                f"the block {name!r}: expected the labels {', '.join(table.label_names)}, got "
+                f"{', '.join(other.label_names)}; name them alike with --labels."
+            )
+        made.append(table._replace(blocks={**table.blocks, name: other.blocks["test"]}))
+    return made

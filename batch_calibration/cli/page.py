@@ -1,0 +1,84 @@
+"""The page of `batch-calibration report`: what each prompt prefers, then the page of a study."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from batch_calibration.artifacts import catalogue, writing
+from batch_calibration.artifacts.catalogue import Table
+from batch_calibration.artifacts.report import Section
+from batch_calibration.cli import said
+from batch_calibration.study import run_calibration
+
+PREFERS = "What the prompts prefer"
+WITHOUT = (
+    "Figures are left out, for matplotlib is not installed: pip install 'batch-calibration[plots]'."
+)
+
+
+def write(
+    found: Sequence[said.Found], page: Path, methods: Sequence[str] | None, seed: int
+) -> list[str]:
+    """Write the page, and return its paragraphs.
+
+    Args:
+        found: contexts and what BC does to them.
+        page: the file.
+        methods: those that are compared, all that the scores allow by default.
+        seed: of methods that start at random.
+    """
+    tables = [one.table for one in found]
+    labeled = [one for one in tables if (one.blocks["test"].labels >= 0).any()]
+    by_id = {table.id: table for table in tables}
+    records = run_calibration(labeled, methods, seed=seed) if labeled else []
+    results = catalogue.gather(records, lambda record: by_id[record.id])
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder)
+        missing = [] if _drawn(found, results, figures) else [WITHOUT]
+        first = _section(found, figures / "preferences.png")
+        return [*writing.write_report(results, page, figures, missing, [first]), first.paragraph]
+
+
+def _drawn(found: Sequence[said.Found], results: catalogue.Results, folder: Path) -> bool:
+    """Draw every figure into the folder, if matplotlib is there."""
+    try:
+        from batch_calibration.artifacts.figures import preferences
+    except ImportError:
+        return False
+    titles = [said.title(one.table) for one in found]
+    drawing = preferences.draw([one.diagnosis for one in found], titles)
+    preferences.save(drawing, folder / "preferences.png")
+    if results.records:
+        writing.write_figures(results, folder)
+    return True
+
+
+def _section(found: Sequence[said.Found], image: Path) -> Section:
+    if len(found) > said.ALL:
+        cells, words = said.context_cells(found), said.over_all(found)
+        tables = [Table(PREFERS, "contexts", "Contexts", cells, said.CONTEXT_NOTE, unit="")]
+    else:
+        words = " ".join(sentence for one in found for sentence in one.diagnosis.sentences())
+        tables = [table for one in found for table in _tables(one)]
+    notes = dict.fromkeys(
+        note for one in found for block in one.table.blocks.values() for note in said.notes(block)
+    )
+    images = {PREFERS: image} if image.exists() else {}
+    return Section(PREFERS, " ".join([words, *notes]), tables, images)
+
+
+def _tables(one: said.Found) -> list[Table]:
+    name = said.title(one.table)
+    tables = [
+        Table(
+            PREFERS,
+            "labels",
+            f"{name}: labels",
+            said.label_cells(one.diagnosis),
+            unit="shares in %",
+        )
+    ]
+    if one.diagnosis.before:
+        cells = said.right_cells(one.diagnosis)
+        tables.append(Table(PREFERS, "right", f"{name}: right answers", cells, unit="in %"))
+    return tables

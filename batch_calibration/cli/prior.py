@@ -1,0 +1,93 @@
+"""The shares of the labels that --prior names: numbers, a file, or those of labeled rows."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.scores import ScoreTable
+
+LEAST = 1e-4
+"""The least share: a label of share 0 would never be predicted, whatever its score."""
+ESTIMATED = "estimated"
+
+
+def shares(given: str, table: ScoreTable) -> tuple[tuple[float, ...] | None, str]:
+    """The expected share of each label, None for equal ones, and a sentence on where it is from.
+
+    Args:
+        given: what --prior says.
+        table: the context, with its labels and its labeled rows.
+
+    Raises:
+        InputError: no shares of that many labels; nothing to estimate them from.
+    """
+    if not given:
+        return None, ""
+    if given == ESTIMATED:
+        return _estimated(table)
+    names = table.label_names
+    found = _of_file(Path(given), names) if Path(given).is_file() else _numbers(given)
+    if len(found) != len(names) or min(found) < 0 or not sum(found) > 0:
+        raise InputError(
+            f"--prior: expected {len(names)} shares, one for each of {', '.join(names)}, got "
+            f"{given!r}; write them as {','.join(['0.5'] * len(names))}, or give a file."
+        )
+    return _positive(np.array(found)), ""
+
+
+def _positive(counts: np.ndarray) -> tuple[float, ...]:
+    part = np.maximum(counts / counts.sum(), LEAST)
+    return tuple((part / part.sum()).tolist())
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"--prior: expected shares such as 0.8,0.2, {ESTIMATED!r} or a file, got {text!r}, "
+            "which is none of these; correct it."
+        ) from error
+
+
+def _of_file(path: Path, names: Sequence[str]) -> list[float]:
+    """A share a line, in the order of the labels, or with the label before it."""
+    try:
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+        found = [line for line in lines if line]
+        if all(len(line) == 2 for line in found):
+            given = {label.strip(): float(share) for label, share in found}
+            if set(given) == set(names):
+                return [given[name] for name in names]
+        if all(len(line) == 1 for line in found):
+            return [float(line[0]) for line in found]
+    except (ValueError, csv.Error):
+        pass
+    raise InputError(
+        f"{path}: expected a share a line, or LABEL,SHARE for each of {', '.join(names)}; got "
+        "other lines: correct them."
+    )
+
+
+def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
+    """The shares among labeled rows, one more of each label counted (Laplace's rule)."""
+    test, k = table.blocks["test"].labels, len(table.label_names)
+    labeled = table.blocks.get("labeled")
+    gold = test if labeled is None else labeled.labels
+    known = gold[gold >= 0]
+    if not len(known):
+        raise InputError(
+            f"--prior={ESTIMATED}: expected labeled rows to count, and none is labeled: unlabeled "
+            "rows cannot tell their shares from the bias; give --labeled=FILE, or the shares."
+        )
+    said = ""
+    if labeled is None:
+        said = (
+            f"The shares are those of the {len(known):,} right answers in the file itself, which "
+            "nobody knows beforehand: take the accuracy as the best that shares can give."
+        )
+    return _positive(np.bincount(known, minlength=k) + 1.0), said

@@ -1,0 +1,201 @@
+"""What the console program says: sentences on each context, tables over many."""
+
+import textwrap
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Protocol, TextIO
+
+import numpy as np
+
+from batch_calibration.artifacts import terminal
+from batch_calibration.artifacts.cells import Best, Cells
+from batch_calibration.diagnosis import Diagnosis
+from batch_calibration.records import Records
+from batch_calibration.scores import Block, ScoreTable
+
+ALL = 3
+"""Contexts that are described one by one; more are rows of a table."""
+METHOD_NOTE = (
+    "Accuracy in %: of one context with its 95 % interval, of several their mean. 'shares off' is "
+    "half the summed distance of predicted from right shares (total variation). 'better, worse' "
+    "counts contexts where the accuracy is above or below icl's."
+)
+
+
+class Found(Protocol):
+    """A context, its corrected scores, and what they say."""
+
+    @property
+    def table(self) -> ScoreTable:
+        """The context."""
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Its corrected scores [n, k]."""
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What they say."""
+
+
+def title(table: ScoreTable) -> str:
+    """The task and the model, as far as they are known."""
+    named = (str(table.context.get(key) or "") for key in ("task", "model"))
+    return ", ".join(filter(None, named)) or "scores"
+
+
+def notes(block: Block) -> list[str]:
+    """What the importer of a block noticed."""
+    found = block.spec.get("notes")
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
+    """A few contexts one by one, each with some rows that change; many as one table."""
+    with redirect_stdout(words):
+        if len(found) > ALL:
+            terminal.show_cells("Contexts", context_cells(found), CONTEXT_NOTE)
+            print(f"\n{textwrap.fill(over_all(found), terminal.WIDTH)}")
+            return
+        for one in found:
+            heading = f"{title(one.table)}: share of each label in %"
+            terminal.show_cells(heading, label_cells(one.diagnosis))
+            if one.diagnosis.before:
+                terminal.show_cells(
+                    "Right answers in % [95 % interval]", right_cells(one.diagnosis)
+                )
+            print()
+            for sentence in one.diagnosis.sentences():
+                print(textwrap.fill(sentence, terminal.WIDTH))
+            if len(one.diagnosis.changed) and changed > 0:
+                terminal.show_cells("Rows whose prediction changes", _changed_cells(one, changed))
+        print()
+
+
+def label_cells(one: Diagnosis) -> Cells:
+    """A row a label: its preference, its share of predictions before and after, of the right."""
+    rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {one.method}"]]
+    for i, name in enumerate(one.label_names):
+        shares = (one.predicted[i], one.corrected[i])
+        rows.append([name, f"{one.preference[i]:+.2f}", *(f"{100 * x:.1f}" for x in shares)])
+    if one.classes is not None:
+        rows[0].append("right")
+        for row, share in zip(rows[1:], one.classes, strict=True):
+            row.append(f"{100 * share:.1f}")
+    return rows
+
+
+def right_cells(one: Diagnosis) -> Cells:
+    """Accuracy and balanced accuracy, before and after."""
+    rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
+    for name, right in (("as they are", one.before), (f"after {one.method}", one.after)):
+        if right:
+            rows.append([name, str(right.accuracy), str(right.balanced)])
+    return rows
+
+
+def _changed_cells(one: Found, most: int) -> Cells:
+    block, names = one.table.blocks["test"], one.table.label_names
+    rows: Cells = [["row", "before", "after", "right"]]
+    for i in one.diagnosis.changed[:most]:
+        guess = (names[int(of[i].argmax())] for of in (block.log_probs, one.scores))
+        right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
+        rows.append([block.row_ids[i], *guess, right])
+    if len(one.diagnosis.changed) > most:
+        rows.append([f"and {len(one.diagnosis.changed) - most:,} more", "", "", ""])
+    return rows
+
+
+CONTEXT_NOTE = (
+    "Accuracy in %; gain with its 95 % interval, paired by row. 'prefers' is the label of the "
+    "highest mean log-probability, and by how many nats over the lowest."
+)
+
+
+def context_cells(found: Sequence[Found]) -> Cells:
+    """A row a context: what it prefers, and accuracies where right labels are known."""
+    rows: Cells = [["context", "rows", "prefers", "nats", "changed", "before", "after", "gain"]]
+    for one in found:
+        d = one.diagnosis
+        rights = [
+            (right and f"{100 * right.accuracy.value:.1f}") or "" for right in (d.before, d.after)
+        ]
+        gain = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x for x in d.gain)) if d.gain else ""
+        prefers = d.label_names[int(d.preference.argmax())]
+        size = f"{np.ptp(d.preference):.2f}"
+        rows.append(
+            [title(one.table), f"{d.rows}", prefers, size, f"{len(d.changed)}", *rights, gain]
+        )
+    return rows
+
+
+def over_all(found: Sequence[Found]) -> str:
+    """Over all contexts: accuracy of all rows together, and where it moves."""
+    known = [one.diagnosis for one in found if one.diagnosis.gain]
+    rows = sum(one.diagnosis.rows for one in found)
+    changed = sum(len(one.diagnosis.changed) for one in found)
+    said = f"{len(found)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
+    if not known:
+        return f"{said} No right label is known."
+    labeled = np.array([d.labeled for d in known])
+    before, after = (
+        float(np.average([right.accuracy.value for right in of if right], weights=labeled))
+        for of in ([d.before for d in known], [d.after for d in known])
+    )
+    gains = [d.gain for d in known if d.gain]
+    won, lost = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
+    sure, bad = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
+    return (
+        f"{said} Accuracy over all labeled rows moves from {100 * before:.1f} to "
+        f"{100 * after:.1f} %; it is higher in {won} contexts and lower in {lost} (beyond the "
+        f"95 % interval: {sure} and {bad})."
+    )
+
+
+def method_cells(records: Records) -> Cells:
+    """A row a method: accuracy, how far predicted shares are off, and contexts won and lost."""
+    names = dict.fromkeys(name for record in records for name in record.methods)
+    shown = [name for name in names if all(name in one.methods for one in records)]
+    rows: Cells = [["method", "accuracy", "shares off", "better, worse"]]
+    values = {
+        name: np.array([record.methods[name]["accuracy"] for record in records]) for name in shown
+    }
+    best = max(round(100 * float(of.mean()), 1) for of in values.values())
+    for name in shown:
+        mean = 100 * float(values[name].mean())
+        cell = f"{mean:.1f}"
+        if len(records) == 1:
+            ends = (records[0].methods[name][end] for end in ("accuracy_low", "accuracy_high"))
+            cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
+        off = np.mean([record.methods[name]["total_variation"] for record in records])
+        against = ""
+        if name != "icl" and "icl" in values:
+            more = values[name] - values["icl"]
+            against = f"{int((more > 0).sum())}, {int((more < 0).sum())}"
+        accuracy = Best(cell) if round(mean, 1) == best else cell
+        rows.append([name, accuracy, f"{100 * off:.1f}", against])
+    return rows
+
+
+def show_range(each: Sequence[Sequence[Found]], depths: Sequence[float], words: TextIO) -> None:
+    """What may be predicted where missing labels lie so many nats below their bound.
+
+    Args:
+        each: for each depth, the contexts.
+        depths: nats below the bound.
+        words: where it is printed.
+    """
+    rows: Cells = [["context", "predictions that stay", "accuracy in %", "from depth to depth"]]
+    for place, first in enumerate(each[0]):
+        found = [contexts[place] for contexts in each]
+        guesses = np.array([one.scores.argmax(axis=-1) for one in found])
+        same = (guesses == guesses[0]).all(axis=0).mean()
+        rights = [100 * one.diagnosis.after.accuracy.value for one in found if one.diagnosis.after]
+        reach = f"{min(rights):.1f} to {max(rights):.1f}" if rights else ""
+        every = ", ".join(f"{value:.1f}" for value in rights)
+        rows.append([title(first.table), f"{100 * same:.1f} %", reach, every])
+    note = (
+        f"Missing labels at {', '.join(f'{depth:g}' for depth in depths)} nats below their bound."
+    )
+    with redirect_stdout(words):
+        terminal.show_cells("The range that missing labels allow", rows, note)

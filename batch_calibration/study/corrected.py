@@ -1,0 +1,62 @@
+"""One method's corrected scores of many contexts, in few compiled programs."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from batch_calibration import scores
+from batch_calibration.errors import InputError
+from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study.calibration import grouped
+from batch_calibration.study.left_out import left_out
+from batch_calibration.validation import check_key, check_options, check_scores, warn_of_few
+
+
+def corrected_scores(
+    tables: Sequence[ScoreTable], method: str = "bc", *, seed: int = 0, **options: object
+) -> list[np.ndarray]:
+    """The test rows of each table without the bias that `method` finds there.
+
+    Args:
+        tables: score tables with a block "test"; right labels are not needed.
+        method: a name from `METHODS`.
+        seed: of methods that start at random.
+        **options: what `METHODS[method].make` takes.
+
+    Returns:
+        float32 [n, k] of each table, in nats for the shift methods.
+
+    Raises:
+        InputError: a table that the method cannot correct; wrong scores or options.
+
+    >>> from batch_calibration.scores import make_block
+    >>> rows = make_block(10 * [[-1.0, -3.0], [-2.0, -2.5]])
+    >>> corrected_scores([ScoreTable({}, ("no", "yes"), {"test": rows})])[0][:2].tolist()
+    [[0.5, -0.25], [-0.5, 0.25]]
+    """
+    chosen = get_method(method)
+    for table in tables:
+        where = str(table.context.get("task") or f"table {table.id}")
+        scores.check(table, where)
+        if why := left_out(table, [method]).get(method):
+            raise InputError(f"{where}: {method} cannot correct it: {why}; name another --method.")
+        for name, block in table.blocks.items():
+            check_scores(block.log_probs, f"{where}, block {name}")
+        warn_of_few(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
+        options = check_options(method, chosen.make, options, len(table.label_names))
+
+    def context(parts: dict[str, Evidence]) -> jax.Array:
+        rows = parts["test"].log_probs
+        return correct(chosen, parts, rows, key=check_key(seed), **options).scores  # type: ignore
+
+    every = jax.jit(
+        lambda parts: jax.lax.map(context, parts) if chosen.looped else jax.vmap(context)(parts)
+    )
+    found: dict[int, np.ndarray] = {}
+    for group in grouped(tables, [{}] * len(tables), [method], None):
+        made = np.asarray(every(group.blocks))
+        for (place, table), one in zip(group.tables, made, strict=True):
+            found[place] = one[: len(table.blocks["test"].row_ids)]
+    return [found[place] for place in range(len(tables))]
