@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
+from batch_calibration.importers import lm_eval
 from batch_calibration.importers.base import Imported, Reading, to_table, to_tables
 from batch_calibration.scores import ScoreTable
 
@@ -25,7 +26,13 @@ class Importer(NamedTuple):
     source: str
 
 
-IMPORTERS: dict[str, Importer] = {}
+IMPORTERS: dict[str, Importer] = {
+    "lm_eval": Importer(
+        lm_eval.recognizes,
+        lm_eval.read,
+        "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
+    ),
+}
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
 
