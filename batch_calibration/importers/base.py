@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -99,6 +100,18 @@ class Imported:
                 for name, rows in self.blocks.items()
             },
         )
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file, or a sentence where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(65_536)
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a file of scores, which cannot be read ({error.strerror}); correct "
+            "the name."
+        ) from error
 
 
 def contexts(found: Imported, reading: Reading) -> list[Imported]:

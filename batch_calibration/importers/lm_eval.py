@@ -8,7 +8,7 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
-from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.base import Imported, Reading, beginning
 from batch_calibration.importers.choices import CHOICES, Row, to_imported
 from batch_calibration.importers.json_rows import json_rows
 from batch_calibration.importers.lm_eval_results import about_log
@@ -53,12 +53,11 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     Raises:
         InputError: no log of multiple choice; rows that disagree; what `to_imported` refuses.
     """
-    with path.open("rb") as file:
-        if _is_results(path, file.read(4096)):
-            raise InputError(
-                f"{path}: these are the harness's averages, which hold no scores; name the samples "
-                "file beside it (samples_*.jsonl), which --log_samples writes."
-            )
+    if _is_results(path, beginning(path)):
+        raise InputError(
+            f"{path}: these are the harness's averages, which hold no scores; name the samples "
+            "file beside it (samples_*.jsonl), which --log_samples writes."
+        )
     kept: dict[str, Logged] = {}
     prompts: list[str] = []
     filters: dict[str, None] = {}
