@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import Imported, Reading, to_table, to_tables
+from batch_calibration.importers import lm_eval
+from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
 from batch_calibration.scores import ScoreTable
 
 __all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "to_table", "to_tables"]
@@ -25,7 +26,13 @@ class Importer(NamedTuple):
     source: str
 
 
-IMPORTERS: dict[str, Importer] = {}
+IMPORTERS: dict[str, Importer] = {
+    "lm_eval": Importer(
+        lm_eval.recognizes,
+        lm_eval.read,
+        "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
+    ),
+}
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
 
@@ -49,13 +56,7 @@ def find(path: Path, reading: Reading) -> Importer:
         if reading.format not in IMPORTERS:
             raise InputError.unknown("format", reading.format, IMPORTERS)
         return IMPORTERS[reading.format]
-    try:
-        with path.open("rb") as file:
-            start = file.read(65_536)
-    except OSError as error:
-        raise InputError(
-            f"{path}: expected a file of scores, which cannot be read ({error.strerror})."
-        ) from error
+    start = beginning(path)
     for importer in IMPORTERS.values():
         if importer.recognizes(path, start):
             return importer

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.scores import ScoreTable, check, make_block
 
+ALIGNED = ("pmi",)
+"""Blocks that may have a row for each row of scores, where the choices differ from row to row."""
 LITTLE_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
 
@@ -92,7 +95,23 @@ class Imported:
             row_ids=None if self.row_ids is None else tuple(self.row_ids[i] for i in index),
             bound=None if self.bound is None else self.bound[index],
             columns={name: [of[i] for i in index] for name, of in self.columns.items()},
+            blocks={
+                name: rows[index] if name in ALIGNED and len(rows) == len(self.log_probs) else rows
+                for name, rows in self.blocks.items()
+            },
         )
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file, or a sentence where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(65_536)
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected a file of scores, which cannot be read ({error.strerror}); correct "
+            "the name."
+        ) from error
 
 
 def contexts(found: Imported, reading: Reading) -> list[Imported]:

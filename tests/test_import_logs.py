@@ -1,0 +1,471 @@
+"""Logs of lm-evaluation-harness: each layout, each truth a log must be read with, each sentence."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from batch_calibration import importers
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, lm_eval
+from batch_calibration.importers.one_context import differing_demonstrations
+
+CHOICES = ("no", "yes")
+HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
+
+
+def row(i, scores=(-1.0, -2.0), choices=CHOICES, target=0, head=HEAD, **more):
+    """A line as 0.4.0 to 0.4.2 had it in memory: arguments, answers and target untouched."""
+    prompt = f"{head}Q: number {i}?\nA:"
+    return {
+        "doc_id": i,
+        "doc": {"question": f"number {i}", "subject": "odd" if i % 2 else "even"},
+        "target": target,
+        "arguments": [[prompt, f" {choice}"] for choice in choices],
+        "resps": [[[score, False]] for score in scores],
+        "filtered_resps": [[score, False] for score in scores],
+        **more,
+    }
+
+
+def rows(n=6, **more):
+    return [row(i, (-1.0 - i / 8, -2.0 + i / 4), target=i % 2, **more) for i in range(n)]
+
+
+def texts(value):
+    """What `sanitize_list` makes of answers since 0.4.3."""
+    return [texts(one) for one in value] if isinstance(value, list) else str(value)
+
+
+def since_0_4_3(line):
+    line["arguments"] = {
+        f"gen_args_{i}": {f"arg_{j}": x for j, x in enumerate(one)}
+        for i, one in enumerate(line["arguments"])
+    }
+    return {**line, "resps": texts(line["resps"]), "filtered_resps": texts(line["filtered_resps"])}
+
+
+def since_0_4_9(line):
+    line = since_0_4_3(line)
+    return {**line, "target": str(line["target"]), "filter": "none", "metrics": ["acc"]}
+
+
+def lines(found):
+    return "".join(json.dumps(one) + "\n" for one in found)
+
+
+def a_list(found):
+    return json.dumps(found, indent=2)
+
+
+LAYOUTS = {
+    "0.4.0": (lambda line: line, a_list),
+    "0.4.3": (since_0_4_3, lines),
+    "0.4.13": (since_0_4_9, lines),
+    "saved again in one line": (since_0_4_9, json.dumps),
+}
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Writes a log."""
+
+    def write(found, name="samples_toy_2026-11-21T00-10-36.197808.jsonl"):
+        path = tmp_path / name
+        data = found if isinstance(found, bytes | str) else lines(found)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    return write
+
+
+def the_one(path, **reading):
+    (table,) = importers.read(path, Reading(**reading))
+    return table
+
+
+def notes(table):
+    return " ".join(table.blocks["test"].spec.get("notes", ()))
+
+
+def refused(path, **reading):
+    with pytest.raises(InputError) as error:
+        importers.read(path, Reading(**reading))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_says_the_same(layout, log):
+    form, write = LAYOUTS[layout]
+    table = the_one(log(write([form(one) for one in rows()])))
+    block = table.blocks["test"]
+    expected = [(-1.0 - i / 8, -2.0 + i / 4) for i in range(6)]
+    np.testing.assert_array_equal(block.log_probs, np.float32(expected))
+    assert block.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert block.row_ids == tuple("012345")
+    assert table.label_names == CHOICES
+    assert table.context["task"] == "toy" and "spec" not in table.context
+    assert notes(table) == ""
+
+
+def test_a_real_log_and_its_results(shared):
+    folder = shared / "fixtures" / "lm_eval"
+    table = the_one(next(folder.glob("samples_toy_min_*")))
+    block = table.blocks["test"]
+    assert table.label_names == ("negative", "positive")
+    np.testing.assert_allclose(block.log_probs[0], [-0.10905784593110368, -0.5512672460905512])
+    assert table.context["scorer"] == "lm-evaluation-harness 0.4.13"
+    about = {"task": "toy_min", "shots": 2, "seed": 1234, "split": "validation", "data": "json"}
+    assert {key: table.context[key] for key in about} == about
+    accuracy = (block.log_probs.argmax(axis=1) == block.labels).mean()
+    results = json.loads(next(folder.glob("results_*.json")).read_text())
+    assert accuracy == results["results"]["toy_min"]["acc,none"]
+    assert "demonstrations differ" in notes(table) and "sampler: first_n" in notes(table)
+    assert "own accuracy" not in notes(table)
+
+
+def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
+    folder = shared / "fixtures" / "lm_eval"
+    table = the_one(next(folder.glob("samples_toy_sst_*")))
+    assert table.label_names == ("negative", "positive")
+    block, pmi = table.blocks["test"], table.blocks["pmi"].log_probs
+    np.testing.assert_allclose(pmi[0], [-0.18939132855435614, -0.1867295282555551])
+    results = json.loads(next(folder.glob("results_*.json")).read_text())["results"]["toy_sst"]
+    scores = block.log_probs
+    assert (scores.argmax(axis=1) == block.labels).mean() == results["acc,none"]
+    ours = ((scores - pmi).argmax(axis=1) == block.labels).mean()
+    assert ours == results["acc_mutual_info,none"]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_unconditional_rows_that_are_the_same_are_one_row(interleaved, log):
+    """0.4.0 and 0.4.1 sort the requests by choice, so that the two kinds alternate."""
+    found = []
+    for one in rows(acc_mutual_info=1.0):
+        empty = [["", "no"], ["", "yes"]]
+        alone = [[-0.5, False], [-0.25, False]]
+        order = (0, 2, 1, 3) if interleaved else (0, 1, 2, 3)
+        arguments, answers = one["arguments"] + empty, one["filtered_resps"] + alone
+        one["arguments"] = [arguments[i] for i in order]
+        one["filtered_resps"] = [answers[i] for i in order]
+        found.append(one)
+    table = the_one(log(found))
+    assert table.label_names == CHOICES
+    assert table.blocks["test"].log_probs[1].tolist() == [-1.125, -1.75]
+    assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_prompts_that_are_all_empty(interleaved, log):
+    """Tasks such as BLiMP ask about two sentences and nothing before them."""
+    found = rows()
+    for one in found:
+        one["arguments"] = [["", " no"], ["", " yes"]]
+    table = the_one(log(found))
+    assert "pmi" not in table.blocks and table.label_names == CHOICES
+    for one in found:
+        kinds = [["", " no"], ["", " yes"]]
+        alone = [["", "no"], ["", "yes"]]
+        both = [x for pair in zip(kinds, alone, strict=True) for x in pair]
+        one["arguments"] = both if interleaved else kinds + alone
+        (a, b), (c, d) = one["filtered_resps"], [[-0.5, False], [-0.25, False]]
+        one["filtered_resps"] = [a, c, b, d] if interleaved else [a, b, c, d]
+        one["acc_mutual_info"] = 0.0
+    table = the_one(log(found))
+    assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
+    assert table.blocks["test"].log_probs[0].tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("target", "gold"),
+    [(1, 1), ("1", 1), ("yes", 1), (" yes", 1), ([1], 1), ("[1]", 1), ("['yes']", 1), (True, 1),
+     ("True", 1), ("False", 0), (["no"], 0)],
+)  # fmt: skip
+def test_a_target_is_an_index_a_text_or_a_list_of_one(target, gold, log):
+    table = the_one(log([row(0, target=target), row(1, target=0)]))
+    assert table.blocks["test"].labels.tolist() == [gold, 0]
+    assert "known" not in notes(table)
+
+
+def test_a_target_of_several_or_none_is_unknown(log):
+    targets = ["[0, 1]", [0, 1], "maybe", 7, -1, None, 0]
+    table = the_one(log([row(i, target=target) for i, target in enumerate(targets)]))
+    assert table.blocks["test"].labels.tolist() == [-1] * 6 + [0]
+    assert "right choice of 6 of 7 rows is not known, 2 of them because several" in notes(table)
+
+
+@pytest.mark.parametrize("meant", ["index", "text"])
+def test_a_target_that_may_be_index_or_text_is_what_the_log_counts(meant, log):
+    choices, found = ("1", "0"), []
+    for i, (scores, target) in enumerate([((-1.0, -2.0), "0"), ((-2.0, -1.0), "1")] * 3):
+        best = int(np.argmax(scores))
+        right = best == (int(target) if meant == "index" else choices.index(target))
+        found.append(row(i, scores, choices, target=target, acc=float(right)))
+    table = the_one(log(found))
+    expected = [0, 1] * 3 if meant == "index" else [1, 0] * 3
+    assert table.blocks["test"].labels.tolist() == expected
+    assert {"index": "indices", "text": "texts"}[meant] in notes(table)
+
+
+def test_choices_that_stand_in_the_prompt(log):
+    """Winogrande: two prompts and one continuation; the target is the continuation."""
+    found = []
+    for i, acc in enumerate((1.0, 0.0, 1.0)):
+        one = row(i, (-2.0, -1.0), target="was late.", acc=acc)
+        ends = ("Ann", "Bea")
+        one["arguments"] = [[f"{HEAD}{i}: {end}", " was late."] for end in ends]
+        found.append(one)
+    table = the_one(log(found))
+    assert table.label_names == ("A", "B")
+    assert table.blocks["test"].labels.tolist() == [1, 0, 1]
+    assert "does not name the right choice" in notes(table)
+
+
+def test_choices_that_are_other_texts_are_named_by_their_place(log):
+    found = [
+        row(i, (-3.0, -2.0, -4.0), (f"a{i}", f"b{i}", f"c{i}"), target=i % 3) for i in range(5)
+    ]
+    table = the_one(log(found))
+    assert table.label_names == ("A", "B", "C")
+    assert "other texts in each row: A is the first" in notes(table)
+    assert table.blocks["test"].labels.tolist() == [0, 1, 2, 0, 1]
+
+
+def test_a_place_that_tells_the_answer_is_said(log):
+    found = [row(i, (-3.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
+    assert "right choice is A in every row" in notes(the_one(log(found)))
+
+
+def test_the_same_choice_twice_is_no_name(log):
+    assert the_one(log([row(i, choices=("x", " x")) for i in range(2)])).label_names == ("A", "B")
+
+
+def test_choices_of_varied_number_are_refused_or_grouped(log):
+    found = [
+        row(i, (-1.0, -2.0, -3.0)[:k], "abc"[:k], target=i % k)
+        for i, k in enumerate((2, 3, 2, 3, 2))
+    ]
+    path = log(found)
+    said = refused(path)
+    assert "2 in 3 rows, 3 in 2 rows" in said and "--by=choices" in said
+    two, three = importers.read(path, Reading(by=("choices",)))
+    assert (two.label_names, three.label_names) == (("a", "b"), ("a", "b", "c"))
+    assert two.blocks["test"].row_ids == ("0", "2", "4")
+    assert (two.context["task"], three.context["task"]) == ("toy 2", "toy 3")
+
+
+def test_rows_are_grouped_by_a_field_of_their_documents(log):
+    found = rows()
+    for one in found:
+        one["arguments"] += [["", f"{one['doc_id']} no"], ["", "yes"]]
+        one["filtered_resps"] += [[-0.5 - one["doc_id"], False], [-0.25, False]]
+    path = log(found)
+    even, odd = importers.read(path, Reading(by=("subject",)))
+    assert even.context["task"] == "toy even" and odd.blocks["test"].row_ids == ("1", "3", "5")
+    assert odd.blocks["pmi"].log_probs[:, 0].tolist() == [-1.5, -3.5, -5.5]
+    assert importers.read(path, Reading(by=("doc.subject",)))[0].context["task"] == "toy even"
+    assert "no field 'level'; it has 'question', 'subject'" in refused(path, by=("level",))
+
+
+def test_labels_are_chosen_and_ordered(log):
+    found = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=i % 3) for i in range(3)]
+    table = the_one(log(found), labels=("c", "a"))
+    assert table.label_names == ("c", "a")
+    assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
+    assert table.blocks["test"].labels.tolist() == [1, -1, 0]
+    assert "no label named 'd'" in refused(log(found), labels=("a", "d"))
+
+
+def test_the_gold_label_may_be_a_field_of_the_document(log):
+    found = [row(i, target=0) for i in range(3)]
+    for one in found:
+        one["doc"]["answer"] = "yes"
+    assert the_one(log(found), gold="answer").blocks["test"].labels.tolist() == [1, 1, 1]
+    assert "no field 'x'" in refused(log(found), gold="x")
+
+
+def test_rows_that_repeat_per_filter_are_kept_once(log):
+    once = rows()
+    assert len(the_one(log(once + rows())).blocks["test"].row_ids) == 6
+    named = [{**one, "filter": name} for name in ("none", "other") for one in rows()]
+    assert len(the_one(log(named)).blocks["test"].row_ids) == 6
+    named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
+    said = refused(log(named))
+    assert "doc_id 5" in said and "--filter=none or --filter=other" in said
+    assert the_one(log(named), filter="other").blocks["test"].log_probs[5].tolist() == [-9.0, -1.0]
+    assert "no filter named 'oter'; did you mean 'other'" in refused(log(named), filter="oter")
+
+
+def test_two_logs_in_one_file_are_refused(log):
+    again = [{**one, "filter": "none"} for one in rows()]
+    assert "twice for the filter 'none'" in refused(log(again + again))
+    other = rows()
+    other[0]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
+    assert "are two logs in one file" in refused(log(rows() + other))
+
+
+def test_an_accuracy_that_counts_something_else_is_said(log):
+    found = [row(i, (-1.0, -2.0), target=0, acc=float(i != 1)) for i in range(4)]
+    said = notes(the_one(log(found)))
+    assert "log's own accuracy is 75.0 % and that of the highest score 100.0 %" in said
+    assert "1 of 4 rows" in said
+    found = [row(i, (-1.0, -2.0), target=0, acc=0.3) for i in range(4)]
+    assert "own accuracy" not in notes(the_one(log(found)))
+
+
+def test_results_of_0_4_0_stand_beside(log, tmp_path):
+    results = {
+        "results": {},
+        "configs": {"toy_a": {"dataset_path": "glue", "dataset_name": "sst2"}, "a": {}},
+        "n-shot": {"toy_a": 3},
+        "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float32"},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    table = the_one(log(a_list(rows()), "pretrained__org__m_toy_a.jsonl"))
+    expected = {"task": "toy_a", "model": "org/m", "data": "glue sst2", "shots": 3}
+    assert {key: table.context[key] for key in expected} == expected
+    named = the_one(log(rows(), "x.jsonl"), task="mine", model="ours")
+    assert (named.context["task"], named.context["model"]) == ("mine", "ours")
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "\ufeff{}", '{"configs": 3, "config": [1]}'])
+def test_results_are_never_demanded(content, log, tmp_path):
+    path = log(rows())
+    path.with_name("results_2026-11-21T00-10-36.197808.json").write_text(content)
+    assert the_one(path).context["task"] == "toy"
+
+
+def test_results_in_place_of_samples(log):
+    said = refused(log('{"results": {"a": {}}}', "results_x.json"))
+    assert "averages" in said and "samples_*.jsonl" in said
+
+
+def test_a_log_of_other_kinds_is_refused(log):
+    one = row(0)
+    one["arguments"] = [["Q", {"until": ["\n"]}]]
+    one["filtered_resps"] = ["four"]
+    assert "generated texts" in refused(log([one]))
+    one["arguments"] = [["Q", " x"]]
+    assert "generated texts" in refused(log([one]))
+    one["arguments"] = {"gen_args_0": {"arg_0": "a long text"}}
+    one["filtered_resps"] = ["-31.2"]
+    assert "loglikelihood_rolling" in refused(log([one]))
+    one["arguments"] = [["Q", " x"]]
+    assert "one choice alone" in refused(log([one]))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])
+def test_a_number_that_is_not_finite_is_a_sentence(number, log):
+    assert "finite log-likelihood" in refused(log([row(0), row(1, (-1.0, number))]))
+
+
+def test_minus_infinity_is_taken_where_a_rule_is_given(log):
+    table = the_one(log([row(0), row(1, (-1.0, float("-inf")))]), missing="least")
+    np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.001])
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0.0, "every score is 0"), (-9999.0, "row 0 has -9999 as the score")]
+)
+def test_servers_that_do_not_score_are_refused(number, said, log):
+    assert said in refused(log([row(i, (number, number)) for i in range(4)]))
+
+
+def test_files_of_other_systems_are_read(log):
+    whole = lines(rows()).encode()
+    expected = the_one(log(whole)).blocks["test"].log_probs
+    for data in (b"\xef\xbb\xbf" + whole, whole.replace(b"\n", b"\r\n"), b"\n\n" + whole + b"\n"):
+        np.testing.assert_array_equal(the_one(log(data)).blocks["test"].log_probs, expected)
+    listed = b"\xef\xbb\xbf" + a_list(rows()).encode().replace(b"\n", b"\r\n")
+    np.testing.assert_array_equal(the_one(log(listed)).blocks["test"].log_probs, expected)
+
+
+@pytest.mark.parametrize("form", [lines, a_list])
+def test_a_line_of_ten_megabytes(form, log):
+    found = rows()
+    found[2]["doc"]["long"] = "x" * 10_000_000
+    assert len(the_one(log(form(found))).blocks["test"].row_ids) == 6
+    damaged = log(form(found).replace('xxx"', 'xxx"x'))
+    assert "no JSON object" in (said := refused(damaged)) and len(said) < 1000
+
+
+def test_what_is_cut_short_or_damaged_is_a_sentence(log):
+    whole = lines(rows())
+    assert "line 6" in (said := refused(log(whole[:-40]))) and "in the midst" in said
+    assert "the file ends before it does" in refused(log(a_list(rows())[:-40]))
+    assert "row 2" in refused(
+        log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]')
+    )
+    assert "line 2: no JSON object" in refused(log(lines(rows(1)) + "}{\n" + whole))
+    assert "expected text in UTF-8" in refused(log(lines(rows(1)).encode() + b"\xff\xfe\n"))
+    assert "half a surrogate" in refused(log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
+    assert "expected a JSON object, got '[3]'" in refused(log(lines(rows(1)) + "[3]\n"))
+    assert "nested too deeply" in refused(log(lines(rows(1)) + "[" * 99_999 + "\n"))
+    assert "expected at least one row" in refused(log(""), format="lm_eval")
+    assert "cannot be read" in refused(log("").parent, format="lm_eval")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"doc_id": None}, "expected 'doc_id'"),
+        ({"arguments": None}, "expected 'arguments'"),
+        ({"arguments": 3}, "requests' arguments"),
+        ({"arguments": [3, 3]}, "as lists of texts, or as gen_args_0"),
+        ({"arguments": [[1, 2], [3, 4]]}, "as lists of texts"),
+        ({"filtered_resps": [["-1", "False"]], "resps": []}, "each of 2 requests"),
+        ({"filtered_resps": [True, True]}, "expected a log-likelihood, got True"),
+        ({"filtered_resps": [10**400, 0]}, "finite log-likelihood"),
+    ],
+)
+def test_a_line_of_another_form_is_a_sentence(change, said, log):
+    one = row(0)
+    for key, value in change.items():
+        if value is None:
+            del one[key]
+        else:
+            one[key] = value
+    assert said in refused(log([one]), format="lm_eval")
+
+
+def test_a_long_log_is_read_line_by_line(tmp_path):
+    path = tmp_path / "samples_long.jsonl"
+    n, size = 400, 100_000
+    with path.open("w") as file:
+        for i in range(n):
+            one = since_0_4_9(row(i, (-1.0 - i % 3, -2.0), head="x" * 100))
+            one["doc"]["passage"] = f"{i} " * (size // 4)
+            file.write(json.dumps(one) + "\n")
+    assert path.stat().st_size > 30_000_000
+    tracemalloc.start()
+    found = lm_eval.read(path, Reading())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found[0].log_probs) == n and most < 8_000_000
+
+
+ANEW = [f"Q: {i}?\nA: no\n\nQ: {i + 1}?\nA: yes\n\nQ: {i + 2}?\nA:" for i in range(20)]
+SAME = [f"{HEAD}Q: {i}?\nA:" for i in range(20)]
+NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in range(2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "shots", "differ"),
+    [
+        (ANEW, 2, True), (ANEW, None, True), (SAME, 2, False), (SAME, None, False),
+        ([f"Q: {i}?\nA:" for i in range(20)], None, False),
+        ([f"{i}\n\nsee {i}?\nA:" for i in range(20)], 0, False),
+        ([f"Be brief.\n\n{one}" for one in ANEW], 2, True),
+        ([f"Be brief.\n\n{one}" for one in SAME], None, False),
+        ([one + f" so {i}" for i, one in enumerate(ANEW)], 2, True),
+        ([one + f" so {i}" for i, one in enumerate(SAME)], 2, False),
+        ([one.replace("\n", " ") for one in ANEW], None, True),
+        ([one.replace("\n", " ") for one in SAME], None, False),
+        (NO_LINE, 2, True), (ANEW[:1], 2, False),
+    ],
+)  # fmt: skip
+def test_whether_prompts_are_one_context(prompts, shots, differ):
+    note = differing_demonstrations(prompts, shots, "do so.")
+    assert bool(note) == differ and (not differ or note.endswith("do so."))
