@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import lm_eval
+from batch_calibration.importers import array_files, delimited, json_lines, lm_eval
 from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
 from batch_calibration.scores import ScoreTable
 
 __all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "to_table", "to_tables"]
+
+
+NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 
 
 class Importer(NamedTuple):
@@ -26,12 +29,22 @@ class Importer(NamedTuple):
     source: str
 
 
+# Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
     "lm_eval": Importer(
         lm_eval.recognizes,
         lm_eval.read,
         "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
     ),
+    "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
+    "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
+    "safetensors": Importer(
+        array_files.is_safetensors,
+        array_files.read_safetensors,
+        "https://huggingface.co/docs/safetensors",
+    ),
+    "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
+    "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
