@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import array_files, delimited, json_lines, lm_eval
+from batch_calibration.importers import (
+    array_files,
+    delimited,
+    json_lines,
+    llama_cpp,
+    lm_eval,
+    openai,
+    sglang,
+    vllm,
+)
 from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
 from batch_calibration.scores import ScoreTable
 
@@ -29,20 +38,23 @@ class Importer(NamedTuple):
     source: str
 
 
+HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
+VLLM = "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html"
+OPENAI = "https://platform.openai.com/docs/api-reference"
+SGLANG = "https://docs.sglang.ai/basic_usage/native_api.html"
+LLAMA_CPP = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
+SAFETENSORS = "https://huggingface.co/docs/safetensors"
+
 # Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
-    "lm_eval": Importer(
-        lm_eval.recognizes,
-        lm_eval.read,
-        "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
-    ),
+    "lm_eval": Importer(lm_eval.recognizes, lm_eval.read, HARNESS),
+    "vllm": Importer(vllm.recognizes, vllm.read, VLLM),
+    "openai": Importer(openai.recognizes, openai.read, OPENAI),
+    "sglang": Importer(sglang.recognizes, sglang.read, SGLANG),
+    "llama.cpp": Importer(llama_cpp.recognizes, llama_cpp.read, LLAMA_CPP),
     "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
     "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
-    "safetensors": Importer(
-        array_files.is_safetensors,
-        array_files.read_safetensors,
-        "https://huggingface.co/docs/safetensors",
-    ),
+    "safetensors": Importer(array_files.is_safetensors, array_files.read_safetensors, SAFETENSORS),
     "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
     "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }
