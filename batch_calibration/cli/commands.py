@@ -62,9 +62,10 @@ def compare(args: Namespace) -> None:
 
     tables = _tables(args)
     records = run_calibration(tables, _methods(args), seed=args.seed)
-    for table in catalogue.tables(catalogue.gather(records)):
-        if table.shown:
-            terminal.show(table)
+    if len(records) <= FEW:
+        for table in catalogue.tables(catalogue.gather(records)):
+            if table.shown:
+                terminal.show(table)
     heading = "Each method against icl"
     terminal.show_cells(heading, said.method_cells(records), said.METHOD_NOTE)
     for name, why in {name: why for one in records for name, why in one.skipped.items()}.items():
@@ -195,6 +196,8 @@ def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
         print(f"figure: {path}", file=words)
 
 
+FEW = 30
+"""Contexts whose tables of each task are printed; `report` has them of any number."""
 RUN = {
     "calibrate": calibrate,
     "diagnose": diagnose_files,

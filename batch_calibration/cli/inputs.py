@@ -139,9 +139,8 @@ def _named_apart(found: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
         apart.append(table._replace(context=about))
     if len({name(table) for table in apart}) < len(apart):
         raise InputError(
-            f"{', '.join(sorted({_title(one) for one, _ in found}))}: two contexts have one "
-            "name, so that their numbers could not be told apart; name what differs with --by, or give "
-            "each file a name of its own."
+            f"{_title(found[0][0])}: two contexts have one name, so that their numbers could not "
+            "be told apart; name what differs with --by, or give each file a name of its own."
         )
     return apart
 

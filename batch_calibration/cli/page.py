@@ -56,7 +56,9 @@ def _drawn(found: Sequence[said.Found], results: catalogue.Results, folder: Path
 def _section(found: Sequence[said.Found], image: Path) -> Section:
     if len(found) > said.ALL:
         cells, words = said.context_cells(found), said.over_all(found)
-        tables = [Table(PREFERS, "contexts", "Contexts", cells, said.CONTEXT_NOTE, unit="")]
+        models = Table(PREFERS, "models", "Over contexts", said.model_cells(found))
+        contexts = Table(PREFERS, "contexts", "Contexts", cells, said.CONTEXT_NOTE, unit="")
+        tables = [models, contexts] if len(models.cells) > 1 else [contexts]
     else:
         words = " ".join(sentence for one in found for sentence in one.diagnosis.sentences())
         tables = [table for one in found for table in _tables(one)]

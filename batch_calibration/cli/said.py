@@ -1,7 +1,7 @@
 """What the console program says: sentences on each context, tables over many."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from typing import Protocol, TextIO
 
@@ -9,14 +9,15 @@ import numpy as np
 
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
-from batch_calibration.diagnosis import Diagnosis
+from batch_calibration.diagnosis import Diagnosis, Right
+from batch_calibration.methods import METHODS
 from batch_calibration.records import Records
 from batch_calibration.scores import Block, ScoreTable
 
 ALL = 3
 """Contexts that are described one by one; more are rows of a table."""
 METHOD_NOTE = (
-    "Accuracy in %: of one context with its 95 % interval, of several their mean. 'shares off' is "
+    "Accuracy in % over all rows, of one context with its 95 % interval. 'shares off' is "
     "half the summed distance of predicted from right shares (total variation). 'better, worse' "
     "counts contexts where the accuracy is above or below icl's."
 )
@@ -55,6 +56,8 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
     with redirect_stdout(words):
         if len(found) > ALL:
             terminal.show_cells("Contexts", context_cells(found), CONTEXT_NOTE)
+            if len(cells := model_cells(found)) > 1:
+                terminal.show_cells("Over contexts: accuracy in %", cells)
             print(f"\n{textwrap.fill(over_all(found), terminal.WIDTH)}")
             return
         for one in found:
@@ -129,51 +132,81 @@ def context_cells(found: Sequence[Found]) -> Cells:
     return rows
 
 
+def model_cells(found: Sequence[Found]) -> Cells:
+    """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
+    rows: Cells = [
+        ["model", "contexts", "rows", "before", "after", "better, worse", "beyond noise"]
+    ]
+    for model in dict.fromkeys(_model(one.table) for one in found):
+        mine = [one.diagnosis for one in found if _model(one.table) == model]
+        gains = [d.gain for d in mine if d.gain]
+        if gains:
+            before, after = (_over_rows(mine, of) for of in (_before, _after))
+            won, lost = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
+            sure, bad = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
+            counts = f"{sum(d.labeled for d in mine)}"
+            shares = f"{before:.1f}", f"{after:.1f}"
+            rows.append(
+                [model, f"{len(mine)}", counts, *shares, f"{won}, {lost}", f"{sure}, {bad}"]
+            )
+    return rows
+
+
 def over_all(found: Sequence[Found]) -> str:
-    """Over all contexts: accuracy of all rows together, and where it moves."""
-    known = [one.diagnosis for one in found if one.diagnosis.gain]
-    rows = sum(one.diagnosis.rows for one in found)
-    changed = sum(len(one.diagnosis.changed) for one in found)
+    """How many predictions change over all contexts, and the accuracy of all their rows."""
+    every = [one.diagnosis for one in found]
+    rows, changed = sum(d.rows for d in every), sum(len(d.changed) for d in every)
     said = f"{len(found)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
-    if not known:
+    if not any(d.gain for d in every):
         return f"{said} No right label is known."
-    labeled = np.array([d.labeled for d in known])
-    before, after = (
-        float(np.average([right.accuracy.value for right in of if right], weights=labeled))
-        for of in ([d.before for d in known], [d.after for d in known])
-    )
-    gains = [d.gain for d in known if d.gain]
-    won, lost = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
-    sure, bad = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
-    return (
-        f"{said} Accuracy over all labeled rows moves from {100 * before:.1f} to "
-        f"{100 * after:.1f} %; it is higher in {won} contexts and lower in {lost} (beyond the "
-        f"95 % interval: {sure} and {bad})."
-    )
+    before, after = (_over_rows(every, of) for of in (_before, _after))
+    return f"{said} Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
+
+
+def _model(table: ScoreTable) -> str:
+    return str(table.context.get("model") or "unnamed model")
+
+
+def _before(one: Diagnosis) -> Right | None:
+    return one.before
+
+
+def _after(one: Diagnosis) -> Right | None:
+    return one.after
+
+
+def _over_rows(every: Sequence[Diagnosis], of: Callable[[Diagnosis], Right | None]) -> float:
+    """Accuracy in % over the labeled rows of all contexts together."""
+    known = [(right.accuracy.value, one.labeled) for one in every if (right := of(one))]
+    values, labeled = zip(*known, strict=True)
+    return 100 * float(np.average(values, weights=labeled))
 
 
 def method_cells(records: Records) -> Cells:
-    """A row a method: accuracy, how far predicted shares are off, and contexts won and lost."""
-    names = dict.fromkeys(name for record in records for name in record.methods)
-    shown = [name for name in names if all(name in one.methods for one in records)]
-    rows: Cells = [["method", "accuracy", "shares off", "better, worse"]]
-    values = {
-        name: np.array([record.methods[name]["accuracy"] for record in records]) for name in shown
-    }
-    best = max(round(100 * float(of.mean()), 1) for of in values.values())
-    for name in shown:
-        mean = 100 * float(values[name].mean())
-        cell = f"{mean:.1f}"
-        if len(records) == 1:
-            ends = (records[0].methods[name][end] for end in ("accuracy_low", "accuracy_high"))
-            cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
-        off = np.mean([record.methods[name]["total_variation"] for record in records])
-        against = ""
-        if name != "icl" and "icl" in values:
-            more = values[name] - values["icl"]
-            against = f"{int((more > 0).sum())}, {int((more < 0).sum())}"
-        accuracy = Best(cell) if round(mean, 1) == best else cell
-        rows.append([name, accuracy, f"{100 * off:.1f}", against])
+    """A row a model and method: accuracy over all rows, shares off, contexts won and lost."""
+    rows: Cells = [["model", "method", "accuracy", "shares off", "better, worse"]]
+    for model in dict.fromkeys(record.context.model for record in records):
+        mine = [record for record in records if record.context.model == model]
+        names = [name for name in METHODS if all(name in one.methods for one in mine)]
+        counts = [record.rows["test"] for record in mine]
+        values = {
+            name: np.array([record.methods[name]["accuracy"] for record in mine]) for name in names
+        }
+        means = {name: 100 * float(np.average(of, weights=counts)) for name, of in values.items()}
+        best = max(round(mean, 1) for mean in means.values())
+        for name, mean in means.items():
+            cell = f"{mean:.1f}"
+            if len(mine) == 1:
+                ends = (mine[0].methods[name][end] for end in ("accuracy_low", "accuracy_high"))
+                cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
+            off = [record.methods[name]["total_variation"] for record in mine]
+            against = ""
+            if name != "icl" and "icl" in values:
+                more = values[name] - values["icl"]
+                against = f"{int((more > 0).sum())}, {int((more < 0).sum())}"
+            accuracy = Best(cell) if round(mean, 1) == best else cell
+            shares = f"{100 * float(np.average(off, weights=counts)):.1f}"
+            rows.append([model or "unnamed model", name, accuracy, shares, against])
     return rows
 
 

@@ -105,7 +105,7 @@ def run_calibration(
         raise InputError(f"methods: expected one or more of {', '.join(METHODS)}, got none.")
     check_sizes(probe_sizes, draws)
     for table in tables:
-        _check(table, floor)
+        check(table, floor)
     skipped = [left_out(table, names) for table in tables]
     groups = grouped(tables, skipped, names, floor)
     key = jax.random.key(seed)
@@ -125,7 +125,8 @@ def run_calibration(
     return Records([records[place] for place in range(len(tables))])
 
 
-def _check(table: ScoreTable, floor: float | None) -> None:
+def check(table: ScoreTable, floor: float | None = None) -> None:
+    """Refuse a table that cannot be calibrated and judged: no right label, scores that are none."""
     where = f"table {table.id}"
     if "test" not in table.blocks:
         raise InputError(

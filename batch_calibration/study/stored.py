@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.methods import get_method
+from batch_calibration.methods import METHODS, get_method
 from batch_calibration.records import Record, Records
+from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Store
-from batch_calibration.study.calibration import run_calibration
+from batch_calibration.study.calibration import check, run_calibration
 
 
 class CalibrationReport(NamedTuple):
@@ -37,18 +38,20 @@ def calibrate_store(
     probe_sizes: Sequence[int] = (),
     draws: int = 20,
 ) -> CalibrationReport:
-    """Calibrate every score table of a workdir; the records replace those of earlier runs.
+    """Calibrate every score table of a workdir, and keep the records beside them.
+
+    What an earlier run found of other methods and probe sizes, from the same scores with the same
+    floor, is kept.
 
     Args:
         store: a workdir with scores.
         methods: names from `METHODS`, all by default.
         floor: as in `run_calibration`.
-        probe_sizes: as in `run_calibration`; what an earlier run measured with the
-            same floor is kept where none are.
+        probe_sizes: as in `run_calibration`.
         draws: as in `run_calibration`.
 
     Raises:
-        InputError: no score tables; what `run_calibration` raises.
+        InputError: no score tables; what `run_calibration` raises of its other arguments.
     """
     for name in methods or ():
         get_method(name)
@@ -57,22 +60,48 @@ def calibrate_store(
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
     began = time.monotonic()
-    made = run_calibration(tables, methods, floor=floor, probe_sizes=probe_sizes, draws=draws)
-    records = Records(
-        [replace(_with_earlier_sizes(store, one), scores=store.digest(one.id)) for one in made]
-    )
+    fine, others = _judged(tables, floor)
+    broken += others
+    made = run_calibration(fine, methods, floor=floor, probe_sizes=probe_sizes, draws=draws)
+    records = Records([_with_earlier(store, one) for one in made])
     for record in records:
         store.put_record(record)
     seconds = time.monotonic() - began
     return CalibrationReport(records, tuple(broken), seconds, tuple(_notes(records)))
 
 
-def _with_earlier_sizes(store: Store, record: Record) -> Record:
-    """The record with the probe sizes that an earlier run measured of the same scores."""
+def _judged(
+    tables: Sequence[ScoreTable], floor: float | None
+) -> tuple[list[ScoreTable], list[str]]:
+    """The tables that can be calibrated, and a sentence on each of the others."""
+    fine, broken = list[ScoreTable](), list[str]()
+    for table in tables:
+        try:
+            check(table, floor)
+        except InputError as error:
+            broken.append(str(error))
+        else:
+            fine.append(table)
+    return fine, broken
+
+
+def _with_earlier(store: Store, record: Record) -> Record:
+    """The record with what an earlier run found of the same scores and this one did not."""
+    record = replace(record, scores=store.digest(record.id))
     earlier = store.record(record.id)
-    if record.probe_size is not None or earlier is None or earlier.floor != record.floor:
+    if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
-    return replace(record, probe_size=earlier.probe_size)
+    methods = {**earlier.methods, **record.methods}
+    left = earlier.strength if record.strength is None else record.strength
+    return replace(
+        record,
+        methods={name: methods[name] for name in METHODS if name in methods},
+        skipped={**earlier.skipped, **record.skipped},
+        bias={**earlier.bias, **record.bias},
+        strength=left,
+        curve=record.curve or earlier.curve,
+        probe_size=record.probe_size or earlier.probe_size,
+    )
 
 
 def _notes(records: Records) -> Iterator[str]:
