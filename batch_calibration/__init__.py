@@ -9,6 +9,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from batch_calibration.version import __version__
+
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
     from batch_calibration.calibration.base import Calibrator, predict
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
         total_variation,
     )
     from batch_calibration.scores import ScoreTable
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "api": ("calibrate",),
@@ -55,6 +55,7 @@ __all__ = [
     "Method",
     "Reading",
     "ScoreTable",
+    "__version__",
     "accuracy",
     "bias_score",
     "bootstrap_interval",

@@ -4,7 +4,7 @@ python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
 
 A component is the first part of a module's path below batch_calibration/; experiments/ and configs/
-are one each. `typing` and `errors` are imported by nearly every component and are left out.
+are one each. `typing`, `errors` and `version` are imported by nearly every component and are left out.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PACKAGE = "batch_calibration"
 FACE = "batch_calibration (what a user imports)"
 BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
 END = "<!-- drawn by docs/draw_architecture.py: end -->"
-LEFT_OUT = {"typing", "errors"}
+LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": ("study", "artifacts", "store", "records"),

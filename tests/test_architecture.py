@@ -14,6 +14,7 @@ PACKAGE = "batch_calibration"
 # above it here, so no circle can be. Its own is always allowed; `component.module` allows that
 # module alone.
 ARROWS = {
+    "version": set(),
     "errors": set(),
     "typing": set(),
     "files": {"errors"},
@@ -50,15 +51,15 @@ ARROWS = {
         "errors", "files", "calibration", "methods", "metrics", "boundary", "diagnosis", "scores",
         "records", "tasks", "typing",
     },
+    "__init__": {
+        "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
+        "scores", "importers",
+    },
     "cli": {
         "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
-        "store", "study", "artifacts", "__init__",
+        "store", "study", "artifacts", "version",
     },
     "__main__": {"cli"},
-    "__init__": {
-        "errors", "typing", "calibration", "api", "diagnosis", "methods", "metrics", "scores",
-        "importers",
-    },
 }  # fmt: skip
 # Who may import these packages at the top of a module.
 OUTSIDE = {

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescri
 from collections.abc import Sequence
 from typing import NoReturn
 
-from batch_calibration import __version__
+from batch_calibration.version import __version__
 
 EXAMPLES = """examples:
   batch-calibration calibrate scores.csv --gold=label --output=corrected.csv

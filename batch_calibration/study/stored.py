@@ -92,11 +92,12 @@ def _with_earlier(store: Store, record: Record) -> Record:
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
     methods = {**earlier.methods, **record.methods}
+    skipped = {**earlier.skipped, **record.skipped}
     left = earlier.strength if record.strength is None else record.strength
     return replace(
         record,
         methods={name: methods[name] for name in METHODS if name in methods},
-        skipped={**earlier.skipped, **record.skipped},
+        skipped={name: why for name, why in skipped.items() if name not in methods},
         bias={**earlier.bias, **record.bias},
         strength=left,
         curve=record.curve or earlier.curve,
