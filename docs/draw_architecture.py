@@ -4,7 +4,7 @@ python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
 
 A component is the first part of a module's path below batch_calibration/; experiments/ and configs/
-are one each. `typing`, `errors` and `version` are imported by nearly every component and are left out.
+are one each. `typing` and `errors`, which nearly all import, and `version` are left out.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def _section(found: Sequence[said.Found], image: Path) -> Section:
         cells, words = said.context_cells(found), said.over_all(found)
         models = Table(PREFERS, "models", "Over contexts", said.model_cells(found))
         contexts = Table(PREFERS, "contexts", "Contexts", cells, said.CONTEXT_NOTE, unit="")
-        tables = [models, contexts] if len(models.cells) > 1 else [contexts]
+        tables = [models, contexts] if 1 < len(models.cells) <= len(found) else [contexts]
     else:
         words = " ".join(sentence for one in found for sentence in one.diagnosis.sentences())
         tables = [table for one in found for table in _tables(one)]

@@ -56,7 +56,7 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
     with redirect_stdout(words):
         if len(found) > ALL:
             terminal.show_cells("Contexts", context_cells(found), CONTEXT_NOTE)
-            if len(cells := model_cells(found)) > 1:
+            if 1 < len(cells := model_cells(found)) <= len(found):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
             print(f"\n{textwrap.fill(over_all(found), terminal.WIDTH)}")
             return
@@ -160,7 +160,15 @@ def over_all(found: Sequence[Found]) -> str:
     if not any(d.gain for d in every):
         return f"{said} No right label is known."
     before, after = (_over_rows(every, of) for of in (_before, _after))
-    return f"{said} Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
+    said += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
+    never = sum(d.classes is not None and not d.classes.all() for d in every)
+    if never:
+        said += (
+            f" In {never} of the contexts some label is never right, but BC supposes that labels "
+            "are right about equally often: give the shares that you expect (--prior), or leave "
+            "such labels out (--labels)."
+        )
+    return said
 
 
 def _model(table: ScoreTable) -> str:
