@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import array_files, delimited, json_lines
+from batch_calibration.importers import array_files, columnar, delimited, json_lines, stored
 from batch_calibration.importers.base import Imported, Reading, to_table, to_tables
+from batch_calibration.importers.frames import tables_of
 from batch_calibration.scores import ScoreTable
 
-__all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "to_table", "to_tables"]
+__all__ = [
+    "IMPORTERS", "Imported", "Importer", "Reading", "read", "tables_of", "to_table", "to_tables",
+]  # fmt: skip
 
 
 NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
@@ -38,6 +41,14 @@ IMPORTERS: dict[str, Importer] = {
         array_files.read_safetensors,
         "https://huggingface.co/docs/safetensors",
     ),
+    "parquet": Importer(
+        columnar.is_parquet, columnar.read_parquet, "https://parquet.apache.org/docs/file-format/"
+    ),
+    "arrow": Importer(
+        columnar.is_arrow,
+        columnar.read_arrow,
+        "https://arrow.apache.org/docs/format/Columnar.html",
+    ),
     "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
     "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }
@@ -48,14 +59,17 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 
     Args:
-        path: the file.
+        path: the file; or a working folder, whose own tables come as they are.
         reading: what is said of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
     """
-    reading = reading or Reading()
-    return to_tables(find(Path(path), reading).read(Path(path), reading), reading)
+    path, reading = Path(path), reading or Reading()
+    own = stored.tables(path)
+    if own is not None:
+        return own
+    return to_tables(find(path, reading).read(path, reading), reading)
 
 
 def find(path: Path, reading: Reading) -> Importer:
