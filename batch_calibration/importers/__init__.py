@@ -5,11 +5,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import llama_cpp, lm_eval, openai, sglang, vllm
+from batch_calibration.importers import (
+    array_files,
+    columnar,
+    delimited,
+    helm,
+    inspect_ai,
+    json_lines,
+    lighteval,
+    llama_cpp,
+    lm_eval,
+    openai,
+    sglang,
+    stored,
+    vllm,
+)
 from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
+from batch_calibration.importers.frames import tables_of
 from batch_calibration.scores import ScoreTable
 
-__all__ = ["IMPORTERS", "Imported", "Importer", "Reading", "read", "to_table", "to_tables"]
+__all__ = [
+    "IMPORTERS", "Imported", "Importer", "Reading", "read", "tables_of", "to_table", "to_tables",
+]  # fmt: skip
+
+
+NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 
 
 class Importer(NamedTuple):
@@ -26,11 +46,23 @@ class Importer(NamedTuple):
     source: str
 
 
+# Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
     "lm_eval": Importer(
         lm_eval.recognizes,
         lm_eval.read,
         "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
+    ),
+    "lighteval": Importer(
+        lighteval.recognizes,
+        lighteval.read,
+        "https://huggingface.co/docs/lighteval/saving-and-reading-results",
+    ),
+    "inspect_ai": Importer(
+        inspect_ai.recognizes, inspect_ai.read, "https://inspect.aisi.org.uk/eval-logs.html"
+    ),
+    "helm": Importer(
+        helm.recognizes, helm.read, "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
     ),
     "vllm": Importer(
         vllm.recognizes,
@@ -48,6 +80,23 @@ IMPORTERS: dict[str, Importer] = {
         llama_cpp.read,
         "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
     ),
+    "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
+    "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
+    "safetensors": Importer(
+        array_files.is_safetensors,
+        array_files.read_safetensors,
+        "https://huggingface.co/docs/safetensors",
+    ),
+    "parquet": Importer(
+        columnar.is_parquet, columnar.read_parquet, "https://parquet.apache.org/docs/file-format/"
+    ),
+    "arrow": Importer(
+        columnar.is_arrow,
+        columnar.read_arrow,
+        "https://arrow.apache.org/docs/format/Columnar.html",
+    ),
+    "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
+    "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
@@ -56,14 +105,17 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 
     Args:
-        path: the file.
+        path: the file; or a working folder, whose own tables come as they are.
         reading: what is said of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
     """
-    reading = reading or Reading()
-    return to_tables(find(Path(path), reading).read(Path(path), reading), reading)
+    path, reading = Path(path), reading or Reading()
+    own = stored.tables(path)
+    if own is not None:
+        return own
+    return to_tables(find(path, reading).read(path, reading), reading)
 
 
 def find(path: Path, reading: Reading) -> Importer:
