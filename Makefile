@@ -57,7 +57,7 @@ $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.tx
 	test -x $(REFERENCE)/bin/python || $(PYTHON) -m venv $(REFERENCE)
 	$(REFERENCE)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-reference.txt)"
 	$(REFERENCE)/bin/python -m pip install --quiet --constraint constraints-reference.txt \
-		--editable '.[test]' transformers
+		--editable '.[test]' transformers 'lm-eval[hf]'
 	touch $@
 
 $(BENCH)/.installed: pyproject.toml constraints-bench.txt

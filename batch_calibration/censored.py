@@ -3,8 +3,9 @@
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import LARGEST
+from batch_calibration.arrays import LARGEST, numbers
 from batch_calibration.errors import InputError
 
 Missing = Literal["least", "drop"] | float
@@ -13,6 +14,13 @@ row, its row is dropped, or it is given so many nats."""
 
 BELOW = 1e-3
 """How many nats "just below" is."""
+
+NOT_RETURNED = (
+    "a label that was not among the tokens returned lies below the least of them: give "
+    "missing='least', which puts it there (docs/missing-labels.md); one floor for all rows such "
+    "as -100 would decide the mean of its label"
+)
+"""What to do about minus infinity and sentinels, as a sentence ends."""
 
 SENTINEL = -9999.0
 """What OpenAI-style servers answer for a token that is not among the returned ones."""
@@ -87,3 +95,46 @@ def fill(
     top = returned if bound is None else np.minimum(returned, bound)
     value = top - below if missing == "least" else np.minimum(float(missing), top - below)
     return np.where(gone, value[:, None], scores)[kept], kept
+
+
+def settled(
+    scores: np.ndarray, missing: Missing, bound: ArrayLike | None = None, where: str = "scores"
+) -> np.ndarray:
+    """Scores [..., n, k] without missing labels, every row kept.
+
+    Args:
+        scores: in nats; `absent` says which are missing.
+        missing: "least" or a number, see `Missing`.
+        bound: [..., n], see `fill`.
+        where: what to call them in the sentence.
+
+    Raises:
+        InputError: missing="drop", which keeps fewer rows; a row that returned no label; a bound of
+            another shape or not finite.
+
+    >>> settled(np.array([[-1.0, -np.inf]]), -30)
+    array([[ -1., -30.]])
+    """
+    if check_missing(missing) == "drop":
+        raise InputError(
+            f"{where}: missing='drop' would give back fewer rows than came; drop the rows "
+            "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
+        )
+    gone = absent(scores)
+    if bound is not None:
+        remedy = "give the least log-probability returned for each row, of any token"
+        bound = np.asarray(numbers(bound, "bound", "one number of nats per row", remedy))
+        if bound.shape != scores.shape[:-1] or absent(bound).any() or (bound > LARGEST).any():
+            raise InputError(
+                f"bound: expected one finite number of nats per row, shape {scores.shape[:-1]}; "
+                f"got shape {bound.shape}, {int(absent(bound).sum())} not finite: {remedy}."
+            )
+        bound = bound.reshape(-1)
+    empty = np.argwhere(gone.all(axis=-1))
+    if len(empty):
+        raise InputError(
+            f"{where}: row {int(empty[0][-1])} has the score of no label ({len(empty)} such rows), "
+            "so nothing tells its labels apart; drop it, or ask for more tokens."
+        )
+    rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
+    return fill(rows, check_missing(missing), bound)[0].reshape(scores.shape)

@@ -270,12 +270,13 @@ def test_rows_are_grouped_by_a_field_of_their_documents(log):
 
 
 def test_labels_are_chosen_and_ordered(log):
-    found = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=i % 3) for i in range(3)]
+    found = [row(i, (-1.0, -2.0, -3.0), ("a", "b", "c"), target=2 * (i % 2)) for i in range(3)]
     table = the_one(log(found), labels=("c", "a"))
     assert table.label_names == ("c", "a")
     assert table.blocks["test"].log_probs[0].tolist() == [-3.0, -1.0]
-    assert table.blocks["test"].labels.tolist() == [1, -1, 0]
+    assert table.blocks["test"].labels.tolist() == [1, 0, 1]
     assert "no label named 'd'" in refused(log(found), labels=("a", "d"))
+    assert "which --labels leaves out" in refused(log(found), labels=("a", "b"))
 
 
 def test_the_gold_label_may_be_a_field_of_the_document(log):
@@ -404,7 +405,7 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log):
     assert "expected a JSON object, got '[3]'" in refused(log(lines(rows(1)) + "[3]\n"))
     assert "nested too deeply" in refused(log(lines(rows(1)) + "[" * 99_999 + "\n"))
     assert "expected at least one row" in refused(log(""), format="lm_eval")
-    assert "cannot be read" in refused(log("").parent, format="lm_eval")
+    assert "cannot be read" in refused(log("").with_name("x.jsonl"), format="lm_eval")
 
 
 @pytest.mark.parametrize(

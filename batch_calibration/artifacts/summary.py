@@ -12,6 +12,8 @@ from batch_calibration.tasks import TASKS
 
 FEW = 3
 """Tasks that are named one by one; of more the number is said."""
+MANY = 13
+"""The paper's tasks; of more than these, five are named."""
 
 
 def paragraph(group: SettingRecords) -> str:
@@ -144,4 +146,6 @@ def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
 
 
 def _join(items: Sequence[str]) -> str:
+    if len(items) > MANY:
+        items = [*items[:5], f"{len(items) - 5} others"]
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]

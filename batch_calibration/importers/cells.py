@@ -44,7 +44,9 @@ def number(cell: object) -> float | None:
         # Python reads 1_000 and digits of other scripts, which no file of numbers means.
         if "_" in text or not text.isascii():
             return None
-    elif isinstance(cell, bool | np.bool_) or not isinstance(cell, int | float | np.number):
+    elif isinstance(cell, bool | np.bool_) or not isinstance(
+        cell, int | float | np.integer | np.floating
+    ):
         return None
     try:
         return float(cell)

@@ -4,15 +4,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.labels import choose, renumbered
 
 CHOICES = "choices"
 """The column of `Reading.by` that is a row's number of choices."""
+T = TypeVar("T")
 FEW = 10
 """Rows below which a right choice that is always the same one may be chance."""
 
@@ -120,6 +123,35 @@ def _one(
     return chosen(whole, reading)
 
 
+def by_columns(
+    known: Mapping[str, object], where: str, reading: Reading, *, what: str = "document"
+) -> dict[str, str]:
+    """The values of the columns of `reading.by` among a row's fields.
+
+    Args:
+        known: name -> value.
+        where: the row, for sentences.
+        reading: its `by`; "choices" is no field.
+        what: what the fields are of.
+
+    Raises:
+        InputError: a name that is no field.
+    """
+    names = [name for name in reading.by if name != CHOICES]
+    return {name: str(field_of(known, name, where, what=what)) for name in names}
+
+
+def field_of(known: Mapping[str, T], name: str, where: str, *, what: str) -> T:
+    """A field by its name, which may begin with "doc." as the harness's own documents do."""
+    plain = name.removeprefix("doc.")
+    if plain not in known:
+        raise InputError(
+            f"{where}: the {what} has no field {shown(plain)}; it has "
+            f"{', '.join(map(shown, list(known)[:20])) or 'none'}, and --by takes 'choices' too."
+        )
+    return known[plain]
+
+
 def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
     """Names of the labels, and whether they are the choices' own texts, the same in all rows.
 
@@ -188,19 +220,13 @@ def _against_the_log(rows: Sequence[Row], ours: np.ndarray, gold: np.ndarray) ->
 
 def chosen(found: Imported, reading: Reading) -> Imported:
     """The labels that `reading.labels` names, in their order; all where it names none."""
-    if not reading.labels:
-        return found
-    for name in reading.labels:
-        if name not in found.label_names:
-            raise InputError.unknown("label", name, found.label_names)
-    kept = [found.label_names.index(name) for name in reading.labels]
-    place = np.full(len(found.label_names) + 1, -1)
-    place[kept] = range(len(kept))
+    names, kept = choose(found.where, found.label_names, reading.labels, given=True)
+    gold = found.labels
     return replace(
         found,
         log_probs=found.log_probs[:, kept],
-        label_names=reading.labels,
-        labels=None if found.labels is None else place[found.labels],
+        label_names=names,
+        labels=gold if gold is None else renumbered(found.where, gold, found.label_names, kept),
         blocks={name: rows[:, kept] for name, rows in found.blocks.items()},
     )
 

@@ -102,11 +102,11 @@ def _refuse_unnamed_gold(where: str, left: Mapping[str, Column]) -> None:
 def _together(where: str, left: Mapping[str, Column], labels: tuple[str, ...]) -> str:
     """The column that holds all scores of a row, "" where each label has a column of its own."""
     vectors = [name for name, column in left.items() if _is_vector(column)]
-    if labels and labels[0] in left:
-        return labels[0] if labels[0] in vectors and len(labels) == 1 else ""
-    if labels and not vectors:
-        lacking = next(name for name in labels if name not in left)
-        raise InputError(f"{where}: {InputError.unknown('column', lacking, left)}")
+    lacking = [name for name in labels if name not in left]
+    if labels and not lacking:
+        return labels[0] if len(labels) == 1 and labels[0] in vectors else ""
+    if lacking and (len(lacking) < len(labels) or not vectors):
+        raise InputError(f"{where}: {InputError.unknown('column', lacking[0], left)}")
     flat = not labels and any(_is_real(column) for column in left.values())
     fit = [name for name in vectors if name.lower() in SCORES] or ([] if flat else vectors)
     if len(fit) > 1:

@@ -9,7 +9,8 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading, beginning
-from batch_calibration.importers.choices import CHOICES, Row, to_imported
+from batch_calibration.importers.choices import Row, by_columns, field_of, to_imported
+from batch_calibration.importers.json_parts import fields
 from batch_calibration.importers.json_rows import json_rows
 from batch_calibration.importers.lm_eval_results import about_log
 from batch_calibration.importers.one_context import KEPT, differing_demonstrations
@@ -129,7 +130,7 @@ def _logged(value: Mapping[str, Json], where: str, reading: Reading) -> Logged:
         target=_target(value, reading, where) if texts else None,
         right=_right(value.get("acc")),
         alone=tuple(scores[i] for i in alone),
-        columns=_columns(value, where, reading),
+        columns=by_columns(fields(value.get("doc")), where, reading),
     )
     mark = hash((tuple(pairs), tuple(scores), str(value.get("target"))))
     named = value.get("filter", "")
@@ -218,22 +219,6 @@ def _right(acc: Json) -> bool | None:
 
 def _target(value: Mapping[str, Json], reading: Reading, where: str) -> Json:
     """The right choice: the log's target, or the field of its document that is asked for."""
-    return value.get("target") if not reading.gold else _field(value, reading.gold, where)
-
-
-def _columns(value: Mapping[str, Json], where: str, reading: Reading) -> dict[str, str]:
-    names = [name for name in reading.by if name != CHOICES]
-    return {name: str(_field(value, name, where)) for name in names}
-
-
-def _field(value: Mapping[str, Json], name: str, where: str) -> Json:
-    """A field of a line's document."""
-    document = value.get("doc")
-    fields = document if isinstance(document, dict) else {}
-    name = name.removeprefix("doc.")
-    if name not in fields:
-        raise InputError(
-            f"{where}: the document has no field {shown(name)}; it has "
-            f"{', '.join(map(shown, fields)) or 'none'}, and --by takes 'choices' too."
-        )
-    return fields[name]
+    if not reading.gold:
+        return value.get("target")
+    return field_of(fields(value.get("doc")), reading.gold, where, what="document")

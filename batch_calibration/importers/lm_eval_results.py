@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Reading
+from batch_calibration.importers.json_parts import fields
 
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 LARGEST_FILE = 1 << 26
@@ -24,9 +25,9 @@ def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None
     beside = path.with_name(f"results_{named[2]}.json" if named else "results.json")
     results = _read(beside)
     task = named[1] if named else _task(path.stem, results)
-    config, run = _dict(_dict(results.get("configs")).get(task)), _dict(results.get("config"))
+    config, run = fields(fields(results.get("configs")).get(task)), fields(results.get("config"))
     version = results.get("lm_eval_version")
-    shots = _dict(results.get("n-shot")).get(task, config.get("num_fewshot"))
+    shots = fields(results.get("n-shot")).get(task, config.get("num_fewshot"))
     shots = shots if type(shots) is int and shots >= 0 else None
     about: dict[str, Json] = {
         "task": reading.task or task,
@@ -46,28 +47,24 @@ def _read(path: Path) -> Mapping[str, Json]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             return {}
-        return _dict(parse_json(path.read_text(encoding="utf-8-sig")))
+        return fields(parse_json(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError):
         return {}
 
 
 def _task(stem: str, results: Mapping[str, Json]) -> str:
     """The task in the name of a file of 0.4.0 to 0.4.2: the longest known one that it ends in."""
-    known = [name for name in _dict(results.get("configs")) if stem.endswith(f"_{name}")]
+    known = [name for name in fields(results.get("configs")) if stem.endswith(f"_{name}")]
     return max(known, key=len, default=stem)
 
 
 def _model(results: Mapping[str, Json], run: Mapping[str, Json]) -> str:
     """The model's name: since 0.4.3 as such, before that in the arguments."""
     args = run.get("model_args")
-    given = _dict(args).get("pretrained") if isinstance(args, dict) else ""
+    given = fields(args).get("pretrained") if isinstance(args, dict) else ""
     if isinstance(args, str) and (found := re.search(r"(?:pretrained|model)=([^,]+)", args)):
         given = found[1]
     return _text(results.get("model_name")) or _text(given) or _text(run.get("model"))
-
-
-def _dict(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
 
 
 def _text(*parts: Json) -> str:

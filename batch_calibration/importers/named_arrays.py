@@ -62,7 +62,7 @@ def from_arrays(
                 about: dict[str, Json] = {"task": called, "model": said}
                 if kind != "model":
                     about = {"task": f"{called} {said}"}
-                found.append(_context(f"{at}, {kind} {said}", scores[i], own, reading, about, i))
+                found.append(_context(f"{at}, {said}", scores[i], own, reading, about, i))
         else:
             raise InputError(
                 f"{at}: expected scores [n, k] or [contexts, n, k], got shape {scores.shape}."
@@ -140,7 +140,7 @@ def _context_names(own: Mapping[str, np.ndarray], many: int) -> tuple[str, list[
     for key, of in own.items():
         if key not in LABEL_NAMES and _are_texts(of, many):
             return key.removesuffix("s"), [str(one) for one in of]
-    return "context", [str(i) for i in range(many)]
+    return "", [f"context {i}" for i in range(many)]
 
 
 def _decoded(key: str, of: np.ndarray, own: Mapping[str, np.ndarray]) -> np.ndarray:

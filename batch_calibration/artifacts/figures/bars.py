@@ -10,6 +10,9 @@ from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.figures.style import STYLE, color
 from batch_calibration.artifacts.grouping import SettingRecords, title
 
+SIGNS = "osD^vP*X<>hpd"
+"""A sign a task."""
+
 
 def draw(group: SettingRecords) -> Figure:
     """Accuracy of each method averaged over the tasks, a mark for each task.
@@ -17,6 +20,8 @@ def draw(group: SettingRecords) -> Figure:
     The whisker is one standard deviation over seeds of the average over tasks.
     """
     methods = group.compared
+    # More tasks than signs are points without a name.
+    named = len(group.records) <= len(SIGNS)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(1 + 1.1 * len(methods), 3.2))
         for x, method in enumerate(methods):
@@ -26,15 +31,17 @@ def draw(group: SettingRecords) -> Figure:
             axes.text(x - 0.33, 1, f"{per_task.mean():.1f}", color="white", weight="bold")
             # Side by side in the order of the legend: equal values stay apart.
             places = x + np.linspace(-0.29, 0.29, len(per_task))
-            marks = zip(group.records, places, per_task, cycle("osD^vP*X<>hpd"), strict=False)
+            signs = cycle(SIGNS if named else ".")
+            marks = zip(group.records, places, per_task, signs, strict=False)
             for task, place, value, mark in marks:
                 axes.plot(place, value, mark, mfc="white", mec="black", mew=0.8, ms=4,
-                          label=title(task) if x == 0 else None)  # fmt: skip
+                          label=title(task) if x == 0 and named else None)  # fmt: skip
         axes.set_xticks(range(len(methods)), methods)
         axes.set_ylabel("accuracy (%)")
         axes.set_ylim(0, 100)
         axes.set_title(f"Average over tasks: {group.setting}", loc="left")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), title="one task")
+        if named:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), title="one task")
     return figure
 
 

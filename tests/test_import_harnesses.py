@@ -1,0 +1,393 @@
+"""Logs of lighteval, Inspect and HELM: what each holds, and a sentence where it holds no scores."""
+
+import json
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from batch_calibration import importers
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading
+
+
+def the_one(path, **reading):
+    (table,) = importers.read(path, Reading(**reading))
+    return table
+
+
+def notes(table):
+    return " ".join(table.blocks["test"].spec.get("notes", ()))
+
+
+def refused(path, **reading):
+    with pytest.raises(InputError) as error:
+        importers.read(path, Reading(**reading))
+    assert "\n" not in str(error.value) and len(str(error.value)) < 2000
+    return str(error.value)
+
+
+# lighteval
+
+
+def details(i, scores=(-1.0, -2.0), **more):
+    """A row of details as versions since 0.10 write it."""
+    return {
+        "doc": {
+            "query": f"Q: number {i}?\nA:", "choices": [" no", " yes"], "gold_index": [i % 2],
+            "id": str(i), "specific": {"subject": "odd" if i % 2 else "even"},
+        },
+        "model_response": {
+            "input": f"Q: a?\nA: yes\n\nQ: number {i}?\nA:", "text": [],
+            "logprobs": [x - i / 8 for x in scores], "unconditioned_logprobs": None,
+        },
+        "metric": {"acc": float(i % 2 == 0)},
+        **more,
+    }  # fmt: skip
+
+
+def before(i, scores=(-1.0, -2.0)):
+    """A row as versions before 0.10 wrote it."""
+    return {
+        "full_prompt": f"Q: number {i}?\nA:",
+        "choices": [" no", " yes"],
+        "gold_index": [i % 2],
+        "predictions": [x - i / 8 for x in scores],
+        "metrics": {"acc": float(i % 2 == 0)},
+        "specifics": {"subject": "odd" if i % 2 else "even"},
+        "cont_tokens": [],
+    }
+
+
+@pytest.fixture
+def lighteval(tmp_path):
+    def write(rows, name="details_lighteval|toy|1_2026-01-02T03-04-05.678.parquet"):
+        path = tmp_path / name
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("form", [details, before])
+def test_details_of_lighteval(form, lighteval):
+    table = the_one(lighteval([form(i) for i in range(5)]))
+    expected = [[-1.0 - i / 8, -2.0 - i / 8] for i in range(5)]
+    np.testing.assert_array_equal(table.blocks["test"].log_probs, np.float32(expected))
+    assert table.label_names == ("no", "yes")
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1, 0]
+    assert table.context["task"] == "lighteval|toy|1" and table.context["shots"] == 1
+    assert "demonstrations" not in notes(table) and "accuracy" not in notes(table)
+    even, odd = importers.read(lighteval([form(i) for i in range(5)]), Reading(by=("subject",)))
+    assert (len(even.blocks["test"].labels), len(odd.blocks["test"].labels)) == (3, 2)
+
+
+def test_unconditioned_scores_of_lighteval_are_a_block(lighteval):
+    rows = [details(i) for i in range(3)]
+    for row in rows:
+        row["model_response"]["unconditioned_logprobs"] = [-0.5, -0.25]
+    assert the_one(lighteval(rows)).blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
+    rows = [before(i, (-1.0, -2.0, -0.5, -0.25 - i)) for i in range(3)]
+    table = the_one(lighteval(rows))
+    assert table.label_names == ("no", "yes")
+    assert table.blocks["pmi"].log_probs[2].tolist() == [-0.75, -2.5]
+
+
+def test_predictions_of_lighteval_may_be_pairs(lighteval):
+    rows = [before(i) for i in range(3)]
+    for row in rows:
+        row["predictions"] = [[x, 0.0] for x in row["predictions"]]
+    assert the_one(lighteval(rows)).blocks["test"].log_probs[1].tolist() == [-1.125, -2.125]
+
+
+def test_lighteval_s_demonstrations_are_looked_at(lighteval):
+    rows = [details(i) for i in range(4)]
+    for i, row in enumerate(rows):
+        row["model_response"]["input"] = f"Q: other {i}?\nA: yes\n\nQ: number {i}?\nA:"
+    assert "few_shots_select" in notes(the_one(lighteval(rows)))
+
+
+def test_details_without_scores_are_refused(lighteval):
+    rows = [details(i) for i in range(2)]
+    for row in rows:
+        row["model_response"]["logprobs"] = []
+    assert "for each of 2 choices, got 0; generated answers" in refused(lighteval(rows))
+    rows = [before(i) for i in range(2)]
+    for row in rows:
+        row["predictions"] = ["four", "five"]
+    assert "got 'four'; generated answers hold none" in refused(lighteval(rows))
+    rows = [details(i, (-1.0, float("nan"))) for i in range(2)]
+    assert "expected a finite log-probability" in refused(lighteval(rows))
+    rows = [details(i) for i in range(2)]
+    for row in rows:
+        row["doc"]["choices"] = None
+    assert "the choices as a list of texts, got None" in refused(lighteval(rows))
+    assert "no field 'level'" in refused(lighteval([details(0)]), by=("level",))
+    path = lighteval([details(0)])
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "no whole Parquet file" in refused(path, format="lighteval")
+
+
+# Inspect
+
+
+def token(text, likely):
+    top = [{"token": name, "logprob": x, "bytes": None} for name, x in likely.items()]
+    return {"token": text, "logprob": -0.1, "bytes": None, "top_logprobs": top}
+
+
+def sample(i, likely=None, target="A", choices=("cat", "dog"), wrote=("ANSWER", ":"), **more):
+    likely = likely or {" A": -0.5 - i / 8, "A": -3.0, " B": -1.5, " the": -4.0}
+    other = {"ANSWER": -0.1, "I": -2.0}
+    content = [*(token(word, other) for word in wrote), token(max(likely, key=likely.get), likely)]
+    return {
+        "id": i, "epoch": 1, "input": f"number {i}?", "choices": list(choices) or None,
+        "target": target, "metadata": {"subject": "odd" if i % 2 else "even"},
+        "output": {"model": "m", "choices": [
+            {"message": {"role": "assistant", "content": "A"}, "logprobs": {"content": content}}
+        ]},
+        "scores": {"choice": {"value": "C", "answer": "A", "explanation": "ANSWER: A"}},
+        **more,
+    }  # fmt: skip
+
+
+HEADER = {
+    "version": 2,
+    "status": "success",
+    "eval": {
+        "task": "toy",
+        "model": "openai/m",
+        "dataset": {"name": "animals"},
+        "packages": {"inspect_ai": "0.3.1"},
+    },
+}
+
+
+@pytest.fixture(params=["eval", "json"])
+def inspect_log(request, tmp_path):
+    def write(samples):
+        path = tmp_path / f"2026-01-02_toy.{request.param}"
+        if request.param == "json":
+            path.write_text(json.dumps({**HEADER, "samples": samples}))
+            return path
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("_journal/start.json", json.dumps(HEADER))
+            for one in samples:
+                name = f"samples/{one['id']}_epoch_{one['epoch']}.json"
+                archive.writestr(name, json.dumps(one))
+            archive.writestr("summaries.json", "[]")
+            archive.writestr("header.json", json.dumps(HEADER))
+        return path
+
+    return write
+
+
+def test_inspect_s_letters(inspect_log):
+    table = the_one(inspect_log([sample(i, target="AB"[i % 2]) for i in range(4)]))
+    assert table.label_names == ("A", "B")
+    first = float(np.logaddexp(-0.5, -3.0))
+    np.testing.assert_allclose(table.blocks["test"].log_probs[0], [first, -1.5], rtol=1e-6)
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1]
+    expected = {"task": "toy", "model": "openai/m", "data": "animals"}
+    assert {key: table.context[key] for key in expected} == expected
+    assert table.context["scorer"] == "inspect_ai 0.3.1"
+    said = notes(table)
+    assert "after 2 tokens at most that the model wrote" in said
+    assert "log's own accuracy is 100.0 % and that of the highest score 50.0 %" in said
+
+
+def test_an_inspect_answer_at_once_needs_no_note(inspect_log):
+    table = the_one(inspect_log([sample(i, wrote=(), scores={}) for i in range(2)]))
+    assert notes(table) == ""
+
+
+def test_inspect_s_answers_without_choices(inspect_log):
+    likely = {"Yes": -0.75, " no": -1.0, "No": -3.0}
+    found = [sample(i, likely, ["no", "yes"][i % 2], (), ()) for i in range(3)]
+    path = inspect_log(found)
+    table = the_one(path, labels=("no", "yes"))
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0]
+    assert table.blocks["test"].log_probs[0, 1] == -0.75
+    assert "say --labels=yes,no" in refused(path)
+
+
+def test_inspect_s_later_epochs_are_left_out(inspect_log):
+    found = [sample(i, epoch=epoch) for epoch in (1, 2) for i in range(3)]
+    table = the_one(inspect_log(found))
+    assert table.blocks["test"].row_ids == ("0", "1", "2")
+    assert "3 samples of later epochs" in notes(table)
+
+
+def test_inspect_s_missing_letters_are_missing(inspect_log):
+    found = [sample(i) for i in range(3)]
+    found[1] = sample(1, {" A": -0.1, " x": -3.0})
+    path = inspect_log(found)
+    assert "say --missing=least" in refused(path)
+    np.testing.assert_allclose(
+        the_one(path, missing="least").blocks["test"].log_probs[1], [-0.1, -3.001]
+    )
+
+
+def test_inspect_s_choices_of_varied_number(inspect_log):
+    four = {f" {letter}": -1.0 - i for i, letter in enumerate("ABCD")}
+    found = [sample(0), sample(1, four, choices="abcd"), sample(2), sample(3, four, choices="abcd")]
+    path = inspect_log(found)
+    assert "2 in 2 rows, 4 in 2 rows" in refused(path)
+    two, many = importers.read(path, Reading(by=("choices",)))
+    assert (two.label_names, many.label_names) == (("A", "B"), ("A", "B", "C", "D"))
+    even, odd = importers.read(inspect_log([sample(i) for i in range(4)]), Reading(by=("subject",)))
+    assert even.blocks["test"].row_ids == ("0", "2") and odd.context["task"] == "toy odd"
+
+
+def test_an_inspect_log_that_holds_no_scores(inspect_log):
+    one = sample(0)
+    one["output"]["choices"][0]["logprobs"] = None
+    assert "--logprobs --top-logprobs 20" in refused(inspect_log([one]))
+    one = sample(0)
+    one["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
+    assert "choices were shuffled" in refused(inspect_log([one]))
+    only = {" A": -0.1, " x": -3.0}
+    assert "has a token of the answer 'B'" in refused(inspect_log([sample(0, only)]))
+    assert "expected at least one row" in refused(inspect_log([]))
+    assert "no field 'level'" in refused(inspect_log([sample(0)]), by=("level",))
+    many = sample(0, choices=[str(i) for i in range(27)])
+    assert "at most 26 choices" in refused(inspect_log([many]))
+
+
+def test_a_damaged_inspect_log(inspect_log, tmp_path):
+    path = inspect_log([sample(i) for i in range(3)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    said = refused(path, format="inspect_ai")
+    assert "no whole log" in said or "is it cut short" in said
+    assert "cannot be read" in refused(tmp_path / "none.eval", format="inspect_ai")
+    # 93 is Zstandard, which zipfile reads since Python 3.14.
+    other = whole.replace(b"\x08\x00", b"\x5d\x00")
+    if path.suffix == ".eval":
+        path.write_bytes(other)
+        assert "inspect log convert --to json" in refused(path)
+
+
+# HELM
+
+
+def state(i, at, scores=(-1.0, -2.0), mode="original", trial=0, **more):
+    """A request of `multiple_choice_separate_*`."""
+    texts = ("no", "quite so")
+    tokens = [("Q", -5.0), (" it?", -4.0), (" A:", -3.0)]
+    spelled = {0: [(" no", scores[0])], 1: [(" quite", scores[1] / 2), (" so", scores[1] / 2)]}[at]
+    return {
+        "instance": {
+            "input": {"text": f"number {i}"}, "id": f"id{i}", "split": "test",
+            "references": [
+                {"output": {"text": text}, "tags": ["correct"] if j == i % 2 else []}
+                for j, text in enumerate(texts)
+            ],
+            **more,
+        },
+        "reference_index": at, "request_mode": mode, "train_trial_index": trial,
+        "request": {"prompt": f"Q: a?\nA: no\n\nQ: number {i}?\nA: {texts[at]}"},
+        "result": {"success": True, "completions": [
+            {"text": "", "logprob": -9.0, "tokens": [
+                {"text": text, "logprob": x} for text, x in tokens + spelled
+            ]},
+        ]},
+    }  # fmt: skip
+
+
+def separate(n=4, **more):
+    return [state(i, at, (-1.0 - i, -2.0), **more) for i in range(n) for at in (0, 1)]
+
+
+@pytest.fixture
+def helm(tmp_path):
+    def write(states, method="multiple_choice_separate_original"):
+        folder = tmp_path / "toy:model=m"
+        folder.mkdir(exist_ok=True)
+        path = folder / "scenario_state.json"
+        spec = {"method": method, "model": "org/m", "max_train_instances": 1}
+        path.write_text(json.dumps({"adapter_spec": spec, "request_states": states}, indent=2))
+        return path
+
+    return write
+
+
+def test_helm_s_separate_choices(helm):
+    table = the_one(helm(separate()))
+    expected = [[-1.0 - i, -2.0] for i in range(4)]
+    np.testing.assert_allclose(table.blocks["test"].log_probs, expected)
+    assert table.label_names == ("no", "quite so")
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1]
+    assert table.blocks["test"].row_ids == ("id0", "id1", "id2", "id3")
+    expected = {"task": "toy:model=m", "model": "org/m", "shots": 1, "scorer": "HELM"}
+    assert {key: table.context[key] for key in expected} == expected
+    assert "demonstrations" not in notes(table)
+
+
+def test_helm_s_calibration_requests_are_a_block(helm):
+    states = separate() + [
+        state(i, at, (-0.5, -0.25), mode="calibration") for i in range(4) for at in (0, 1)
+    ]
+    table = the_one(helm(states, "multiple_choice_separate_calibrated"))
+    assert table.blocks["pmi"].log_probs.tolist() == [[-0.5, -0.25]]
+
+
+def test_helm_s_trials_are_contexts_and_perturbed_rows_are_left_out(helm):
+    states = separate() + separate(trial=1) + separate(perturbation={"name": "typos"})
+    tables = importers.read(helm(states), Reading())
+    assert [table.context["seed"] for table in tables] == [0, 1]
+    assert [len(table.blocks["test"].labels) for table in tables] == [4, 4]
+
+
+def joint(i, likely):
+    one = state(i, 0)
+    one |= {"reference_index": None, "request_mode": None, "output_mapping": {"A": "x", "B": "y"}}
+    one["request"]["prompt"] = f"Q: number {i}?\nA. x\nB. y\nAnswer:"
+    tokens = [{"text": " A", "logprob": -0.5}]
+    if likely:
+        tokens[0]["top_logprobs"] = likely
+    one["result"]["completions"][0]["tokens"] = tokens
+    return one
+
+
+def test_helm_s_joint_choices(helm):
+    states = [joint(i, {" A": -0.5 - i, " B": -1.5}) for i in range(3)]
+    table = the_one(helm(states, "multiple_choice_joint"))
+    assert table.label_names == ("A", "B")
+    assert table.blocks["test"].log_probs.tolist() == [[-0.5 - i, -1.5] for i in range(3)]
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0]
+    said = refused(helm([joint(0, None)], "multiple_choice_joint"))
+    assert "answered token alone" in said
+
+
+def test_helm_s_runs_that_hold_no_scores(helm, tmp_path):
+    assert "'generation', which scores no choices" in refused(helm(separate(), "generation"))
+    stats = tmp_path / "per_instance_stats.json"
+    stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
+    assert "name scenario_state.json beside it" in refused(stats)
+    assert "expected requests with results, found none" in refused(helm([]))
+    assert "lacks the score of a choice" in refused(helm(separate()[:-1]))
+    assert "stands there twice" in refused(helm(separate() * 2))
+    states = separate()
+    states[1]["result"]["completions"][0]["tokens"].pop()
+    assert "to spell the choice 'quite so'" in refused(helm(states))
+    states[1]["result"]["completions"] = []
+    assert "expected one completion, got 0" in refused(helm(states))
+    states[1]["reference_index"] = 5
+    assert "expected the index of a choice, got 5" in refused(helm(states))
+    states[1]["instance"] = {}
+    assert "with its instance's id" in refused(helm(states))
+    states = separate()
+    states[0]["result"]["completions"][0]["tokens"][-1]["logprob"] = float("nan")
+    assert "expected a log-probability, got nan" in refused(helm(states))
+    states = separate()
+    del states[0]["instance"]["references"][0]["output"]
+    assert "expected the text of choice 0" in refused(helm(states))
+    path = helm(separate())
+    path.write_bytes(path.read_bytes()[:-30])
+    assert "is the file cut short" in refused(path)
+    path.write_bytes(b"\xff\xfe")
+    assert "expected text in UTF-8" in refused(path, format="helm")
+    assert "cannot be read" in refused(tmp_path / "none.json", format="helm")

@@ -1,0 +1,546 @@
+"""Tables and arrays of other people become score tables; what is not plain is refused."""
+
+import csv
+import json
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import safetensors.numpy
+
+from batch_calibration import calibrate
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, read, tables_of
+from batch_calibration.scores import ScoreTable, load, make_block
+
+SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])
+GOLD = ["yes", "no", ""]
+PLAIN = "id,no,yes,gold,topic\na,-1.5,-2.25,yes,x\nb,-0.25,-4,no,y\nc,-3.5,-0.125,,x\n"
+SAID = Reading(gold="gold", ids="id")
+
+
+def written(folder, data, name="t.csv"):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def only(found):
+    assert len(found) == 1
+    return found[0]
+
+
+def is_plain(table):
+    block = table.blocks["test"]
+    np.testing.assert_array_equal(block.log_probs, SCORES.astype(np.float32))
+    assert block.labels.tolist() == [1, 0, -1]
+    assert block.row_ids == ("a", "b", "c")
+    assert table.label_names == ("no", "yes")
+    return True
+
+
+def refused(path, reading=None):
+    with pytest.raises(InputError) as error:
+        read(path, reading)
+    said = str(error.value)
+    assert said.startswith(str(path)) and "\n" not in said
+    return said.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PLAIN.encode(),
+        PLAIN.replace("\n", "\r\n").encode(),
+        b"\xef\xbb\xbf" + PLAIN.encode(),
+        PLAIN.rstrip("\n").encode(),
+        PLAIN.replace(",", "\t").encode(),
+        PLAIN.replace(",", ";").encode(),
+        PLAIN.replace("no,", '"no",').replace("-1.5", '"-1.5"').encode(),
+        PLAIN.replace("-1.5", " -15e-1 ")
+        .replace("yes,x", "1,x")
+        .replace("no,y\n", "0,y\n")
+        .encode(),
+        PLAIN.replace("\n", "\n\n").encode(),
+        PLAIN.replace(",,x", ",-1,x").encode(),
+        PLAIN.replace("a,", '"a",').replace("topic", '"the\ntopic"').encode(),
+    ],
+)
+def test_csv_of_every_dialect_gives_the_same_table(tmp_path, data):
+    assert is_plain(only(read(written(tmp_path, data), SAID)))
+
+
+def test_names_of_formats_and_endings(tmp_path):
+    assert is_plain(only(read(written(tmp_path, PLAIN, "scores.data"), SAID)))
+    tabs = PLAIN.replace(",", "\t")
+    table = only(read(written(tmp_path, tabs, "t.tsv"), Reading("csv", gold="gold", ids="id")))
+    assert is_plain(table) and table.context["task"] == "t"
+
+
+def test_a_column_tells_contexts_apart(tmp_path):
+    path = written(tmp_path, PLAIN)
+    x, y = read(path, Reading(gold="gold", by=("topic",), task="mine", model="m"))
+    assert [t.context["task"] for t in (x, y)] == ["mine x", "mine y"]
+    assert x.context["model"] == "m" and len(x.blocks["test"].log_probs) == 2
+    assert y.blocks["test"].labels.tolist() == [0]
+
+
+def test_labels_choose_columns_and_their_order(tmp_path):
+    table = only(read(written(tmp_path, PLAIN), Reading(labels=("yes", "no"), gold="gold")))
+    np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES[:, ::-1])
+    assert table.blocks["test"].labels.tolist() == [0, 1, -1]
+    # The gold column is not named, and plainly no score: --labels says so.
+    table = only(read(written(tmp_path, PLAIN), Reading(labels=("no", "yes"))))
+    assert set(table.blocks["test"].labels.tolist()) == {-1}
+
+
+def test_long_cells_are_read(tmp_path):
+    before = csv.field_size_limit()
+    long = PLAIN.replace(",x\n", "," + "w" * 10_000_000 + "\n", 1)
+    assert is_plain(only(read(written(tmp_path, long), SAID)))
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("c,-3.5,-0.125,,x\n", "c,-3.5,-0.1", "line 4: expected 5 cells .* got 3; is the line cut"),
+        ("c,-3.5", "c,-3.5.1", r"column 'no', row 2 .*expected a number, got '-3.5.1' \(1 such"),
+        ("c,-3.5", 'c,"-3.5', "line 4: no CSV .*is a quote not closed"),
+        ("c,-3.5", "c,1_0", "column 'no', row 2 .*got '1_0'"),
+        ("c,-3.5", "c,", "row 2 has nan as the score of 'no' .*--missing=least"),
+        ("c,-3.5", "c,nan", "row 2 has nan as the score of 'no'"),
+        ("c,-3.5", "c,-inf", "row 2 has -inf as the score of 'no'"),
+        ("c,-3.5", "c,-9999.0", "row 2 has -9999 as the score of 'no'"),
+        ("c,-3.5", "c,inf", "the score of row c, label 'no' is inf"),
+        ("c,-3.5", "a,-3.5", "the row id 'a' stands 2 times"),
+        (",,x", ",maybe,x", r"column 'gold', row 2 .*by its name \('no', 'yes'\).*got 'maybe'"),
+        (",,x", ",2,x", "column 'gold', row 2 .*got '2'"),
+        ("no,yes", "no,no", "line 1: the column 'no' stands twice"),
+        ("id,no,yes,gold,topic\n", "", "line 1: expected the names of the columns|unknown|no col"),
+        (",gold,", ",right,", "There is no column named 'gold'"),
+        (",topic", ",n_tokens", None),
+    ],
+)
+def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
+    path = written(tmp_path, PLAIN.replace(old, new))
+    if said is None:
+        assert is_plain(only(read(path, SAID)))
+    else:
+        with pytest.raises(InputError, match=said):
+            read(path, SAID)
+
+
+@pytest.mark.parametrize(
+    ("data", "reading", "said"),
+    [
+        (b"", Reading(), "its format is not known|expected a line of names"),
+        (b"no,yes\n", Reading(), "expected at least one row of scores, found none"),
+        (b",\n1,2\n", Reading(), "line 1: expected a line of names, found nothing"),
+        (b"-1.5,-2\n-3,-4\n", Reading(), r"line 1: expected the names of the columns, got numbers"),
+        (b"no\n-1.5\n-2.5\n", Reading(format="csv"), "two columns of real numbers or more"),
+        (b"no\n-1.5\n-2.5\n", Reading("csv", ("no",)), "expected two labels or more"),
+        (b"no,yes\n-1,5\n-2,6\n", Reading(), r"'yes' holds whole numbers.*--labels=no,yes"),
+        (b"no,yes,c\n-1.5,-2.5,\n", Reading(), r"'c' is empty.*--labels=no,yes"),
+        (b"no,yes,label\n-1.5,-2.5,1\n", Reading(), "'label' looks like the right.*--gold=label"),
+        (b"no,yes,Answer\n-.5,-2.5,1.0\n", Reading(), "'Answer' looks like the right labels"),
+        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities; say --from-probs"),
+        (b"no,yes\n0.5,1.5\n", Reading(from_probs=True), "expected probabilities from 0 to 1"),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "maybe")), "no column named 'maybe'"),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "no")), "--labels names 'no' twice"),
+        (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "yes"), gold="no"), "'no' is named as scores"),
+        (b"no,yes\n-1.5,-2\n-1.5,-2\n-1.5,-1.5\n", Reading(by=("x",)), "no column named 'x'"),
+        (b"no,yes\n-.5,-.5\n-.5,-.5\n", Reading(), "every score is -0.5"),
+        ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv"), "cannot be read as UTF-8"),
+        (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3"), "no column named '3'"),
+        (b"no,yes\n" + b"x" * 10_000_000, Reading(), "line 2: expected 2 cells"),
+    ],
+)
+def test_csv_that_is_not_plain_is_refused(tmp_path, data, reading, said):
+    with pytest.raises(InputError, match=said) as error:
+        read(written(tmp_path, data), reading)
+    assert len(str(error.value)) < 1000
+
+
+def test_one_row_and_a_label_that_is_never_predicted(tmp_path):
+    table = only(read(written(tmp_path, "a,b,c\n-1.5,-2.5,-9.5\n")))
+    assert table.blocks["test"].log_probs.shape == (1, 3)
+
+
+def test_labels_that_are_numbers_are_never_taken_by_index(tmp_path):
+    data = "1,2,gold\n-1.5,-2.5,2\n-1.5,-0.5,1\n"
+    table = only(read(written(tmp_path, data), Reading(labels=("1", "2"), gold="gold")))
+    assert table.blocks["test"].labels.tolist() == [1, 0]
+    path = written(tmp_path, data.replace("5,2\n", "5,0\n"))
+    assert "got '0', which names no label" in refused(path, Reading(labels=("1", "2"), gold="gold"))
+
+
+def rows():
+    for id_, row, gold in zip("abc", SCORES.tolist(), GOLD, strict=True):
+        yield {"id": id_, "no": row[0], "yes": row[1], "gold": gold}
+
+
+def lines(values):
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+FLAT = list(rows())
+LISTS = [{"id": r["id"], "scores": [r["no"], r["yes"]], "gold": r["gold"]} for r in FLAT]
+DICTS = [{**r, "scores": {"no": r["no"], "yes": r["yes"]}} for r in FLAT]
+NAMED = {"labels": ["no", "yes"], "rows": LISTS, "source": "here"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lines(FLAT), lines(FLAT).rstrip("\n"), lines(FLAT).replace("\n", "\r\n"),
+        "\ufeff" + lines(FLAT), json.dumps(FLAT), json.dumps(FLAT, indent=1), lines(DICTS),
+        json.dumps(NAMED), json.dumps(NAMED, indent=2), json.dumps({"rows": FLAT}),
+    ],
+)  # fmt: skip
+def test_json_of_every_layout_gives_the_same_table(tmp_path, data):
+    assert is_plain(only(read(written(tmp_path, data, "t.json"), SAID)))
+
+
+def test_lists_take_their_names_from_outside(tmp_path):
+    path = written(tmp_path, lines(LISTS), "t.jsonl")
+    assert is_plain(only(read(path, Reading(labels=("no", "yes"), gold="gold", ids="id"))))
+    numbered = [{**row, "gold": i} for i, row in zip((1, 0, None), LISTS, strict=True)]
+    table = only(read(written(tmp_path, lines(numbered), "t.jsonl"), SAID))
+    assert table.label_names == ("label 0", "label 1")
+    assert table.blocks["test"].labels.tolist() == [1, 0, -1]
+    chosen = only(read(written(tmp_path, json.dumps(NAMED)), Reading(labels=("yes", "no"))))
+    np.testing.assert_array_equal(chosen.blocks["test"].log_probs, SCORES[:, ::-1])
+
+
+def test_a_dict_without_a_label_lacks_it(tmp_path):
+    some = [{"logprobs": {"yes": -1.5}}, {"logprobs": {"no": -0.5, "yes": -2.5}}]
+    path = written(tmp_path, lines(some), "t.jsonl")
+    assert "row 0 has nan as the score of 'no'" in refused(path)
+    table = only(read(path, Reading(missing="least")))
+    np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -1.501], [-2.5, -0.5]])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (lines(FLAT)[:-20], "line 3: no JSON .*is the line cut short"),
+        (json.dumps(FLAT)[:-20], "no JSON .*is the file cut short"),
+        (lines([*FLAT, 3]), "line 4: expected a JSON object, one row; got 3"),
+        ("[1, 2]", "expected one JSON object a row"),
+        ("[" * 100_000, "no JSON .*nested too deeply"),
+        ('{"a": "' + "x" * 10_000_000, "no JSON"),
+        ("[]", "expected at least one row"),
+        (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5]}]), "row 1 .*expected 2 numbers"),
+        (lines([{"s": [-1.5, -2.5]}, {"s": [-1.5, "x"]}]), "row 1 .*expected 2 numbers"),
+        (lines([{"s": [-1.5, -2.5]}, {"s": -1.5}]), "row 1 .*expected 2 numbers"),
+        (lines([{"a": -1.5, "b": -2.5}, {"a": True, "b": -1.0}]), "row 1 .*got True"),
+        (lines([{"a": [-1.5, -2.5], "b": [-1.5, -2]}]), "may be in 'a', 'b'; name one.*=a"),
+        (lines([{"s": [-1.5, -2.5], "gold": 1}]), "'gold' looks like the right labels"),
+    ],
+)
+def test_json_that_is_damaged_is_refused(tmp_path, data, said):
+    with pytest.raises(InputError, match=said) as error:
+        read(written(tmp_path, data, "t.json"))
+    assert len(str(error.value)) < 1000
+
+
+def test_a_column_of_lists_is_chosen_by_its_name(tmp_path):
+    path = written(tmp_path, lines([{"a": [-1.5, -2.5], "b": [-3.5, -2]}]), "t.jsonl")
+    table = only(read(path, Reading(labels=("b",))))
+    np.testing.assert_array_equal(table.blocks["test"].log_probs, [[-3.5, -2]])
+
+
+ARROW = pa.table({**{name: [r[name] for r in FLAT] for name in FLAT[0]}, "text": ["p"] * 3})
+
+
+def test_parquet_and_arrow_give_the_same_table(tmp_path):
+    pa.parquet.write_table(ARROW, tmp_path / "t.parquet")
+    pa.feather.write_feather(ARROW, tmp_path / "t.feather")
+    with pa.ipc.new_stream(tmp_path / "t.arrows", ARROW.schema) as file:
+        file.write_table(ARROW)
+    vectors = pa.Table.from_pylist(DICTS).drop_columns(["no", "yes"])
+    pa.parquet.write_table(vectors, tmp_path / "vectors.parquet")
+    for name in ("t.parquet", "t.feather", "t.arrows", "vectors.parquet"):
+        assert is_plain(only(read(tmp_path / name, SAID))), name
+
+
+def test_codes_with_holes_and_decimals_are_read(tmp_path):
+    table = pa.table({
+        "no": pa.array(["-1.50", "-0.25", "-3.50"]).cast(pa.decimal128(5, 2)),
+        "yes": pa.array(SCORES[:, 1].astype(np.float16)),
+        "gold": pa.array([1, 0, None]),
+        "id": pa.array(["a", "b", "c"]).dictionary_encode(),
+    })  # fmt: skip
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    assert is_plain(only(read(tmp_path / "t.parquet", SAID)))
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_damaged_columnar_files_are_refused(tmp_path, name):
+    pa.parquet.write_table(ARROW, tmp_path / "t.parquet")
+    pa.feather.write_feather(ARROW, tmp_path / "t.feather")
+    data = (tmp_path / name).read_bytes()
+    path = written(tmp_path, data[:-30], name)
+    assert "no whole Parquet or Arrow file" in refused(path)
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    twice = pa.table([SCORES[:, 0], SCORES[:, 1]], names=["a", "a"])
+    pa.feather.write_feather(twice, tmp_path / "t.feather")
+    assert "the column 'a' stands twice" in refused(tmp_path / "t.feather")
+
+
+def test_pyarrow_that_is_missing_is_named(tmp_path, monkeypatch):
+    pa.parquet.write_table(ARROW, tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "pip install 'batch-calibration[tables]'" in refused(tmp_path / "t.parquet", SAID)
+
+
+COLUMNS = {"gold": np.array([1, 0, -1]), "id": np.array(["a", "b", "c"])}
+
+
+def test_npz_and_safetensors_give_the_same_table(tmp_path):
+    names = np.array(["no", "yes"])
+    np.savez(tmp_path / "t.npz", scores=SCORES, labels=names, other=np.zeros(5), **COLUMNS)
+    assert is_plain(only(read(tmp_path / "t.npz", Reading(ids="id"))))
+    arrays = {"logits": SCORES.astype(np.float16), "gold": COLUMNS["gold"]}
+    metadata = {"labels": json.dumps(["no", "yes"]), "id": json.dumps(["a", "b", "c"]), "x": "{"}
+    safetensors.numpy.save_file(arrays, tmp_path / "t.safetensors", metadata)
+    assert is_plain(only(read(tmp_path / "t.safetensors", Reading(ids="id"))))
+
+
+def test_npy_is_an_array_whose_labels_are_named_outside(tmp_path):
+    np.save(tmp_path / "t.npy", SCORES)
+    table = only(read(tmp_path / "t.npy", Reading(labels=("no", "yes"))))
+    assert table.label_names == ("no", "yes")
+    assert only(read(tmp_path / "t.npy")).label_names == ("label 0", "label 1")
+
+
+def test_a_leading_axis_counts_contexts(tmp_path):
+    three = np.stack([SCORES, SCORES - 1])
+    gold = np.stack([COLUMNS["gold"], [0, 0, 0]])
+    for key, context in (("models", {"task": "t", "model": "b"}), ("seeds", {"task": "t b"})):
+        np.savez(tmp_path / "t.npz", scores=three, gold=gold, **{key: np.array(["a", "b"])})
+        first, last = read(tmp_path / "t.npz")
+        assert {**context, "imported": last.context["imported"]} == last.context
+        np.testing.assert_array_equal(last.blocks["test"].log_probs, SCORES - 1)
+        assert first.blocks["test"].labels.tolist() == [1, 0, -1]
+        assert last.blocks["test"].labels.tolist() == [0, 0, 0]
+    np.savez(tmp_path / "t.npz", scores=three)
+    assert [t.context["task"] for t in read(tmp_path / "t.npz")] == ["t context 0", "t context 1"]
+
+
+def test_arrays_of_several_prefixes_are_contexts(tmp_path):
+    np.savez(
+        tmp_path / "t.npz",
+        a_scores=SCORES, a_gold=[1, 0, -1], a_labels=["no", "yes"],
+        b_scores=-np.ones((2, 3)) - np.eye(2, 3), b_gold=[2, 2],
+    )  # fmt: skip
+    a, b = read(tmp_path / "t.npz")
+    assert a.context["task"] == "t a" and a.label_names == ("no", "yes")
+    assert b.context["task"] == "t b" and b.blocks["test"].labels.tolist() == [2, 2]
+
+
+def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
+    np.savez(tmp_path / "t.npz", scores=SCORES, topic=[1, 0, 1], topics=["y", "x", "z"])
+    assert [t.context["task"] for t in read(tmp_path / "t.npz", Reading(by=("topic",)))] == [
+        "t x", "t y"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reading", "said"),
+    [
+        ({"a": SCORES, "b": SCORES}, Reading(), r"found a \[3, 2\], b \[3, 2\]; .*--labels=a"),
+        ({"x": np.arange(3)}, Reading(), "expected an array of scores"),
+        ({"scores": np.zeros(3)}, Reading(), "got shape \\(3,\\)"),
+        ({"scores": np.array([["a", "b"]])}, Reading(), "expected real numbers in an array"),
+        ({"scores": np.array([[True, False]])}, Reading(), "got ndarray of bool"),
+        ({"scores": SCORES}, Reading(gold="x"), "no array of its rows named 'x'"),
+        ({"scores": SCORES}, Reading(labels=("a", "b", "c")), "name its 2 columns .* got 3 names"),
+        ({"scores": SCORES, "gold": [5, 0, 0]}, Reading(), "gold, row 0 .*got '5'"),
+        ({"scores": SCORES[:, :1]}, Reading(), "expected two labels or more"),
+        ({"scores": SCORES[:0]}, Reading(), "expected at least one row"),
+        ({"scores": np.exp(SCORES)}, Reading(), "which are probabilities"),
+        ({"scores": SCORES, "labels": ["no", "yes"]}, Reading(labels=("x",)), "no label named 'x'"),
+        (
+            {"scores": SCORES, "labels": ["no", "yes"], "gold": [1, 0, 0]},
+            Reading(labels=("no",)),
+            "row 0 .*its right label is 'yes', which --labels leaves out",
+        ),
+        ({"scores": np.array([object()])}, Reading(), "expected a whole file of arrays"),
+    ],
+)
+def test_arrays_that_are_not_plain_are_refused(tmp_path, arrays, reading, said):
+    np.savez(tmp_path / "t.npz", allow_pickle=True, **arrays)
+    with pytest.raises(InputError, match=said):
+        read(tmp_path / "t.npz", reading)
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy", "safetensors"])
+def test_damaged_arrays_are_refused(tmp_path, ending):
+    path = tmp_path / f"t.{ending}"
+    np.savez(tmp_path / "t.npz", scores=SCORES)
+    np.save(tmp_path / "t.npy", SCORES)
+    safetensors.numpy.save_file({"scores": SCORES}, tmp_path / "t.safetensors")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "expected a whole file of arrays, found none" in refused(path)
+
+
+def test_an_array_is_chosen_by_its_name(tmp_path):
+    np.savez(tmp_path / "t.npz", a=SCORES, b=SCORES - 1)
+    table = only(read(tmp_path / "t.npz", Reading(labels=("b",))))
+    np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES - 1)
+
+
+def test_our_own_tables_come_as_they_are(tmp_path):
+    block = make_block([[-1.0, -np.inf]], [0], [7], ["r"], {"x": 1})
+    table = ScoreTable({"task": "sst2", "seed": 0}, ("no", "yes"), {"test": block, "cc": block})
+    path = tmp_path / "work/scores/a.safetensors"
+    table.save(path)
+    for place in (path, tmp_path / "work"):
+        found = only(read(place))
+        assert found.id == table.id == load(path).id
+        assert found.blocks["cc"].tokens.tolist() == [7]
+    with pytest.raises(InputError, match="a working folder with scores/ in it; found a folder"):
+        read(tmp_path)
+
+
+PYTHON = {"id": ["a", "b", "c"], "no": [-1.5, -0.25, -3.5], "yes": [-2.25, -4, -0.125]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {**PYTHON, "gold": GOLD},
+        {**PYTHON, "gold": np.array([1, 0, -1])},
+        FLAT, DICTS, ARROW,
+        pd.DataFrame(FLAT),
+        pd.DataFrame({**PYTHON, "gold": pd.array([1, 0, None], dtype="Int64")}),
+        pd.DataFrame({**PYTHON, "gold": pd.Categorical(["yes", "no", None])}),
+        pd.DataFrame({**PYTHON, "gold": [1, 0, np.nan]}, index=[7, 7, 7]),
+        pl.DataFrame(FLAT),
+        pl.DataFrame({**PYTHON, "gold": [1, 0, None]}),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_frames_in_memory_are_read_as_files_are(given):
+    assert is_plain(only(tables_of(given, SAID)))
+
+
+def test_arrays_in_memory():
+    for given in (SCORES, SCORES.tolist(), jnp.asarray(SCORES, jnp.float32)):
+        table = only(tables_of(given, Reading(labels=("no", "yes"))))
+        np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES)
+    assert len(tables_of(np.stack([SCORES, SCORES]))) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (pd.DataFrame({**PYTHON, "label": [1, 0, 1]}), "'label' looks like the right labels"),
+        (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' stands twice"),
+        ({"a": [-1.5], "b": [-1.5, -2.5]}, r"columns of one length, got lengths \[1, 2\]"),
+        ({"a": [-1.5], "b": [[[-1.5]]]}, "two columns of real numbers or more"),
+        ({"a": [-1.5], "b": np.zeros((1, 2))}, r"got ndarray of shape \(1, 2\)"),
+        ({"a": [-1.5], "b": 3}, r"got int of shape \(\)"),
+        (np.ma.masked_array(SCORES, SCORES < -3), "masked"),
+        ({}, "expected at least one row"),
+        (None, "expected real numbers in an array"),
+        ("text", "expected real numbers in an array"),
+        (np.exp(SCORES), "which are probabilities; say --from-probs"),
+    ],
+)
+def test_objects_that_are_not_plain_are_refused(given, said):
+    with pytest.raises(InputError, match=said) as error:
+        tables_of(given)
+    assert str(error.value).startswith("scores")
+
+
+# Accuracy in % of ICL, CC, BC and BC by subject, and subjects won and lost: the table of
+# ../shared/scores/README.md.
+MMLU = {
+    "orig": {
+        "GPT2": (22.7, 23.4, 24.8, 24.9, 38, 15),
+        "Phi-2": (44.4, 44.8, 44.7, 44.8, 24, 25),
+        "LLaMa2-7B": (35.0, 33.0, 36.4, 36.8, 38, 16),
+        "Mistral-7B": (39.2, 47.1, 48.4, 48.4, 51, 4),
+        "LLaMa3-8B": (57.6, 58.0, 56.9, 57.0, 21, 31),
+        "Gemma-7B": (38.8, 43.7, 49.0, 50.7, 55, 1),
+        "SOLAR-10-7B": (56.8, 59.4, 59.5, 59.8, 40, 12),
+    },
+    "neverA": {
+        "GPT2": (0.6, 9.4, 24.0, 25.1, 56, 0),
+        "Phi-2": (42.9, 42.1, 40.0, 41.1, 8, 47),
+        "LLaMa2-7B": (31.1, 42.0, 32.4, 33.1, 30, 23),
+        "Mistral-7B": (28.0, 51.0, 48.1, 49.1, 56, 0),
+        "LLaMa3-8B": (56.1, 59.8, 49.0, 51.9, 8, 47),
+        "Gemma-7B": (24.9, 53.0, 47.4, 48.7, 56, 0),
+        "SOLAR-10-7B": (50.1, 58.5, 54.8, 56.3, 47, 7),
+    },
+    "neverB": {
+        "GPT2": (33.4, 29.4, 24.8, 25.0, 1, 54),
+        "Phi-2": (39.5, 42.5, 37.3, 39.1, 21, 32),
+        "LLaMa2-7B": (39.2, 37.8, 36.3, 37.2, 10, 40),
+        "Mistral-7B": (44.1, 40.2, 41.4, 42.6, 17, 38),
+        "LLaMa3-8B": (58.9, 57.5, 49.3, 51.3, 1, 55),
+        "Gemma-7B": (47.9, 39.5, 47.6, 48.9, 33, 21),
+        "SOLAR-10-7B": (62.8, 63.3, 51.2, 53.7, 0, 56),
+    },
+}  # fmt: skip
+
+
+def right(table, method, **given):
+    block = table.blocks["test"]
+    corrected = np.asarray(calibrate(block.log_probs, method, **given))
+    return (corrected.argmax(axis=1) == block.labels).sum()
+
+
+@pytest.mark.parametrize("order", MMLU)
+def test_mmlu_by_subject_is_the_reference_table(shared, order):
+    folder = shared / "scores/mmlu_base"
+    probes = {t.context["model"]: t for t in read(folder / "control_content_free.npz")}
+    wholes = {t.context["model"]: t for t in read(folder / f"{order}.npz")}
+    subjects = {}
+    for table in read(folder / f"{order}.npz", Reading(by=("subject",))):
+        assert table.label_names == ("A", "B", "C", "D")
+        subjects.setdefault(table.context["model"], []).append(table)
+    assert {model: len(parts) for model, parts in subjects.items()} == dict.fromkeys(wholes, 56)
+    for model, whole in wholes.items():
+        rows, probe = 12508, probes[model].blocks["test"].log_probs
+        found = [right(whole, "icl"), right(whole, "cc", probe=probe), right(whole, "bc")]
+        each = [(right(part, "icl"), right(part, "bc")) for part in subjects[model]]
+        found.append(sum(bc for _, bc in each))
+        won, lost = sum(bc > icl for icl, bc in each), sum(bc < icl for icl, bc in each)
+        assert (*(round(100 * one / rows, 1) for one in found), won, lost) == MMLU[order][model]
+
+
+def test_every_file_of_shared_scores_is_read(shared):
+    for name, contexts in (("vlm/mmbench", 26), ("vlm/oodcv", 26), ("bear_gpt2/bear_gpt2", 60)):
+        tables = read(shared / f"scores/{name}.npz")
+        assert len(tables) == contexts == len({t.id for t in tables})
+        assert all((t.blocks["test"].labels >= 0).all() for t in tables)
+    four = read(shared / "scores/vlm/mmbench.npz", Reading(labels=tuple("ABCD")))
+    icl, bc = (
+        100 * np.mean([right(t, method) / len(t.blocks["test"].labels) for t in four])
+        for method in ("icl", "bc")
+    )
+    assert (round(icl, 1), round(bc, 1)) == (73.6, 73.9)
+
+
+def test_the_fixture_of_probabilities_is_read(shared):
+    path = shared / "fixtures/arc_llama7b_first48.json"
+    table = only(read(path, Reading(from_probs=True, gold="gold")))
+    held = json.loads(path.read_text())
+    np.testing.assert_allclose(
+        np.exp(table.blocks["test"].log_probs), [row["probs"] for row in held["rows"]], rtol=1e-6
+    )
+    assert table.blocks["test"].labels.tolist() == [row["gold"] for row in held["rows"]]
+    assert list(table.label_names) == held["labels"]
