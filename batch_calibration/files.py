@@ -8,8 +8,8 @@ import os
 import re
 import secrets
 import types
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,11 +29,21 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         OSError: the disk is full, the folder cannot be written; what was at `path` is still there.
     """
+    with whole_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the name `path` once all of it is on the disk.
+
+    Where writing ends in an error, what was at `path` is still there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         with _open_locked(partial) as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             partial.replace(path)

@@ -34,6 +34,9 @@ ARROWS = {
     "estimator": {"errors", "typing", "arrays", "calibration", "methods", "validation"},
     "scores": {"errors", "files", "arrays"},
     "importers": {"errors", "files", "arrays", "censored", "scores"},
+    "streams": {
+        "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
+    },
     "records": {"errors", "files", "scores"},
     "store": {"errors", "files", "scores", "records"},
     "tasks": {"errors"},

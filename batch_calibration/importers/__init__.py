@@ -7,32 +7,21 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError
 from batch_calibration.importers import (
     array_files,
-<<<<<<< HEAD
-    delimited,
-    json_lines,
-=======
     columnar,
     delimited,
     helm,
     inspect_ai,
     json_lines,
     lighteval,
->>>>>>> part-logs
     llama_cpp,
     lm_eval,
     openai,
     sglang,
-<<<<<<< HEAD
-    vllm,
-)
-from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
-=======
     stored,
     vllm,
 )
 from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
 from batch_calibration.importers.frames import tables_of
->>>>>>> part-logs
 from batch_calibration.scores import ScoreTable
 
 __all__ = [
@@ -57,17 +46,24 @@ class Importer(NamedTuple):
     source: str
 
 
-<<<<<<< HEAD
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
 VLLM = "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html"
 OPENAI = "https://platform.openai.com/docs/api-reference"
 SGLANG = "https://docs.sglang.ai/basic_usage/native_api.html"
 LLAMA_CPP = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md"
 SAFETENSORS = "https://huggingface.co/docs/safetensors"
+LIGHTEVAL = "https://huggingface.co/docs/lighteval/saving-and-reading-results"
+INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
+HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
+PARQUET = "https://parquet.apache.org/docs/file-format/"
+ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
 
 # Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
     "lm_eval": Importer(lm_eval.recognizes, lm_eval.read, HARNESS),
+    "lighteval": Importer(lighteval.recognizes, lighteval.read, LIGHTEVAL),
+    "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
+    "helm": Importer(helm.recognizes, helm.read, HELM),
     "vllm": Importer(vllm.recognizes, vllm.read, VLLM),
     "openai": Importer(openai.recognizes, openai.read, OPENAI),
     "sglang": Importer(sglang.recognizes, sglang.read, SGLANG),
@@ -75,57 +71,8 @@ IMPORTERS: dict[str, Importer] = {
     "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
     "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
     "safetensors": Importer(array_files.is_safetensors, array_files.read_safetensors, SAFETENSORS),
-=======
-# Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
-IMPORTERS: dict[str, Importer] = {
-    "lm_eval": Importer(
-        lm_eval.recognizes,
-        lm_eval.read,
-        "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md",
-    ),
-    "lighteval": Importer(
-        lighteval.recognizes,
-        lighteval.read,
-        "https://huggingface.co/docs/lighteval/saving-and-reading-results",
-    ),
-    "inspect_ai": Importer(
-        inspect_ai.recognizes, inspect_ai.read, "https://inspect.aisi.org.uk/eval-logs.html"
-    ),
-    "helm": Importer(
-        helm.recognizes, helm.read, "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
-    ),
-    "vllm": Importer(
-        vllm.recognizes,
-        vllm.read,
-        "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
-    ),
-    "openai": Importer(
-        openai.recognizes, openai.read, "https://platform.openai.com/docs/api-reference"
-    ),
-    "sglang": Importer(
-        sglang.recognizes, sglang.read, "https://docs.sglang.ai/basic_usage/native_api.html"
-    ),
-    "llama.cpp": Importer(
-        llama_cpp.recognizes,
-        llama_cpp.read,
-        "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
-    ),
-    "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
-    "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
-    "safetensors": Importer(
-        array_files.is_safetensors,
-        array_files.read_safetensors,
-        "https://huggingface.co/docs/safetensors",
-    ),
-    "parquet": Importer(
-        columnar.is_parquet, columnar.read_parquet, "https://parquet.apache.org/docs/file-format/"
-    ),
-    "arrow": Importer(
-        columnar.is_arrow,
-        columnar.read_arrow,
-        "https://arrow.apache.org/docs/format/Columnar.html",
-    ),
->>>>>>> part-logs
+    "parquet": Importer(columnar.is_parquet, columnar.read_parquet, PARQUET),
+    "arrow": Importer(columnar.is_arrow, columnar.read_arrow, ARROW),
     "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
     "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }

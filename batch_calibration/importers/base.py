@@ -147,10 +147,10 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
         raise InputError(f"{where}: expected {k} scores a row, got shape {scores.shape}.")
     if not len(scores):
         raise InputError(f"{where}: expected at least one row of scores, found none.")
-    scores = _nats(scores, reading, where)
-    scores, kept, notes = _filled(replace(found, log_probs=scores), reading)
+    scores = nats(scores, reading, where)
+    scores, kept, notes = filled(replace(found, log_probs=scores), reading)
     found = found.rows(kept)
-    _refuse_constant(scores, where)
+    refuse_constant(scores, where)
     ids = found.row_ids or tuple(map(str, np.flatnonzero(kept)))
     if len(set(ids)) < len(ids):
         twice = next(one for one in dict.fromkeys(ids) if ids.count(one) > 1)
@@ -165,7 +165,7 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
     for name, rows in found.blocks.items():
-        blocks[name] = make_block(_filled_block(_nats(rows, reading, where), reading, where, name))
+        blocks[name] = make_block(_filled_block(nats(rows, reading, where), reading, where, name))
     about = {**found.about, **_named(reading)}
     digest = hashlib.sha256(b"".join(b.log_probs.tobytes() for b in blocks.values()))
     digest.update(blocks["test"].labels.tobytes())
@@ -196,7 +196,7 @@ def looks_like_probs(scores: np.ndarray) -> bool:
     return bool(inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
 
 
-def _nats(scores: np.ndarray, reading: Reading, where: str) -> np.ndarray:
+def nats(scores: np.ndarray, reading: Reading, where: str) -> np.ndarray:
     """Log-probabilities of what came."""
     if reading.from_probs:
         if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
@@ -215,8 +215,13 @@ def _nats(scores: np.ndarray, reading: Reading, where: str) -> np.ndarray:
     return scores
 
 
-def _filled(found: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Scores without missing labels, the rows kept, and notes on what was done."""
+def filled(
+    found: Imported, reading: Reading, first: int = 0
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Scores without missing labels, the rows kept, and notes on what was done.
+
+    `first` is the number of the first row, where the rows are a part of a file.
+    """
     scores, where, gone = found.log_probs, found.where, absent(found.log_probs)
     if not gone.any():
         return scores, np.ones(len(scores), bool), ()
@@ -224,7 +229,7 @@ def _filled(found: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, 
     many, n = int(gone.any(axis=1).sum()), len(scores)
     if reading.missing is None:
         raise InputError(
-            f"{where}: row {row} has {scores[row, label]:g} as the score of "
+            f"{where}: row {first + row} has {scores[row, label]:g} as the score of "
             f"{found.label_names[label]!r} ({int(gone.sum())} such in {many} of {n} rows): it was "
             "not among the tokens returned, so it lies below the least of them; say "
             "--missing=least (missing='least'), which puts it there: a far lower number such as "
@@ -248,10 +253,10 @@ def _filled(found: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, 
 def _filled_block(rows: np.ndarray, reading: Reading, where: str, name: str) -> np.ndarray:
     """Rows of another block without missing labels."""
     part = Imported(f"{where}, block {name!r}", rows, tuple(map(str, range(rows.shape[-1]))))
-    return _filled(part, reading)[0]
+    return filled(part, reading)[0]
 
 
-def _refuse_constant(scores: np.ndarray, where: str) -> None:
+def refuse_constant(scores: np.ndarray, where: str) -> None:
     """Refuse answers of servers that do not score what they are asked."""
     same = bool((scores == scores.flat[0]).all())
     if same and scores.size > scores.shape[-1]:

@@ -47,18 +47,7 @@ def from_columns(
     """
     if not len(next(iter(columns.values()), ())):
         raise InputError(f"{where}: expected at least one row of scores, found none.")
-    others = [name for name in (reading.gold, reading.ids, *reading.by) if name]
-    for name in others:
-        if name not in columns:
-            raise InputError(f"{where}: {InputError.unknown('column', name, columns)}")
-        if name in reading.labels:
-            raise InputError(
-                f"{where}: the column {name!r} is named as scores and as something else; leave it "
-                "out of --labels, or out of --gold, --ids and --by."
-            )
-    left = {name: of for name, of in columns.items() if name not in others}
-    if not reading.labels:
-        _refuse_unnamed_gold(where, left)
+    left = _left(where, columns, reading)
     together = _together(where, left, reading.labels)
     if together:
         names, scores = _vectors(f"{where}, column {together!r}", left[together], label_names)
@@ -85,6 +74,39 @@ def from_columns(
         about={"task": reading.task or task},
         columns={name: [text_of(cell) for cell in columns[name]] for name in reading.by},
     )
+
+
+def label_columns(where: str, columns: Mapping[str, Column], reading: Reading) -> tuple[str, ...]:
+    """The columns that hold a label's scores each, in the order of the labels; see `from_columns`.
+
+    Raises:
+        InputError: as there; one column holds the scores of all labels.
+    """
+    left = _left(where, columns, reading)
+    together = _together(where, left, reading.labels)
+    if together:
+        raise InputError(
+            f"{where}: expected a column of its own for each label, found all scores of a row in "
+            f"{together!r}; write one column a label."
+        )
+    return choose(where, reading.labels or _found(where, left), reading.labels, given=True)[0]
+
+
+def _left(where: str, columns: Mapping[str, Column], reading: Reading) -> dict[str, Column]:
+    """The columns that may hold scores: all that are not named as something else."""
+    others = [name for name in (reading.gold, reading.ids, *reading.by) if name]
+    for name in others:
+        if name not in columns:
+            raise InputError(f"{where}: {InputError.unknown('column', name, columns)}")
+        if name in reading.labels:
+            raise InputError(
+                f"{where}: the column {name!r} is named as scores and as something else; leave it "
+                "out of --labels, or out of --gold, --ids and --by."
+            )
+    left = {name: of for name, of in columns.items() if name not in others}
+    if not reading.labels:
+        _refuse_unnamed_gold(where, left)
+    return left
 
 
 def _refuse_unnamed_gold(where: str, left: Mapping[str, Column]) -> None:

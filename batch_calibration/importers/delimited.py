@@ -8,7 +8,7 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import number
+from batch_calibration.importers.cells import Texts, parsed
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.labels import twice
 
@@ -40,7 +40,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+    columns = {name: Texts(row[i] for row in rows) for i, name in enumerate(names)}
     return [from_columns(str(path), columns, reading, task=path.stem)]
 
 
@@ -79,7 +79,7 @@ def _check_names(path: Path, names: list[str]) -> None:
             f"{path}, line 1: the column {twice(names)!r} stands twice; give each a name of its "
             "own."
         )
-    numbers = [number(name) for name in names if name]
+    numbers = [parsed(name) for name in names if name]
     if all(one is not None and not (math.isfinite(one) and one % 1 == 0 <= one) for one in numbers):
         raise InputError(
             f"{path}, line 1: expected the names of the columns, got numbers "

@@ -1,0 +1,250 @@
+"""Parquet in batches is corrected as an array in memory is, and written whole or not at all."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batch_calibration import calibrate
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, read
+from batch_calibration.streams import correct_stream, correction, source
+
+N = 1000
+LABELS = ("no", "yes", "maybe")
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """Many batches of few rows, so that most cross the end of a row group or of a file."""
+    monkeypatch.setattr(source, "MOST_ROWS", 64)
+    monkeypatch.setattr(correction, "MOST_ROWS", 64)
+
+
+@pytest.fixture
+def rows():
+    random = np.random.default_rng(0)
+    scores = (random.normal(0, 2, (N, 3)) - [1, 3, 6]).astype(np.float32)
+    gold = random.integers(0, 3, N)
+    return scores, gold
+
+
+def table_of(scores, gold, **more):
+    columns = {name: scores[:, i] for i, name in enumerate(LABELS)}
+    return pa.table({"text": [f"row {i}" for i in range(len(scores))], **columns, "gold": gold,
+                     **more})  # fmt: skip
+
+
+def written(path, table, row_group_size=300):
+    pq.write_table(table, path, row_group_size=row_group_size)
+    return path
+
+
+def corrected(path):
+    table = pq.read_table(path)
+    return np.stack([table[name] for name in LABELS], axis=1), table
+
+
+def test_two_passes_are_bc_in_memory(tmp_path, rows):
+    scores, gold = rows
+    path = written(tmp_path / "t.parquet", table_of(scores, gold))
+    seen = []
+    done = correct_stream(
+        path, tmp_path / "out/o.parquet", Reading(gold="gold"),
+        progress=lambda *told: seen.append(told),
+    )  # fmt: skip
+    found, table = corrected(tmp_path / "out/o.parquet")
+    whole = np.asarray(calibrate(scores, "bc"))
+    np.testing.assert_allclose(found, whole, atol=2e-6)
+    mean = scores.mean(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(done.bias[""], mean, rtol=1e-12)
+    before, after = scores.argmax(axis=1), whole.argmax(axis=1)
+    assert table["prediction"].to_pylist() == [LABELS[i] for i in after]
+    assert table["text"].to_pylist() == [f"row {i}" for i in range(N)]
+    assert table["gold"].to_pylist() == gold.tolist()
+    assert (done.rows, done.left_out, done.label_names) == (N, 0, LABELS)
+    assert done.changed == (before != after).sum()
+    np.testing.assert_allclose(done.before, np.bincount(before) / N)
+    np.testing.assert_allclose(done.after, np.bincount(after) / N)
+    assert done.accuracy == ((before == gold).mean(), (after == gold).mean())
+    assert seen[-1][:2] == (2 * N, 2 * N) and seen[-1][2] > 0
+    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+    # What was written is a table of scores again.
+    again = read(tmp_path / "out/o.parquet", Reading(gold="gold"))[0]
+    np.testing.assert_array_equal(again.blocks["test"].log_probs, found)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pattern"])
+def test_many_files_are_one_stream(tmp_path, rows, kind):
+    scores, gold = rows
+    (tmp_path / "parts").mkdir()
+    for i, start in enumerate(range(0, N, 130)):
+        part = table_of(scores[start : start + 130], gold[start : start + 130])
+        written(tmp_path / f"parts/{i:03}.parquet", part)
+    name = tmp_path / "parts" if kind == "folder" else tmp_path / "parts/*.parquet"
+    done = correct_stream(name, tmp_path / "o.parquet", Reading(labels=LABELS))
+    np.testing.assert_allclose(
+        corrected(tmp_path / "o.parquet")[0], np.asarray(calibrate(scores)), atol=2e-6
+    )
+    assert done.rows == N and done.accuracy is None
+
+
+def test_options_are_those_of_calibrate(tmp_path, rows):
+    scores, gold = rows
+    path, out = written(tmp_path / "t.parquet", table_of(scores, gold)), tmp_path / "o.parquet"
+    options = {"strength": 0.5, "target_prior": (0.2, 0.3, 0.5)}
+    correct_stream(path, out, Reading(gold="gold"), **options)
+    np.testing.assert_allclose(
+        corrected(out)[0], np.asarray(calibrate(scores, **options)), atol=2e-6
+    )
+    seen = []
+    done = correct_stream(
+        path, out, Reading(gold="gold"), bias=(-1, -2, -3.5), progress=lambda *one: seen.append(one)
+    )
+    np.testing.assert_allclose(corrected(out)[0], scores - np.array([-1, -2, -3.5]), atol=2e-6)
+    assert done.bias[""].tolist() == [-1, -2, -3.5] and seen[-1][:2] == (N, N)
+
+
+def test_each_context_has_a_bias_of_its_own(tmp_path, rows):
+    scores, gold = rows
+    topic, shot = np.array(list("xyz"))[np.arange(N) % 3], np.arange(N) // 500
+    path = written(tmp_path / "t.parquet", table_of(scores, gold, topic=topic, shot=shot))
+    done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("topic", "shot")))
+    found, _ = corrected(tmp_path / "o.parquet")
+    assert set(done.bias) == {f"{t}, {s}" for t in "xyz" for s in (0, 1)}
+    for t in "xyz":
+        for s in (0, 1):
+            here = (topic == t) & (shot == s)
+            np.testing.assert_allclose(found[here], np.asarray(calibrate(scores[here])), atol=2e-6)
+            np.testing.assert_allclose(done.bias[f"{t}, {s}"], scores[here].mean(0), atol=2e-6)
+
+
+@pytest.mark.parametrize("missing", ["least", "drop", -20.0])
+def test_missing_labels_are_filled_as_in_memory(tmp_path, rows, missing):
+    scores, gold = rows
+    scores = scores.astype(np.float64)
+    scores[5, 1], scores[700, 2], scores[900] = np.nan, -9999.0, -np.inf
+    holes = table_of(scores, gold)
+    holes = holes.set_column(1, "no", pa.array(scores[:, 0], from_pandas=True))
+    path = written(tmp_path / "t.parquet", holes)
+    reading = Reading(gold="gold", missing=missing)
+    done = correct_stream(path, tmp_path / "o.parquet", reading)
+    whole = read(path, reading)[0].blocks["test"]
+    found, table = corrected(tmp_path / "o.parquet")
+    np.testing.assert_allclose(found, np.asarray(calibrate(whole.log_probs)), atol=2e-6)
+    assert table["text"].to_pylist() == [f"row {i}" for i in whole.row_ids]
+    assert (done.rows, done.left_out) == (len(whole.row_ids), N - len(whole.row_ids))
+
+
+def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
+    scores, gold = rows
+    names = pa.array([None if i == 0 else LABELS[g] for i, g in enumerate(gold)])
+    probs = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+    path = written(tmp_path / "t.parquet", table_of(probs, names))
+    with pytest.raises(InputError, match="which are probabilities; say --from-probs"):
+        correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"))
+    done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", from_probs=True))
+    logs = np.log(probs)
+    np.testing.assert_allclose(
+        corrected(tmp_path / "o.parquet")[0], np.asarray(calibrate(logs)), atol=2e-6
+    )
+    assert done.accuracy[0] == pytest.approx((logs.argmax(1) == gold)[1:].mean())
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        (
+            (700, 1),
+            np.nan,
+            r"t.parquet, rows 6\d\d to 7\d\d: row 700 has nan as the score of 'yes'",
+        ),
+        ((700, 1), -np.inf, "row 700 has -inf as the score of 'yes'"),
+        ((700, 1), -9999.0, "row 700 has -9999 as the score of 'yes' .*--missing=least"),
+        ((999, 2), np.inf, "the score of 'maybe' in row 999 is inf"),
+        ((999, 2), 1e9, "the score of 'maybe' in row 999 is 1e.09"),
+        (slice(None), -0.5, "every score is -0.5"),
+    ],
+)
+def test_scores_that_are_refused_leave_the_old_file(tmp_path, rows, at, value, said):
+    scores, gold = rows
+    scores[at] = value
+    path, out = written(tmp_path / "t.parquet", table_of(scores, gold)), tmp_path / "o.parquet"
+    out.write_bytes(b"old")
+    for given in ({}, {"bias": (-1, -2, -3)}):
+        with pytest.raises(InputError, match=said):
+            correct_stream(path, out, Reading(gold="gold"), **given)
+    assert out.read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
+
+
+def test_an_interrupted_run_leaves_the_old_file(tmp_path, rows):
+    path, out = written(tmp_path / "t.parquet", table_of(*rows)), tmp_path / "o.parquet"
+    out.write_bytes(b"old")
+
+    def stop(done, total, _):
+        if done > 0.7 * total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        correct_stream(path, out, Reading(gold="gold"), progress=stop)
+    assert out.read_bytes() == b"old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["o.parquet", "t.parquet"]
+
+
+def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
+    scores, gold = rows
+    table = table_of(scores, gold)
+    path, out = written(tmp_path / "t.parquet", table), tmp_path / "o.parquet"
+
+    def refused(said, name=path, reading=Reading(gold="gold"), target=out, **given):  # noqa: B008
+        with pytest.raises(InputError, match=said):
+            correct_stream(name, target, reading, **given)
+
+    refused("'gold' looks like the right labels", reading=Reading())
+    refused("no column named 'x'", reading=Reading(gold="x"))
+    refused("no column named 'x'", reading=Reading(gold="gold", by=("x",)))
+    refused("expected two labels or more", reading=Reading(labels=("no",)))
+    refused("expected numbers in column 'text', got string", reading=Reading(labels=("no", "text")))
+    refused("expected Parquet files, found none", name=tmp_path / "none*.parquet")
+    refused("a file that is not read at once", target=path)
+    refused("got a folder; name a file in it", target=tmp_path)
+    refused("expected 3 columns", bias=(-1, -2))
+    refused("expected finite log-probabilities; got NaN", bias=(-1, -2, np.nan))
+    refused("expected 3 positive shares", target_prior=(0.5, 0.5))
+    refused("strength: expected a finite number", strength="x")
+    written(out, table.append_column("prediction", table["text"]))
+    refused("has a column 'prediction'", name=out, target=tmp_path / "other.parquet")
+    refused("expected the columns of .*got others", name=f"{tmp_path}/*.parquet")
+    written(out, table.slice(0, 0))
+    refused("expected at least one row of scores", name=out, target=tmp_path / "other.parquet")
+    out.write_bytes(path.read_bytes()[:-50])
+    refused("no whole Parquet file", name=out, target=tmp_path / "other.parquet")
+    together = pa.table({"scores": scores.tolist(), "gold": gold})
+    refused("all scores of a row in 'scores'", name=written(out, together), target=path)
+    wrong = table_of(scores, np.where(np.arange(N) == 700, 7, gold))
+    refused("got '7', which names no label", name=written(out, wrong), target=tmp_path / "o2")
+
+
+def test_too_many_contexts_are_refused(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(source, "MOST_CONTEXTS", 500)
+    path = written(tmp_path / "t.parquet", table_of(*rows))
+    with pytest.raises(InputError, match="text of --by has more than 500 values"):
+        correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", by=("text",)))
+
+
+def test_few_rows_of_a_context_are_warned_of(tmp_path, rows):
+    scores, gold = rows
+    path = written(tmp_path / "t.parquet", table_of(scores[:5], gold[:5]))
+    with pytest.warns(UserWarning, match="bc learns its bias from 5 rows, which is rough"):
+        correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"))
+
+
+def test_rows_of_long_texts_make_smaller_batches(tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(source, "MOST_BYTES", 10_000)
+    long = table_of(*rows, prompt=[f"{i:0500}" for i in range(N)])
+    path = written(tmp_path / "t.parquet", long)
+    steps = []
+    correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"), bias=(-1, -2, -3),
+                   progress=lambda done, *_: steps.append(done))  # fmt: skip
+    assert max(np.diff(steps)) < 40
