@@ -72,6 +72,8 @@ def check_scores(
         )
     if missing is not None:
         array = settled(array, missing, bound, where)
+    elif bound is not None:
+        raise InputError("bound: it is read with missing= alone; give missing='least' too.")
     _refuse(array, np.isnan(array), where, "re-score that row or drop it")
     _refuse(array, array > LARGEST, where, "log-probabilities are at most 0; re-score that row")
     if floor is None:

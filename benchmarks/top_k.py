@@ -2,13 +2,14 @@
 
 python -m benchmarks.top_k
 
-Scores of ../shared. Each row keeps its best labels, as a list of the likeliest tokens would, and the
-others are missing; the whole vocabulary is not in the files, so the bound is the least label that
-is left. "MMLU, simulated lists" draws the other tokens: the probability that the labels leave is
-shared among 32,000 tokens by a power of their rank (exponent 1.2, ranks drawn per row), and the list
-holds the likeliest of all. Batch Calibration takes each way to fill; the whole scores are the
-reference. Means over contexts, with 95 % intervals of the difference (bootstrap over contexts).
-The figures of docs/missing-labels.md.
+Scores of ../shared. Each row keeps its best labels, as a list of the likeliest tokens would, and
+the others are missing. The files do not have the whole vocabulary, so the bound is the least label
+that is left. "Simulated lists" draw the other tokens: what the labels leave of the probability is
+shared among 32,000 tokens by the power -1.2 of their rank, with noise, and the list holds the
+likeliest of all; rows whose list holds no label, and subjects with fewer than 10 others, are out.
+Batch Calibration takes each way to fill, and is compared with itself on the whole scores. Means
+over contexts (a model's subject, a model's set, a relation) with 95 % intervals (bootstrap over
+contexts). The figures of docs/missing-labels.md.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.censored import fill, least_returned
+from batch_calibration.censored import BELOW, fill
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -37,10 +38,10 @@ def least(below: float) -> Fill:
 
 
 def at(nats: float) -> Fill:
-    """One number for all rows."""
+    """One number for all rows, or just below the bound where this lies lower."""
 
     def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        whole = np.where(np.isfinite(scores), scores, nats)
+        whole, _ = fill(scores, nats, bound)
         return whole, whole.mean(axis=0)
 
     return filled
@@ -52,17 +53,11 @@ def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return scores, scores[kept].mean(axis=0) if kept.any() else np.zeros(scores.shape[1])
 
 
-def returned(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bias of each label from the rows that returned it."""
-    there = np.isfinite(scores)
-    total = np.where(there, scores, 0.0).sum(axis=0)
-    return scores, total / np.maximum(there.sum(axis=0), 1)
-
-
 def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each label's mean where it was returned, below the bound at most."""
-    _, bias = returned(scores, bound)
-    whole = np.where(np.isfinite(scores), scores, np.minimum(bias, bound[:, None]))
+    there = np.isfinite(scores)
+    bias = np.where(there, scores, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    whole = np.where(there, scores, np.minimum(bias, bound[:, None]))
     return whole, whole.mean(axis=0)
 
 
@@ -83,17 +78,15 @@ def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 WAYS: dict[str, Fill] = {
-    "least (0.001 below)": least(1e-3),
-    "0.5 below": least(0.5),
+    "least (0.5 below)": least(BELOW),
+    "0.001 below": least(1e-3),
     "1 below": least(1.0),
     "2 below": least(2.0),
-    "5 below": least(5.0),
     "-30": at(-30.0),
     "-100": at(-100.0),
     "drop": drop,
-    "bias of the returned": returned,
     "mean of the returned": mean,
-    "censored normal (EM)": tobit,
+    "censored normal": tobit,
 }
 
 
@@ -105,43 +98,38 @@ def cut(context: Context, size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(scores >= bound[:, None], scores, -np.inf), bound
 
 
-def measure(name: str, contexts: list[Context], sizes: tuple[int, ...]) -> None:
-    """Print a table for each size of the list."""
+def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
+    """Two rows of tables: accuracies against the whole scores', and shares of same predictions."""
     random = np.random.default_rng(0)
-    for size in sizes:
-        found, shares = {way: [] for way in WAYS}, []
-        base = []
-        for context in contexts:
-            whole, gold, _ = context
-            scores, bound = cut(context, size)
-            answered = np.isfinite(least_returned(scores, ~np.isfinite(scores)))
-            scores, bound = scores[answered], bound[answered]
-            whole, gold = whole[answered], gold[answered]
-            if len(gold) < 10:
-                continue
-            true = (whole - whole.mean(axis=0)).argmax(axis=1)
-            shares.append([answered.mean(), (~np.isfinite(scores)).any(axis=1).mean()])
-            base.append([(whole.argmax(axis=1) == gold).mean(), (true == gold).mean()])
-            for way, filled in WAYS.items():
-                used, bias = filled(scores, bound)
-                picks = (used - bias).argmax(axis=1)
-                found[way].append([(picks == gold).mean(), (picks == true).mean()])
-        icl, bc = 100 * np.mean(base, axis=0)
-        answered, lack = 100 * np.mean(shares, axis=0)
-        print(
-            f"\n{name}, lists of {size}: {len(base)} contexts; {answered:.0f} % of rows have a "
-            f"label, {lack:.0f} % of these lack one. Whole: ICL {icl:.1f}, BC {bc:.1f}\n\n"
-            "| missing labels | BC, % | minus whole BC | same prediction, % |\n|---|---|---|---|"
-        )
-        draws = random.integers(len(base), size=(2000, len(base)))
-        for way, values in found.items():
-            each = 100 * np.array(values)
-            difference = each[:, 0] - 100 * np.array(base)[:, 1]
-            low, high = np.percentile(difference[draws].mean(axis=1), [2.5, 97.5])
-            print(
-                f"| {way} | {each[:, 0].mean():.1f} | {difference.mean():+.1f} "
-                f"[{low:+.1f}, {high:+.1f}] | {each[:, 1].mean():.1f} |"
-            )
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    lacking, base = [], []
+    for context in contexts:
+        whole, gold, _ = context
+        scores, bound = cut(context, size)
+        answered = np.isfinite(scores).any(axis=1)
+        scores, bound, whole, gold = (of[answered] for of in (scores, bound, whole, gold))
+        if len(gold) < 10:
+            continue
+        true = (whole - whole.mean(axis=0)).argmax(axis=1)
+        lacking.append(1 - np.isfinite(scores).mean())
+        base.append([(whole.argmax(axis=1) == gold).mean(), (true == gold).mean()])
+        for way, filled in WAYS.items():
+            used, bias = filled(scores, bound)
+            picks = (used - bias).argmax(axis=1)
+            found[way].append(((picks == gold).mean(), (picks == true).mean()))
+    icl, bc = 100 * np.mean(base, axis=0)
+    draws = random.integers(len(base), size=(2000, len(base)))
+    gains, same = [], []
+    for values in found.values():
+        each = 100 * np.array(values)
+        gain = each[:, 0] - 100 * np.array(base)[:, 1]
+        low, high = np.percentile(gain[draws].mean(axis=1), [2.5, 97.5])
+        gains.append(f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]")
+        same.append(f"{each[:, 1].mean():.1f}")
+    start = f"{name}, {size}"
+    gone = f"{100 * np.mean(lacking):.0f}"
+    whole_row = [start, str(len(base)), gone, f"{icl:.1f}", f"{bc:.1f}", *gains]
+    return f"| {' | '.join(whole_row)} |", f"| {' | '.join([start, *same])} |"
 
 
 def mmlu(file: str, *, simulated: bool = False) -> Iterator[Context]:
@@ -183,12 +171,21 @@ def main() -> None:
     """Print all tables."""
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
-    measure("MMLU", list(mmlu("orig")), (2, 3))
-    measure("MMLU, right answers never A", list(mmlu("neverA")), (2,))
-    measure("MMLU, simulated lists", list(mmlu("orig", simulated=True)), (2, 3, 5, 20))
-    measure("VLM, A to D", list(vlm(4)), (2, 3))
-    measure("VLM, A to F", list(vlm(6)), (2, 3, 5))
-    measure("BEAR", list(bear()), (2, 3, 5, 20))
+    cases = (
+        ("MMLU", list(mmlu("orig")), (2, 3)),
+        ("MMLU, right answers never A", list(mmlu("neverA")), (2, 3)),
+        ("MMLU, simulated lists", list(mmlu("orig", simulated=True)), (2, 3, 5, 20)),
+        ("VLM, A to D", list(vlm(4)), (2, 3)),
+        ("VLM, A to F", list(vlm(6)), (2, 3, 5)),
+        ("BEAR", list(bear()), (2, 3, 5, 20)),
+    )
+    rows = [measure(name, contexts, size) for name, contexts, sizes in cases for size in sizes]
+    head = ["scores, length of the list", "contexts", "labels missing, %", "ICL", "BC", *WAYS]
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
+    print("\n".join(gains for gains, _ in rows))
+    head = [head[0], *WAYS]
+    print(f"\n| {' | '.join(head)} |\n{'|---' * len(head)}|")
+    print("\n".join(same for _, same in rows))
 
 
 if __name__ == "__main__":
