@@ -196,15 +196,28 @@ def range_of_predictions(
         if not kept.any():
             raise InputError("scores: no row has the score of a label; ask for more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
-    each = np.stack(picks)
-    counts = np.stack([(each == j).mean(axis=1) for j in range(scores.shape[1])])
+    return range_of(np.stack(picks), scores.shape[1], None if labels is None else labels[kept])
+
+
+def range_of(picks: np.ndarray, k: int, labels: np.ndarray | None = None) -> Range:
+    """How far predictions differ from one distance to the next.
+
+    Args:
+        picks: [d, n], the predicted label at each of d distances.
+        k: labels.
+        labels: [n], the right labels, -1 where unknown.
+
+    >>> range_of(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
+    (2, 1, (0.5, 1.0))
+    """
+    counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
     accuracy = None
-    if labels is not None and (known := labels[kept] >= 0).any():
-        right = (each == labels[kept])[:, known].mean(axis=1)
+    if labels is not None and (known := labels >= 0).any():
+        right = (picks == labels)[:, known].mean(axis=1)
         accuracy = float(right.min()), float(right.max())
     return Range(
-        each.shape[1],
-        int((each == each[0]).all(axis=0).sum()),
+        picks.shape[1],
+        int((picks == picks[0]).all(axis=0).sum()),
         accuracy,
         np.stack([counts.min(axis=1), counts.max(axis=1)], axis=1),
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from batch_calibration.censored import DISTANCES
 from batch_calibration.cli import inputs, options, output, prior, said
 from batch_calibration.diagnosis import Diagnosis, diagnose
 from batch_calibration.errors import InputError
@@ -35,7 +36,7 @@ def calibrate(args: Namespace) -> None:
     # Scores alone go to an output that another program reads.
     words = sys.stderr if to_output else sys.stdout
     said.show(found, args.changed, words)
-    _bound(args, found, words)
+    _range(args, words)
     if to_output:
         output.write([output.Scored(one.table, one.scores) for one in found], "-")
     elif args.output:
@@ -51,7 +52,7 @@ def diagnose_files(args: Namespace) -> None:
     _check_plot(args.plot)
     found = _found(args)
     said.show(found, args.changed, sys.stdout)
-    _bound(args, found, sys.stdout)
+    _range(args, sys.stdout)
     _plot(args.plot, found, sys.stdout)
 
 
@@ -166,16 +167,12 @@ def _diagnosed(method: str, table: ScoreTable, scores: np.ndarray) -> Found:
     return Found(table, scores, found)
 
 
-DEPTHS = (0.001, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""How far below their bound missing labels are put for the range of --missing=bound, in nats."""
-
-
-def _bound(args: Namespace, found: Sequence[Found], words: TextIO) -> None:
+def _range(args: Namespace, words: TextIO) -> None:
     """The range of predictions over how far below its bound a missing label may lie."""
     if args.missing != "bound":
         return
-    each = [found] + [_corrected(args, inputs.tables(args, below=depth)) for depth in DEPTHS[1:]]
-    said.show_range(each, DEPTHS, words)
+    each = [_corrected(args, inputs.tables(args, below=nats)) for nats in DISTANCES]
+    said.show_range(each, words)
 
 
 def _check_plot(path: str) -> None:

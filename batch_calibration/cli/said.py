@@ -9,6 +9,7 @@ import numpy as np
 
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
+from batch_calibration.censored import DISTANCES, range_of
 from batch_calibration.diagnosis import Diagnosis, Right
 from batch_calibration.methods import METHODS
 from batch_calibration.records import Records
@@ -218,25 +219,22 @@ def method_cells(records: Records) -> Cells:
     return rows
 
 
-def show_range(each: Sequence[Sequence[Found]], depths: Sequence[float], words: TextIO) -> None:
-    """What may be predicted where missing labels lie so many nats below their bound.
+def show_range(each: Sequence[Sequence[Found]], words: TextIO) -> None:
+    """What may be predicted where missing labels lie at one of `DISTANCES` below their bound.
 
     Args:
-        each: for each depth, the contexts.
-        depths: nats below the bound.
+        each: for each distance, the contexts.
         words: where it is printed.
     """
-    rows: Cells = [["context", "predictions that stay", "accuracy in %", "from depth to depth"]]
+    rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for place, first in enumerate(each[0]):
-        found = [contexts[place] for contexts in each]
-        guesses = np.array([one.scores.argmax(axis=-1) for one in found])
-        same = (guesses == guesses[0]).all(axis=0).mean()
-        rights = [100 * one.diagnosis.after.accuracy.value for one in found if one.diagnosis.after]
-        reach = f"{min(rights):.1f} to {max(rights):.1f}" if rights else ""
-        every = ", ".join(f"{value:.1f}" for value in rights)
-        rows.append([title(first.table), f"{100 * same:.1f} %", reach, every])
-    note = (
-        f"Missing labels at {', '.join(f'{depth:g}' for depth in depths)} nats below their bound."
-    )
+        picks = np.array([contexts[place].scores.argmax(axis=-1) for contexts in each])
+        labels = first.table.blocks["test"].labels
+        found = range_of(picks, len(first.table.label_names), labels)
+        reach = " to ".join(f"{100 * share:.1f}" for share in found.accuracy or ())
+        same = f"{100 * found.same / found.rows:.1f} %"
+        rows.append([title(first.table), f"{found.rows}", same, reach])
+    distances = ", ".join(f"{nats:g}" for nats in DISTANCES)
+    note = f"All missing labels at {distances} nats below their bound, in turn; accuracy in %."
     with redirect_stdout(words):
         terminal.show_cells("The range that missing labels allow", rows, note)
