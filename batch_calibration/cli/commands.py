@@ -131,7 +131,14 @@ def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
 
 
 def _found(args: Namespace) -> list[Found]:
-    get_method(args.method)
+    probe = get_method(args.method).probe
+    for block, flag in (("cc", args.probe), ("dc", args.probe), ("labeled", args.labeled)):
+        if block in probe.blocks and not flag:
+            option = "--labeled" if block == "labeled" else "--probe"
+            raise InputError(
+                f"{args.method} learns its bias from {probe.description}, whose scores did not "
+                f"come: give {option}=FILE, or --method=bc, which needs none."
+            )
     return _corrected(args, _tables(args))
 
 
@@ -182,8 +189,13 @@ def _check_plot(path: str) -> None:
 
 def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
     if path:
-        from batch_calibration.artifacts.figures import preferences
-
+        try:
+            from batch_calibration.artifacts.figures import preferences
+        except ImportError as error:
+            raise InputError(
+                "--plot needs matplotlib, which is not installed: pip install "
+                "'batch-calibration[plots]'."
+            ) from error
         preferences.save(
             preferences.draw(
                 [one.diagnosis for one in found], [said.title(one.table) for one in found]
