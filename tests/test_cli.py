@@ -144,7 +144,9 @@ def test_the_prior_is_subtracted(table, tmp_path, capsys):
 
 def test_estimated_shares_are_those_of_the_labeled_set(table, tmp_path):
     path, scores, _ = table
-    (tmp_path / "set.csv").write_text("id,no,yes,gold\n" + "a,-1.5,-2.5,no\nb,-1.5,-2.5,no\nc,-1,-2,no\n")
+    (tmp_path / "set.csv").write_text(
+        "id,no,yes,gold\na,-1.5,-2.5,no\nb,-1.5,-2.5,no\nc,-1,-2,no\n"
+    )
     labeled = f"--labeled={tmp_path / 'set.csv'}"
     out = tmp_path / "out.npz"
     run("calibrate", path, *GIVEN, f"--output={out}", "--prior=estimated", labeled)

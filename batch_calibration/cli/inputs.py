@@ -61,17 +61,13 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
             name, file = "cc", text
             if getattr(args, "method", "").startswith("dc"):
                 name = "dc"
-        found = _with_block(found, name, _beside(file, reading))
+        # Prompts without an input have no subject and no right label.
+        without = replace(reading, by=(), gold="", ids="")
+        found = _with_block(found, name, [table for _, table in _read([file], without)])
     if getattr(args, "labeled", ""):
-        found = _with_block(found, "labeled", _beside(args.labeled, replace(reading, by=())))
+        whole = _read([args.labeled], replace(reading, by=()))
+        found = _with_block(found, "labeled", [table for _, table in whole])
     return found
-
-
-def _beside(file: str, reading: Reading) -> list[ScoreTable]:
-    """The contexts of a file of probes, whose rows have no subject and need no right label."""
-    if reading.by or reading.gold:
-        reading = replace(reading, by=(), gold="", ids="")
-    return [table for _, table in _read([file], reading)]
 
 
 def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
