@@ -23,12 +23,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import log_forms
 import numpy as np
 import safetensors.numpy
 from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
-from batch_calibration import calibrate, scores
+from batch_calibration import calibrate, importers, scores
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.data import texts
@@ -98,6 +99,11 @@ def other(chance, value):
         else:
             holder[chance.choice(("x", "", "test", "../x"))] = holder.pop(key)
     return value
+
+
+def maybe(chance, value):
+    """A JSON value, or more often one that is damaged by `other`."""
+    return other(chance, value) if chance.random() < 0.6 else value
 
 
 def _key(chance, value):
@@ -280,6 +286,30 @@ class Kinds:
             path.write_bytes(whole)
         assert found.shape == (1, 2) and np.isfinite(found).all()
         return found
+
+    def logs(self, chance):
+        """Logs of evaluations, damaged in bytes or values, beside results that may be damaged."""
+        folder = self.folder / "logs"
+        folder.mkdir(exist_ok=True)
+        beside = folder / "results_2026-01-02T03-04-05.6.json"
+        beside.write_text(as_text(maybe(chance, log_forms.results())))
+        name = chance.choice(list(log_forms.NAMES))
+        data = log_forms.as_log(name, maybe(chance, log_forms.VALUES[name]), as_text)
+        if chance.random() < 0.4:
+            data = damaged(chance, data)
+        path = folder / log_forms.NAMES[name]
+        path.write_bytes(data)
+        reading = chance.choice(log_forms.READINGS)
+        whose = next(one for one in log_forms.FORMATS if name.startswith(one))
+        known = importers.IMPORTERS[whose].recognizes(path, data[:65_536])
+        if not known or chance.random() < 0.5:
+            reading = replace(reading, format=whose)
+        for table in importers.read(path, reading):
+            table.save(folder / "table")
+            again = scores.load(folder / "table")
+            assert again.blocks["test"].row_ids == table.blocks["test"].row_ids
+            assert np.isfinite(again.blocks["test"].log_probs).all() or reading.missing is None
+        return False
 
     def api(self, chance):
         whole = [[-1.0, -2.0], [-3.0, -0.5], [-1.5, -1.0]]
