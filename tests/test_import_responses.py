@@ -246,6 +246,8 @@ def test_token_probabilities_that_one_text_shares_are_added():
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
 EMPTY = {"choices": [{"logprobs": {"content": [{"token": "yes", "top_logprobs": []}]}}]}
 NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}]}
+SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
+SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
 FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
 
@@ -274,6 +276,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
         ),
         (openai.echo, NO_TOPS, "expected the prompt's tokens, found those of the answer alone"),
         (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
+        (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
         (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
         (
             vllm.echo,
