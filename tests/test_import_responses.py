@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.importers import IMPORTERS, Reading, llama_cpp, openai, read, sglang, vllm
 
+ROOT = Path(__file__).resolve().parents[1]
 YES_NO = Reading(labels=("yes", "no"))
 LEAST = Reading(labels=("yes", "no"), missing="least")
 
@@ -243,6 +246,8 @@ def test_token_probabilities_that_one_text_shares_are_added():
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
 EMPTY = {"choices": [{"logprobs": {"content": [{"token": "yes", "top_logprobs": []}]}}]}
 NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}]}
+SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
+SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
 FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
 
@@ -271,6 +276,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
         ),
         (openai.echo, NO_TOPS, "expected the prompt's tokens, found those of the answer alone"),
         (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
+        (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
         (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
         (
             vllm.echo,
@@ -386,6 +392,18 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
             read(path, Reading(labels=("yes", "no"), format="openai"))
     with pytest.raises(InputError, match="saved responses, which cannot be read"):
         read(tmp_path, Reading(labels=("yes", "no"), format="openai"))
+
+
+@pytest.mark.parametrize("page", ["importing-responses", "missing-labels"])
+def test_the_pages_run(page, saved, monkeypatch):
+    lines = [{**chat(yes=0.1 + i / 20, no=0.2), "answer": "yes"} for i in range(12)]
+    monkeypatch.chdir(saved(*lines).parent)
+    text = (ROOT / f"docs/{page}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert np.isfinite(names["corrected"]).all() and len(names["corrected"]) == 12
 
 
 def test_files_are_recognized(saved):
