@@ -310,3 +310,45 @@ def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
     run("diagnose", path, "--gold=gold")
     said = " ".join(capsys.readouterr().out.split())
     assert "No labeled row's right answer is 'c'" in said and "--prior" in said
+
+
+def parquet(folder, scores, right):
+    """A Parquet file of the scores, a subject and a text beside them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {"no": scores[:, 0], "yes": scores[:, 1], "gold": right, "text": ["t"] * len(right)}
+    parquet.write_table(pa.table(columns), folder / "big.parquet", row_group_size=7)
+    return folder / "big.parquet"
+
+
+def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
+    from pyarrow.parquet import read_table
+
+    _, scores, right = table
+    path = parquet(tmp_path, scores, right)
+    out = tmp_path / "out.parquet"
+    given = "--gold=gold", "--labels=no,yes", f"--output={out}"
+    run("calibrate", path, *given, "--prior=0.7,0.3")
+    found = read_table(out)
+    new = scores - scores.mean(axis=0) + np.log([0.7, 0.3])
+    np.testing.assert_allclose(np.stack([found["no"], found["yes"]], axis=1), new, atol=1e-5)
+    assert found["text"].to_pylist() == ["t"] * 60
+    changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
+    said = capsys.readouterr().out
+    assert f"bc changes the prediction of {changed} of 60 rows" in said
+    assert f"Accuracy moves from {100 * (scores.argmax(axis=1) == right).mean():.1f}" in said
+    (tmp_path / "probe.csv").write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
+    run("calibrate", path, *given, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
+    np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
+    run("calibrate", path, *given, f"--plot={tmp_path / 'p.png'}", code=2)
+    assert "a stream of Parquet is not drawn" in capsys.readouterr().err
+
+
+def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, capsys):
+    from batch_calibration.cli import stream
+
+    monkeypatch.setattr(stream, "MOST", 59)
+    path = parquet(tmp_path, *table[1:])
+    run("calibrate", path, "--gold=gold", "--labels=no,yes", code=2)
+    assert "60 rows are more than a table in memory" in capsys.readouterr().err
