@@ -352,3 +352,68 @@ def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypa
     path = parquet(tmp_path, *table[1:])
     run("calibrate", path, "--gold=gold", "--labels=no,yes", code=2)
     assert "60 rows are more than a table in memory" in capsys.readouterr().err
+
+
+WHOLE = "no,yes\n-1.5,-0.5\n-2.5,-0.7\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("torn.csv", WHOLE + "-1.5,-0.\x00", ""),
+        ("torn.csv", WHOLE + '-1.5,"-0.', "torn.csv"),
+        ("torn.jsonl", '{"no": -1.5, "yes": -0.5}\n{"no": -1.', "torn.jsonl"),
+        ("empty.csv", "", "empty.csv"),
+        ("head.csv", "no,yes\n", "head.csv"),
+        ("one.csv", "no\n-1.5\n-0.5\n", "one.csv"),
+        ("nan.csv", WHOLE + "nan,-0.5\n", "row 2"),
+        ("inf.csv", WHOLE + "-inf,-0.5\n", "--missing=least"),
+        ("none.csv", WHOLE + "-9999.0,-0.5\n", "--missing=least"),
+        ("positive.csv", WHOLE + "inf,-0.5\n", "positive.csv"),
+        ("huge.csv", WHOLE + "1e30,-0.5\n", "huge.csv"),
+        ("word.csv", WHOLE + "x,-0.5\n", "word.csv"),
+        ("twice.csv", "no,no\n-1.5,-0.5\n", "twice.csv"),
+        ("long.csv", WHOLE + "-1.5,-0.5,-0.7\n", "long.csv"),
+        ("equal.csv", "no,yes\n" + "-1.5,-1.5\n" * 5, "every score is -1.5"),
+        ("zero.jsonl", '{"no": 0.0, "yes": 0.0}\n' * 5, "--labels=no,yes"),
+        ("probs.csv", "no,yes\n" + "0.25,0.75\n" * 5, "--from-probs"),
+        ("line.jsonl", '{"no": ' + "1" * 10_000_000 + "}", "line.jsonl"),
+        ("line.csv", "no,yes\n" + "1" * 10_000_000 + ",2.5\n", "line.csv"),
+        ("deep.json", "[" * 100_000, "deep.json"),
+        ("binary.npz", "PK\x03\x04" + "x" * 50, "binary.npz"),
+        ("binary.npy", "\x93NUMPY\x01\x00", "binary.npy"),
+        ("binary.parquet", "PAR1xxxxPAR1", "binary.parquet"),
+        ("binary.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", "binary.safetensors"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin-1"))
+    run("calibrate", path, code=2)
+    said = capsys.readouterr().err
+    assert sentence in said and said.startswith("error: ") and said.count("\n") == 1, said
+    assert len(said) < 1200
+
+
+def test_repeated_row_ids_are_refused(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("id,no,yes\na,-1.5,-0.5\na,-2.5,-0.5\n")
+    run("calibrate", tmp_path / "s.csv", "--ids=id", code=2)
+    assert "the row id 'a' stands 2 times" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_ends_of_lines_and_marks_at_the_beginning_are_read_over(tmp_path, head, end, capsys):
+    (tmp_path / "s.csv").write_bytes((head + WHOLE.replace("\n", end)).encode())
+    run("diagnose", tmp_path / "s.csv", "--changed=0")
+    assert "Averaged over 2 rows" in capsys.readouterr().out
+
+
+def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
+    run("diagnose", tmp_path / "s.csv")
+    said = capsys.readouterr()
+    assert "learns its bias from this row alone" in " ".join(said.err.split())
+    (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
+    run("compare", tmp_path / "s.csv", "--gold=gold")
+    assert "bc" in capsys.readouterr().out
