@@ -355,7 +355,7 @@ def test_a_log_of_other_kinds_is_refused(log):
     one["filtered_resps"] = ["-31.2"]
     assert "loglikelihood_rolling" in refused(log([one]))
     one["arguments"] = [["Q", " x"]]
-    assert "1 rows have fewer than two choices" in refused(log([one]))
+    assert "1 of 1 rows have fewer than two choices" in refused(log([one]))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])

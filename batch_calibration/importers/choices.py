@@ -69,8 +69,8 @@ def to_imported(
         )
     if few := counts[0] + counts[1]:
         raise InputError(
-            f"{where}: {few:,} rows have fewer than two choices, and a bias is between two or "
-            "more; take a log of multiple choice."
+            f"{where}: {few:,} of {len(rows):,} rows have fewer than two choices, and a "
+            "bias is between two or more; take a log of multiple choice."
         )
     return [
         _one([row for row in rows if len(row.scores) == k], where, reading, about, notes)
