@@ -238,9 +238,12 @@ def test_sglang_score(saved):
     assert table.blocks["test"].row_ids == ("a",)
 
 
-def test_token_probabilities_that_one_text_shares_are_added():
-    twice = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "�"], [-1.0, 8, "�"]]]}}
-    assert sglang.first_token_top_k(twice)["�"] == pytest.approx(-1.0 + math.log(2))
+def test_probabilities_of_tokens_with_one_text_are_added_but_one_listed_twice_is_one():
+    two = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "x"], [-2.0, 8, "x"]]]}}
+    assert sglang.first_token_top_k(two)["x"] == pytest.approx(np.logaddexp(-1.0, -2.0))
+    tops = [{"token": "x", "logprob": -1.0}] * 2
+    twice = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
+    assert openai.first_token_top_k(twice) == {"x": -1.0}
 
 
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
@@ -337,7 +340,12 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
         ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "each once, got yes, yes"),
         ([chat(yes=0.5, x=0.4)], LEAST, "none of the 1 rows returned a token of the label 'no'"),
         ([{**chat(yes=0.5, no=0.2), "gold": "maybe"}], GOLD, "line 1: expected the right label in"),
-        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "its index, or null; got 2"),
+        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "or null; got 2"),
+        (
+            [{**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}],
+            Reading(labels=("1", "2"), gold="gold"),
+            "one of 1, 2, its index where none is a number, or null; got 0",
+        ),
         (
             [chat(yes=0.5, no=0.2)],
             Reading(labels=("yes", "no"), ids="row"),
