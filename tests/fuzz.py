@@ -10,6 +10,7 @@ same values" is that what was read is whole: it can be written, drawn, or scored
 
 import argparse
 import copy
+import io
 import json
 import math
 import random
@@ -19,7 +20,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from tiny import GPT2, write
 from batch_calibration import calibrate, importers, scores
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.cli import commands, options
 from batch_calibration.data import texts
 from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
@@ -351,6 +353,25 @@ class Kinds:
                 assert np.isfinite(block.log_probs).all() and block.log_probs.shape[1] == 2
         return False
 
+    def program(self, chance):
+        """The console program on a damaged table, with options that fit and others."""
+        rows = [f"r{i},{-1 - i / 9:.4f},{-2 + i / 7:.4f},{i % 2},s{i % 3}" for i in range(12)]
+        data = "\n".join(["id,no,yes,gold,by", *rows, ""]).encode()
+        path = self.folder / "rows.csv"
+        path.write_bytes(damaged(chance, data) if chance.random() < 0.6 else data)
+        words = [chance.choice(("calibrate", "diagnose", "diagnose", "convert")), str(path)]
+        words += ["--gold=gold", "--ids=id"] if chance.random() < 0.8 else []
+        words += [chance.choice(OPTIONS) for _ in range(chance.randrange(4))]
+        words.append(f"--output={self.folder / chance.choice(OUTPUTS)}")
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            try:
+                args = options.parse([word for word in words if word[2:8] != "output"
+                                      or words[0] != "diagnose"])  # fmt: skip
+            except SystemExit as error:
+                raise InputError(str(error)) from error
+            commands.RUN[args.command](args)
+        return False
+
     def missing(self, chance):
         whole = [[-1.0, -2.0, -math.inf], [-3.0, math.nan, -0.5], [-9999.0, -1.5, -1.0]]
         bound = chance.choice((None, [-3.0, -4.0, -5.0]))
@@ -401,6 +422,18 @@ RESPONSES = (
     [{"completion_probabilities": [{"top_logprobs": _top(yes=-0.5, no=x)}]} for x in (-1.5, -3)],
     [{"completion_probabilities": [{"probs": [
         {"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]}]} for p in (0.25, 0.0)],
+)  # fmt: skip
+OUTPUTS = ("o.csv", "o.tsv", "o.jsonl", "o.npz", "o.parquet", "o.doc", "o.safetensors", "no/o.csv")
+OPTIONS = (
+    "--by=by", "--by=gold", "--by=none", "--labels=no,yes", "--labels=yes,no", "--labels=no",
+    "--labels=a,b", "--from-probs", "--no-from-probs", "--missing=least", "--missing=drop",
+    "--missing=bound", "--missing=-30", "--missing=nan", "--prior=0.8,0.2", "--prior=1,0",
+    "--prior=nan,1", "--prior=-1,2", "--prior=inf,1", "--prior=estimated", "--prior=/dev/null",
+    "--method=icl", "--method=bc_mean_prob", "--method=bc_running", "--method=cc", "--method=x",
+    "--strength=0", "--strength=nan", "--strength=1e30", "--strength=x", "--changed=-1",
+    "--changed=2", "--task=\0", "--task=../x", "--model=\ud800", "--format=json", "--format=npz",
+    "--probe=/dev/null", "--labeled=nix.csv", "--tokens=no=|", "--filter=none", "--seed=-1",
+    "--seed=99999999999", "--gold=by", "--ids=by",
 )  # fmt: skip
 TASK_FILE = b"""name = "tickets"
 fields = ["text"]
