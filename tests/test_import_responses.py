@@ -145,6 +145,12 @@ def test_batch_output_has_ids_and_fields_have_gold(saved):
     assert table.context["task"] == "responses s" and table.context["model"] == "m-1"
 
 
+def test_labels_that_are_numbers_are_names(saved):
+    lines = [{**chat(**{"-1": 0.5, "1": 0.2 + i / 10}), "gold": 2 * i - 1} for i in range(2)]
+    (table,) = read(saved(*lines), Reading(labels=("-1", "1"), gold="gold"))
+    assert table.blocks["test"].labels.tolist() == [0, 1]
+
+
 def test_pairs_lists_and_whole_files_are_read(tmp_path, saved):
     one, two = chat(yes=0.5, no=0.2), chat(yes=0.1, no=0.2)
     expected = log([0.5, 0.2], [0.1, 0.2])
@@ -345,6 +351,11 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
             [{**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}],
             Reading(labels=("1", "2"), gold="gold"),
             "one of 1, 2, its index where none is a number, or null; got 0",
+        ),
+        (
+            [{**chat(yes=0.5, no=0.2), "golden": "yes"}],
+            GOLD,
+            "line 1: There is no field named 'gold'; did you mean 'golden'",
         ),
         (
             [chat(yes=0.5, no=0.2)],

@@ -244,15 +244,20 @@ def _text(line: Line, name: str) -> str:
 
 def _gold(lines: Sequence[Line], reading: Reading) -> np.ndarray:
     """The right label of each line: by name, or by index where no name is a number; -1 for null."""
-    names = {name.strip(): j for j, name in enumerate(reading.labels)}
-    if not any(name.isdecimal() for name in names):
-        names |= {str(j): j for j in range(len(reading.labels))}
-    names["-1"] = -1
+    known = {name.strip(): j for j, name in enumerate(reading.labels)}
+    if not any(name.lstrip("-").isdecimal() for name in known):
+        known |= {str(j): j for j in range(-1, len(reading.labels))}
+    values = [
+        line.fields.get(reading.gold, found(line.fields, *reading.gold.split(".")))
+        for line in lines
+    ]
+    if all(value is None for value in values):
+        raise InputError(
+            f"{lines[0].where}: {InputError.unknown('field', reading.gold, lines[0].fields)}"
+        )
     gold = []
-    for line in lines:
-        value = line.fields.get(reading.gold, found(line.fields, *reading.gold.split(".")))
-        text = "-1" if value is None else str(value).strip()
-        label = names.get(text)
+    for line, value in zip(lines, values, strict=True):
+        label = -1 if value is None else known.get(str(value).strip())
         if label is None:
             raise InputError(
                 f"{line.where}: expected the right label in {reading.gold!r}, one of "
