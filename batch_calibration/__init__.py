@@ -14,6 +14,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Method
 from batch_calibration.metrics import (
     accuracy,
+    balanced_accuracy,
     bias_score,
     bootstrap_interval,
     brier,
@@ -37,6 +38,7 @@ __all__ = [
     "Method",
     "ScoreTable",
     "accuracy",
+    "balanced_accuracy",
     "bias_score",
     "bootstrap_interval",
     "brier",

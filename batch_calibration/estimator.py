@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from batch_calibration.arrays import check_key
 from batch_calibration.calibration.base import predict
 from batch_calibration.errors import InputError
 from batch_calibration.methods import get_method, make_calibrator
 from batch_calibration.validation import (
-    check_key,
     check_labels,
     check_options,
     check_scores,
@@ -71,7 +71,7 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self.state_ = self.calibrator_.fit(
             jnp.asarray(scores),
             None if labels is None else jnp.asarray(labels),
-            key=check_key(self.random_state, "random_state"),
+            key=None if self.random_state is None else check_key(self.random_state, "random_state"),
         )
         self.classes_ = np.arange(scores.shape[-1])
         self.n_features_in_ = scores.shape[-1]

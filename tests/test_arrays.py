@@ -166,7 +166,9 @@ def test_a_sentinel_above_is_refused_whatever_the_floor(high):
 
 
 def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
-    with pytest.raises(InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pair"):
+    with pytest.raises(
+        InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pure pair"
+    ):
         jax.jit(calibrate)(jnp.asarray(ROWS))
     np.testing.assert_array_equal(
         jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)
