@@ -68,7 +68,9 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     held = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     other = {name: why for name in chosen if (why := _why_no_scores(held[name]))}
     if columns is None:
-        other |= {name: "holds whole numbers" for name in names if _is_whole(held[name])}
+        whole = {name: "holds whole numbers" for name in names if _is_whole(held[name])}
+        # Where all columns hold whole numbers, none stands out as labels or row numbers.
+        other |= whole if len(whole) < len(names) else {}
         other |= {name: "has the name of right labels" for name in names if _is_gold(name)}
     if other:
         name, why = next(iter(other.items()))
