@@ -26,7 +26,7 @@ ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
 # file -> the tests that have to notice, the fastest first.
 TESTS = {
-    "arrays.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py tests/test_metrics.py",
+    "arrays.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
     "boundary.py": "tests/test_boundary.py",
     "classes.py": "tests/test_estimator.py",
     "frames.py": "tests/test_frames.py",
