@@ -1,6 +1,7 @@
 """`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar, overload
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays import check_key
+from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
 from batch_calibration.frames import is_frame, like, names_of
 from batch_calibration.methods import Evidence, correct, get_method
@@ -32,10 +34,12 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
     **options: object,
 ) -> np.ndarray: ...
 
@@ -48,10 +52,12 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
     **options: object,
 ) -> Given: ...
 
@@ -63,10 +69,12 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
     **options: object,
 ) -> object:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
@@ -90,6 +98,11 @@ def calibrate(
             like probabilities, and False takes it, such as cosines, for scores.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
+        missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
+            labels that a list of the likeliest tokens lacks: "least" puts each just below the least
+            score returned for its row, a number of nats there at most; None refuses them.
+        bound: [n] or [..., n], the least log-probability returned for each row of scores, of any
+            token, where it is known; without it the least of the row's labels.
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
 
     Returns:
@@ -105,18 +118,11 @@ def calibrate(
     """
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
-    array = check_scores(scores, floor=floor, from_probs=from_probs, columns=columns)
-    if is_frame(scores) and columns is None:
-        columns = names_of(scores)
-    columns = None if columns is None else list(columns)
+    read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
+    array = read(scores, columns=columns, bound=bound)
+    if is_frame(scores):
+        columns = names_of(scores) if columns is None else list(columns)
     rows, k = array.shape[-2:]
-
-    def read(given: object, where: str) -> np.ndarray:
-        named = columns if is_frame(given) else None
-        return check_scores(
-            given, where, labels=k, floor=floor, from_probs=from_probs, columns=named
-        )
-
     warn_of_few(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.make, options, k)
     random_key = None if key is None else check_key(key)
@@ -141,7 +147,7 @@ def calibrate(
                 f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
                 f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
             )
-        probes = read(probe, "probe")
+        probes = read(probe, "probe", labels=k, columns=columns if is_frame(probe) else None)
         if chosen.needs_log_probs and (why := no_log_probs(probes)):
             raise InputError(
                 f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
@@ -155,7 +161,9 @@ def calibrate(
                 f"{'labels' if labels is None else 'labeled'} did not come: give "
                 f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
             )
-        set_scores = read(labeled, "labeled")
+        set_scores = read(
+            labeled, "labeled", labels=k, columns=columns if is_frame(labeled) else None
+        )
         gold = check_labels(labels, set_scores)
         blocks["labeled"] = Evidence(
             _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]

@@ -12,6 +12,7 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, nats, numbers, read_scores, whole_numbers
 from batch_calibration.calibration.base import Calibrator
+from batch_calibration.censored import NOT_RETURNED, SENTINEL, Missing, settled
 from batch_calibration.errors import InputError
 from batch_calibration.typing import AnyArray
 
@@ -24,6 +25,8 @@ def check_scores(
     floor: float | None = None,
     from_probs: bool | None = False,
     columns: Iterable[Hashable] | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
 ) -> np.ndarray:
     """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
 
@@ -37,6 +40,8 @@ def check_scores(
             them to `floor` nats.
         from_probs: whether probabilities come; None refuses what looks like them.
         columns: of a frame, the columns that hold the scores.
+        missing: if given, what the scores of labels that were not returned become.
+        bound: with it, the least log-probability returned for each row.
 
     Raises:
         InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity, a
@@ -71,11 +76,15 @@ def check_scores(
     array = nats(array, where, from_probs)
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
+    if missing is not None:
+        array = settled(array, missing, bound, where)
+    elif bound is not None:
+        raise InputError("bound: it is read with missing= alone; give missing='least' too.")
     _refuse(array, np.isnan(array), where, "re-score that row or drop it")
     _refuse(array, array > LARGEST, where, "log-probabilities are at most 0; re-score that row")
     if floor is None:
-        low = array < -LARGEST
-        _refuse(array, low, where, "give floor=, in nats, such as floor=-100.0")
+        low = (array < -LARGEST) | (array == SENTINEL)
+        _refuse(array, low, where, NOT_RETURNED)
     # What is beyond float32 becomes minus infinity here, which the floor raises.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)

@@ -34,7 +34,9 @@ ARROWS = {
     },
     "layer": {"errors", "typing", "arrays", "calibration"},
     "classes": {"errors"},
-    "estimator": {"errors", "arrays", "calibration", "classes", "methods", "validation"},
+    "estimator": {
+        "errors", "arrays", "calibration", "censored", "classes", "methods", "validation",
+    },
     "scores": {"errors", "files", "arrays"},
     "importers": {"errors", "files", "arrays", "censored", "scores"},
     "records": {"errors", "files", "scores"},
