@@ -36,7 +36,9 @@ ARROWS = {
     "diagnosis": {"errors", "typing", "arrays", "metrics", "intervals", "validation", "api"},
     "layer": {"errors", "typing", "arrays", "calibration"},
     "classes": {"errors"},
-    "estimator": {"errors", "arrays", "calibration", "classes", "methods", "validation"},
+    "estimator": {
+        "errors", "arrays", "calibration", "censored", "classes", "methods", "validation",
+    },
     "scores": {"errors", "files", "arrays"},
     "importers": {"errors", "files", "arrays", "censored", "scores"},
     "streams": {
