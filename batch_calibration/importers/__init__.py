@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
+from batch_calibration.importers import llama_cpp, openai, sglang, vllm
 from batch_calibration.importers.base import Imported, Reading, to_table, to_tables
 from batch_calibration.scores import ScoreTable
 
@@ -25,7 +26,24 @@ class Importer(NamedTuple):
     source: str
 
 
-IMPORTERS: dict[str, Importer] = {}
+IMPORTERS: dict[str, Importer] = {
+    "vllm": Importer(
+        vllm.recognizes,
+        vllm.read,
+        "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
+    ),
+    "openai": Importer(
+        openai.recognizes, openai.read, "https://platform.openai.com/docs/api-reference"
+    ),
+    "sglang": Importer(
+        sglang.recognizes, sglang.read, "https://docs.sglang.ai/basic_usage/native_api.html"
+    ),
+    "llama.cpp": Importer(
+        llama_cpp.recognizes,
+        llama_cpp.read,
+        "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    ),
+}
 """Format -> importer; of those that recognize a file, the first one reads it."""
 
 

@@ -1,0 +1,140 @@
+"""Labels' scores from lists of the likeliest tokens: which tokens mean a label, and what lacks."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batch_calibration.errors import InputError
+from batch_calibration.importers.top_k import scores_of_top_k
+
+
+def log(*probs):
+    return [math.log(p) for p in probs]
+
+
+def row(**probs):
+    return {token: math.log(p) for token, p in probs.items()}
+
+
+def taken(tokens, labels, given=None):
+    """Label -> the tokens taken for it, of one row with so many likely tokens."""
+    return scores_of_top_k([dict.fromkeys(tokens, -5.0)], labels, given).tokens
+
+
+@pytest.mark.parametrize(
+    ("token", "labels", "means"),
+    [
+        ("yes", ("yes", "no"), "yes"),
+        (" yes", ("yes", "no"), "yes"),
+        ("Ġyes", ("yes", "no"), "yes"),
+        ("▁Yes", ("yes", "no"), "yes"),
+        ("\nYES.", ("yes", "no"), "yes"),
+        ("**Yes", ("yes", "no"), "yes"),
+        ("yesterday", ("yes", "no"), None),
+        ("y", ("yes", "no"), None),
+        ("(A", ("A", "B"), "A"),
+        ("A)", ("A", "B"), "A"),
+        (" A", ("A", "B"), "A"),
+        ("a", ("A", "B"), None),
+        ("A)", ("A", "A)"), "A)"),
+        ("(A", ("A", "(A)"), "(A)"),
+        ("us", ("us", "US"), "us"),
+        ("Us", ("us", "US"), None),
+        (" US", ("us", "US"), "US"),
+        ("-1", ("1", "2"), None),
+        ("C#", ("C", "Java"), None),
+        ("!", ("!", "?"), "!"),
+        ("yes", (" yes", " no"), "yes"),
+        ("ent", ("entailment", "contradiction"), "entailment"),
+        (" Ent", ("entailment", "contradiction"), "entailment"),
+        ("e", ("entailment", "contradiction"), None),
+        ("正", ("正面", "负面"), "正面"),
+        (" not", ("not entailment", "entailment"), "not entailment"),
+        ("neg", ("negative", "neutral"), "negative"),
+    ],
+)
+def test_a_token_means_a_label(token, labels, means):
+    found = taken([token], labels)
+    assert [name.strip() for name, tokens in found.items() if tokens] == [means] * bool(means)
+
+
+def test_probabilities_of_one_label_are_summed():
+    rows = [
+        {" yes": math.log(0.2), "Yes": math.log(0.3), " no": math.log(0.1), "the": math.log(0.05)},
+        {" no": math.log(0.4), " a": math.log(0.2), "yes": -9999.0, " if": -math.inf},
+    ]
+    top = scores_of_top_k(rows, ("yes", "no"))
+    np.testing.assert_allclose(top.log_probs, [log(0.5, 0.1), [-np.inf, math.log(0.4)]])
+    np.testing.assert_allclose(top.mass, [0.6, 0.4])
+    np.testing.assert_allclose(top.bound, log(0.05, 0.2))
+    assert top.tokens == {"yes": (" yes", "Yes"), "no": (" no",)}
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["yes", " yes", "Ġyes", "▁no", "No", "(no", "x", "no way", "maybe"]),
+            st.floats(0.001, 1.0),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_sums_are_those_of_a_loop(rows):
+    rows = [{t: p / sum(row.values()) for t, p in row.items()} for row in rows]
+    top = scores_of_top_k([{t: math.log(p) for t, p in row.items()} for row in rows], ("yes", "no"))
+    for i, row in enumerate(rows):
+        for j, forms in enumerate((("yes", " yes", "Ġyes"), ("▁no", "No", "(no"))):
+            total = sum(row.get(form, 0.0) for form in forms)
+            np.testing.assert_allclose(np.exp(top.log_probs[i, j]), total, rtol=1e-9)
+
+
+def test_tokens_that_a_person_names_are_the_only_ones_of_a_label():
+    found = taken([" yes", " sure", "no"], ("yes", "no"), {"yes": (" sure", "token_id:7")})
+    assert found == {"yes": (" sure",), "no": ("no",)}
+
+
+def test_the_sampled_token_beyond_the_list_is_no_bound():
+    """OpenAI's completions add the sampled token to the k likeliest."""
+    rows = [row(yes=0.5, no=0.2), row(yes=0.6, no=0.1), row(yes=0.5, maybe=0.3, no=0.01)]
+    top = scores_of_top_k(rows, ("yes", "no"))
+    np.testing.assert_allclose(top.bound, log(0.2, 0.1, 0.3))
+    np.testing.assert_allclose(top.log_probs[2], log(0.5, 0.01))
+
+
+def test_the_likeliest_beginning_is_taken_and_whole_words_come_first():
+    rows = [row(ent=0.5, en=0.01, no=0.2), row(ent=0.3, enter=0.1, no=0.2)]
+    assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("ent",)
+    rows.append(row(entailment=0.01, ent=0.5))
+    assert scores_of_top_k(rows, ("entailment", "no")).tokens["entailment"] == ("entailment",)
+
+
+def test_a_label_that_is_a_token_leaves_its_longer_rival_missing():
+    """ "ne" is no beginning of "neutral" where "negative" is one token and "neutral" may be."""
+    found = taken(["ne", "negative"], ("negative", "neutral"))
+    assert found == {"negative": ("negative",), "neutral": ()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "given", "sentence"),
+    [
+        ([], ("a", "b"), None, "top-k: expected at least one row of tokens, found none"),
+        ([{}], ("a", "b"), None, "row 0: expected the likeliest tokens with their log-prob"),
+        ([{"a": -9999.0, "b": math.nan}], ("a", "b"), None, r"found none; ask for top log-prob"),
+        ([{"a": 0.0, "b": 0.0}], ("a", "b"), None, "sum to the probability 2, above 1"),
+        ([{"ne": -1.0}], ("negative", "neutral"), None, "'negative' and 'neutral' both begin"),
+        ([{"not": -1.0}], ("not so", "not"), None, "'not so' and 'not' both begin with the token"),
+        ([{"x": -1.0}], ("a", " a"), None, "'a' and ' a' are one text but for spaces"),
+        ([{"x": -1.0}], ("a", " "), None, "expected labels of at least one letter, got ' '"),
+        ([{"x": -1.0}], ("a", "b"), {"c": ["x"]}, "There is no label named 'c'"),
+        ([{"x": -1.0}], ("a", "b"), {"a": ["x"], "b": [" x"]}, "' x' means both 'a' and 'b'"),
+        ([{"x": -1.0}], ("a", "b"), {"a": ["b"]}, "the token 'b' means both 'b' and 'a'"),
+    ],
+)
+def test_sentences(rows, labels, given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        scores_of_top_k(rows, labels, given)
