@@ -14,11 +14,12 @@ COST = flags.DEFINE_boolean("cost", True, "count the tokens of the whole sweep")
 
 def main() -> None:
     """Show the first context of each task, then the cost of all."""
-    from batch_calibration.study.scoring import load_token_budget, render_contexts
+    from batch_calibration.study.loading import load_token_budget
+    from batch_calibration.study.scoring import render_contexts
     from experiments import preview
 
     settings, cells = cli.configured_study()
-    budget = load_token_budget(settings.model)
+    budget = load_token_budget(settings)
     if budget is None:
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
         cells = [cell.unfitted() for cell in cells]

@@ -10,7 +10,8 @@ from batch_calibration.records import ContextInfo, Record
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
 from batch_calibration.study import render_contexts
-from batch_calibration.study.scoring import describe, load_scorer
+from batch_calibration.study.loading import load_scorer
+from batch_calibration.study.scoring import describe
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
 IMAGES = {
@@ -62,7 +63,7 @@ def tables(task, settings):
         name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
         for name, block in context.blocks.items()
     }
-    about = describe(context, load_scorer(settings.model), settings.model.model)
+    about = describe(context, load_scorer(settings), settings.model.model)
     return ScoreTable(about, context.label_names, blocks)
 
 
@@ -111,7 +112,7 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     settings = Settings.of(**TEXTS)
     (context,) = render_contexts(settings, [settings.cell("sst2")])
-    scorer = load_scorer(settings.model)
+    scorer = load_scorer(settings)
     spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
     names = [describe(context, scorer, name)["model"] for name in spelt]
     assert names == ["encoder-model"] * 4

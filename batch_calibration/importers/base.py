@@ -131,7 +131,7 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
     scores = _nats(scores, reading, where)
     scores, kept, notes = _filled(replace(found, log_probs=scores), reading)
     found = found.rows(kept)
-    _refuse_constant(scores, where)
+    refuse_constant(scores, where)
     ids = found.row_ids or tuple(map(str, np.flatnonzero(kept)))
     if len(set(ids)) < len(ids):
         twice = next(one for one in dict.fromkeys(ids) if ids.count(one) > 1)
@@ -140,7 +140,7 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
             "of its own, or keep one of the rows."
         )
     if found.full:
-        notes += _little_mass(scores)
+        notes += little_mass(label_mass(scores))
     labels = None if found.labels is None else whole_numbers(found.labels, f"{where}, gold", k)
     notes = (*found.notes, *notes)
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
@@ -232,7 +232,7 @@ def _filled_block(rows: np.ndarray, reading: Reading, where: str, name: str) -> 
     return _filled(part, reading)[0]
 
 
-def _refuse_constant(scores: np.ndarray, where: str) -> None:
+def refuse_constant(scores: np.ndarray, where: str) -> None:
     """Refuse answers of servers that do not score what they are asked."""
     same = bool((scores == scores.flat[0]).all())
     if same and scores.size > scores.shape[-1]:
@@ -242,9 +242,13 @@ def _refuse_constant(scores: np.ndarray, where: str) -> None:
         )
 
 
-def _little_mass(scores: np.ndarray) -> tuple[str, ...]:
+def label_mass(scores: np.ndarray) -> float:
+    """The probability that all labels together have in a row [n, k], on average."""
+    return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
+
+
+def little_mass(mass: float) -> tuple[str, ...]:
     """A note where the model mostly answered with no label."""
-    mass = float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
     if mass >= LITTLE_MASS:
         return ()
     return (

@@ -1,8 +1,8 @@
-"""Asks many questions at a time; what is answered is kept at once, what is not is told at the end."""
+"""Asks many questions at a time: answers are kept at once, failures told at the end."""
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
@@ -11,6 +11,9 @@ from batch_calibration.scoring.api.client import Client
 
 IN_A_ROW = 8
 """Requests that fail for good one after the other, before no more are sent."""
+
+
+T = TypeVar("T")
 
 
 class Failures(NamedTuple):
@@ -26,10 +29,10 @@ class Failures(NamedTuple):
 
 
 async def ask_all(
-    questions: Iterator[tuple[int, Asked]],
+    questions: Iterator[tuple[T, Asked]],
     client: Client,
     answers: Answers,
-    hear: Callable[[int, Json], None],
+    hear: Callable[[T, Json], None],
     in_flight: int,
 ) -> Failures:
     """Ask every question that has no answer yet.
@@ -38,11 +41,11 @@ async def ask_all(
     between, no more are asked.
 
     Args:
-        questions: number and request, read as they are asked.
+        questions: what each is called and its request, read as they are asked.
         client: sends them.
         answers: of earlier runs; gets each new one as it comes.
-        hear: takes a question's number and answer; an `InputError` says that the answer is of no
-            use, and it is not kept.
+        hear: takes what a question is called and its answer; an `InputError` says that the answer
+            is of no use, and it is not kept.
         in_flight: most requests at a time.
     """
     failed: list[str] = []
@@ -51,14 +54,14 @@ async def ask_all(
     async def work() -> None:
         nonlocal in_a_row
         # The workers share one iterator: each takes the next question when it is free.
-        for number, asked in questions:
+        for name, asked in questions:
             try:
                 known = answers.get(client.server.address, asked)
                 if known is not None:
-                    hear(number, known)
+                    hear(name, known)
                     continue
                 value, text = await client.ask(asked)
-                hear(number, value)
+                hear(name, value)
                 answers.keep(client.server.address, asked, text)
                 in_a_row = 0
             except InputError as error:
@@ -67,7 +70,5 @@ async def ask_all(
             if in_a_row >= IN_A_ROW:
                 return
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(in_flight):
-            group.create_task(work())
+    await asyncio.gather(*(work() for _ in range(in_flight)))
     return Failures(failed, next(questions, None) is not None)
