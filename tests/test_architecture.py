@@ -19,7 +19,8 @@ ARROWS = {
     "files": {"errors"},
     "inputs": set(),
     "probes": set(),
-    "settings": {"errors"},
+    "settings_key": {"errors"},
+    "settings": {"errors", "settings_key"},
     "arrays": {"errors", "typing"},
     "calibration": {"errors", "typing", "arrays"},
     "methods": {"errors", "typing", "arrays", "calibration", "probes"},
@@ -39,7 +40,9 @@ ARROWS = {
     "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
     "data": {"errors", "files", "tasks", "prompts.template", "embedded"},
     "models": {"errors", "files"},
-    "scoring": {"errors", "files", "inputs", "settings", "models", "scores", "importers"},
+    "scoring": {
+        "errors", "files", "inputs", "settings", "censored", "models", "scores", "importers",
+    },
     "study": {
         "errors", "typing", "files", "inputs", "settings", "calibration", "methods", "metrics",
         "validation", "scores", "records", "store", "tasks", "embedded", "prompts", "data",
@@ -66,6 +69,7 @@ OUTSIDE = {
     "pyarrow": set(),
     "PIL": set(),
     "torch": set(),
+    "httpx2": set(),
     "transformers": set(),
 }
 

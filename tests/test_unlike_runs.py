@@ -18,11 +18,18 @@ IMAGES = {
     "model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0,
     "split": "test", "labeled_per_class": 2,
 }  # fmt: skip
+API = TEXTS | {"scorer": "api", "model": "m", "server": "http://127.0.0.1:1/v1"}
+TOP_K = API | {"api_scores": "top_k"}
 NO_NUMBER = {
     "tasks": "an average is over tasks",
     "seeds": "an average is over seeds",
     "batch_size": "how many rows are asked at once",
     "mesh": "on how many devices",
+    "in_flight": "how many requests at once",
+    "per_minute": "how many requests a minute",
+    "timeout": "how long an answer is waited for",
+    "price": "for the estimate alone",
+    "key_variable": "where the key stands",
 }
 """Keys that decide no number, and why."""
 DECIDE = {
@@ -52,6 +59,15 @@ DECIDE = {
     "logits_only": ("sst2", TEXTS, {"logits_only": True}),
     "scale": ("eurosat", IMAGES, {"scale": 30.0}),
     "max_tokens": ("eurosat", IMAGES, {"max_tokens": 20}),
+    "server": ("sst2", API, {"server": "http://127.0.0.1:2/v1"}),
+    "api_scores": ("sst2", API, {"api_scores": "top_k"}),
+    "tokenizer": (
+        "sst2",
+        API | {"api_scores": "score", "tokenizer": "mini"},
+        {"tokenizer": "mini_clip"},
+    ),
+    "top_logprobs": ("sst2", TOP_K, {"top_logprobs": 5}),
+    "missing": ("sst2", TOP_K, {"missing": "drop"}),
 }
 """Of each other key a task, settings, and the same with another value of the key."""
 

@@ -28,8 +28,8 @@ class Asked(NamedTuple):
 class Answers:
     """A file of answers, each under the hash of the server's address and what was asked.
 
-    Every answer is a transaction of its own: a run that is killed loses at most the last, and
-    several runs may share the file.
+    Every answer is a transaction of its own: a run that is killed loses at most the last, a
+    computer that loses power a few. Several runs may share the file.
 
     >>> with Answers(None).opened() as answers:
     ...     answers.keep("http://127.0.0.1/v1", Asked("completions", {"prompt": "a"}), "{}")
@@ -86,6 +86,9 @@ class Answers:
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = sqlite3.connect(self.path or ":memory:", timeout=60, check_same_thread=False)
+        # Without waiting for the disk at each answer: a process that is killed loses none of them.
+        rows.execute("PRAGMA journal_mode=WAL")
+        rows.execute("PRAGMA synchronous=NORMAL")
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
         return rows
 
