@@ -32,6 +32,12 @@ def load_scorer(settings: Settings, workdir: Path | None = None) -> Scorer:
     """
     model = settings.model
     if model.scorer == "api":
+        import jax
+
+        if jax.process_count() > 1:
+            raise InputError(
+                "config.scorer: one process alone asks a server; leave --coordinator out."
+            )
         return load_api_scorer(settings, workdir)
     # The networks are loaded where they are asked for: reading stored scores needs none.
     from batch_calibration.models.checkpoint import load_checkpoint

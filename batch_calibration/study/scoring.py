@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from batch_calibration.scoring.token_budget import TokenBudget
 
 UNREADABLE = "unreadable"
-"""What a block's spec calls the number of its images that could not be read."""
+"""What a block's spec calls the number of its inputs that have no scores: images that could not be
+read, answers without a label."""
 
 
 class ScoringProgress(NamedTuple):
@@ -232,8 +233,16 @@ def score_context(
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
     start = 0
     for name in wanted:
-        blocks[name] = _block(context.blocks[name], answer, start)
+        block = _block(context.blocks[name], answer, start)
         start += context.blocks[name].size
+        blocks[name] = block
+        if not block.row_ids:
+            # A probe without scores is as if it were not there.
+            del blocks[name]
+            if name == "test":
+                raise InputError(
+                    f"{name_of(context)}: no test row has scores; {answer.failed[start - 1]}"
+                )
     store.put(_relabel(context, ScoreTable(about, context.label_names, blocks)))
     return size
 
@@ -252,7 +261,8 @@ def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
 def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
     """The table with the context's gold labels and row ids; the same object where they agree."""
     blocks = dict(table.blocks)
-    for name, asked in context.blocks.items():
+    for name in context.blocks.keys() & blocks.keys():
+        asked = context.blocks[name]
         labels, ids = np.asarray(asked.labels, np.int32), tuple(asked.row_ids)
         if UNREADABLE in blocks[name].spec:
             place = {row: i for i, row in enumerate(ids)}

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.censored import absent, check_missing, fill
-from batch_calibration.errors import InputError, shown
+from batch_calibration.censored import check_missing
+from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.importers.base import label_mass, little_mass, refuse_constant
-from batch_calibration.importers.top_k import scores_of_top_k
+from batch_calibration.importers.base import refuse_constant
 from batch_calibration.scoring import (
     Identity,
     ImageInputs,
@@ -24,6 +23,8 @@ from batch_calibration.scoring import (
 from batch_calibration.scoring.api.answers import Answers, Asked
 from batch_calibration.scoring.api.asking import Failures, ask_all
 from batch_calibration.scoring.api.client import Client, Server, connect
+from batch_calibration.scoring.api.first_tokens import of_labels
+from batch_calibration.scoring.api.notes import Notes
 from batch_calibration.scoring.api.pace import Pace
 from batch_calibration.scoring.api.tokens import LabelIds, count_tokens, label_ids, tokenizer_digest
 from batch_calibration.scoring.api.ways import WAYS, Part, Question
@@ -105,8 +106,7 @@ class ApiScorer:
         self._tokenizer = tokenizer
         self._answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
-        self._lacking = self._rows = 0
-        self._mass = 0.0
+        self._notes = Notes(settings.top_logprobs, self._missing)
 
     @property
     def identity(self) -> Identity:
@@ -172,12 +172,19 @@ class ApiScorer:
                 tokens[start : start + ROWS] = count_tokens(part, self._tokenizer)
         rows = [[of[number] for number in sorted(of)] for of in parts]
         if self._way.first_tokens:
-            return self._of_first_tokens(rows, labels, tokens)
+            lists = [part for row in rows for part in row if isinstance(part, Mapping)]
+            found = of_labels(lists, labels, self._missing, self._server.address)
+            self._notes.add(found.scores[found.kept], found.lacking, found.never)
+            self.notes = self._notes.sentences()
+            why = " ".join(found.never) or "A label is not among its likeliest tokens."
+            failed = {int(row): why for row in np.flatnonzero(~found.kept)}
+            return LabelScores(found.scores, tokens, failed)
         scores = np.array([[x for part in row for x in part] for row in rows], np.float32)
         refuse_constant(scores, self._server.address)
         scores = label_texts.sum_probabilities(scores, counts)
         if self._way.sends_ids:
-            self._note(scores)
+            self._notes.add(scores)
+            self.notes = self._notes.sentences()
         return LabelScores(scores, tokens)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> Estimate:
@@ -229,53 +236,6 @@ class ApiScorer:
                 f"{len(failures.sentences):,} of {requests:,} requests have no answer{others}. "
                 f"{failures.sentences[0]} What was answered is kept: give the same command again "
                 "to ask for the rest alone."
-            )
-
-    def _of_first_tokens(
-        self, rows: Sequence[Sequence[Part]], labels: LabelTexts, tokens: np.ndarray
-    ) -> LabelScores:
-        """Scores of labels from the likeliest first tokens of each row."""
-        lists = [part for row in rows for part in row if isinstance(part, Mapping)]
-        forms = [(label,) if isinstance(label, str) else tuple(label) for label in labels]
-        names = [own[0].strip() for own in forms]
-        several = {name: own for name, own in zip(names, forms, strict=True) if len(own) > 1}
-        top = scores_of_top_k(lists, names, several, self._server.address)
-        never = [name for name in names if not top.tokens[name]]
-        if never:
-            likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in lists))[:5]
-            raise InputError(
-                f"{self._server.address}: no answer of {len(lists)} has a token of the label "
-                f"{never[0]!r} among the {self.settings.top_logprobs} likeliest; the first are "
-                f"{shown(likely)}: raise config.top_logprobs, choose label words that the model "
-                "answers with, or ask for whole labels with config.api_scores=echo."
-            )
-        gone = absent(top.log_probs).any(axis=1)
-        filled, kept = fill(top.log_probs, self._missing, top.bound)
-        if not kept.any():
-            raise InputError(
-                f"{self._server.address}: config.missing={self._missing} leaves no row of "
-                f"{len(lists)}; give config.missing=least, or raise config.top_logprobs."
-            )
-        scores = np.full(top.log_probs.shape, np.nan, np.float32)
-        scores[kept] = filled
-        self._lacking += int(gone.sum())
-        self._note(scores[kept])
-        reason = f"not every label is among the {self.settings.top_logprobs} likeliest tokens"
-        failed = {int(row): f"row {row}: {reason}" for row in np.flatnonzero(~kept)}
-        return LabelScores(scores, tokens, failed)
-
-    def _note(self, scores: np.ndarray) -> None:
-        """Say over all that was scored how much of the probability the labels have."""
-        self._mass += label_mass(scores) * len(scores)
-        self._rows += len(scores)
-        self.notes = list(little_mass(self._mass / self._rows))
-        if self._lacking:
-            how = {"least": "put just below the least of them", "drop": "left out"}.get(
-                str(self._missing), f"put at {self._missing} nats"
-            )
-            self.notes.append(
-                f"{self._lacking:,} answers lack a label among their "
-                f"{self.settings.top_logprobs} likeliest tokens: {how} (config.missing)."
             )
 
 
