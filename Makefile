@@ -61,10 +61,11 @@ $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.tx
 		--editable '.[test]' transformers
 	touch $@
 
-# llama.cpp is compiled here, for any CPU, without what reads images.
+# llama.cpp is compiled here, in minutes: without what reads images, for any CPU, quickly.
 $(SERVER)/.installed: constraints-server.txt
 	test -x $(SERVER)/bin/python || $(PYTHON) -m venv $(SERVER)
-	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=OFF" \
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=OFF \
+		-DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
 		$(SERVER)/bin/python -m pip install --quiet --constraint constraints-server.txt \
 		'llama-cpp-python[server]' gguf safetensors
 	touch $@

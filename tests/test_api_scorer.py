@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import random
 import threading
 import zlib
 
@@ -360,6 +361,14 @@ def test_a_final_status_is_a_sentence(status, text, sentence):
         assert not time.slept and 8 <= len(server.asked) < 24
 
 
+def test_a_page_is_no_answer():
+    with running(lambda *_: Reply("<html>Welcome")) as server:
+        time = Time()
+        with pytest.raises(InputError, match=r"expected JSON, got '<html>Welcome'; correct conf"):
+            scorer(server.address, time=time).score(TEXTS, LABELS)
+        assert not time.slept
+
+
 def test_no_server_is_told_at_once():
     with running() as server:
         pass
@@ -432,16 +441,27 @@ def test_log_probs_that_stand_one_token_too_early_are_refused():
         scorer(server.address).score(TEXTS, LABELS)
 
 
+def test_a_log_probability_above_0_is_refused():
+    def fault(_, path, body):
+        said = answer(path, body)
+        said["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
+        return Reply(said)
+
+    with running(fault) as server, pytest.raises(InputError, match=r"at most 0, got 2\d\."):
+        scorer(server.address).score(TEXTS, LABELS)
+
+
 @pytest.mark.parametrize("value", [0.0, -2.5])
-def test_scores_that_are_all_equal_are_refused(value):
+def test_scores_that_are_all_equal_are_refused(value, tmp_path):
     def fault(_, path, body):
         said = answer(path, body)
         lists = said["choices"][0]["logprobs"]
         lists["token_logprobs"] = [None] + [value] * (len(lists["tokens"]) - 1)
         return Reply(said)
 
-    with running(fault) as server, pytest.raises(InputError, match="every score is"):
-        scorer(server.address).score(TEXTS, LABELS)
+    told = r"every score is .* Try prompt_logprobs .*, or mend it, move .*/answers away"
+    with running(fault) as server, pytest.raises(InputError, match=told):
+        scorer(server.address, answers=tmp_path / "answers").score(TEXTS, LABELS)
 
 
 WRONG = [None, 1, "a", [], {}, [None], {"choices": None}, {"choices": []}, {"choices": [None]},
@@ -459,6 +479,39 @@ WRONG = [None, 1, "a", [], {}, [None], {"choices": None}, {"choices": []}, {"cho
 def test_an_answer_of_any_shape_is_a_sentence(way, value, tokenizer):
     with running(lambda *_: Reply(value)) as server, pytest.raises(InputError):
         scorer(server.address, way, tokenizer=tokenizer).score(TEXTS[:2], LABELS)
+
+
+def damaged(value, random):
+    """A JSON value of which one part is another, or is gone."""
+    if isinstance(value, dict | list) and value and random.random() < 0.85:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        key = random.choice(keys)
+        changed = dict(value) if isinstance(value, dict) else list(value)
+        if random.random() < 0.1:
+            del changed[key]
+        else:
+            changed[key] = damaged(value[key], random)
+        return changed
+    return random.choice([None, 0, -1.5, 1e308, math.nan, -math.inf, True, "", "\ud800", [], {},
+                          " positive", [[]], [None] * 3, {"logprob": -1}, 10**400])  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_damaged_answer_is_a_sentence_or_a_number(way, tokenizer):
+    draws = random.Random(0)
+    asks = scorer("http://127.0.0.1/v1", way, tokenizer=tokenizer)
+    ((place, asked), *_) = asks._questions(TEXTS[:1], LABELS)
+    right, refused = answer(f"/v1/{asked.path}", asked.body), 0
+    for _ in range(500):
+        value = damaged(right, draws)
+        try:
+            part = WAYS[way].read(value, place.question, place.number)
+        except InputError:
+            refused += 1
+            continue
+        numbers = part.values() if isinstance(part, dict) else part
+        assert all(type(number) is float for number in numbers)
+    assert 50 < refused < 500
 
 
 # What was answered is kept
@@ -590,6 +643,13 @@ def test_an_address_is_checked_and_holds_no_key(server, sentence):
     with pytest.raises(InputError, match=sentence) as refused:
         scorer(server)
     assert KEY not in str(refused.value)
+
+
+def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
+    monkeypatch.setenv("API_KEY", "positive"[:3])
+    with running() as server:
+        got = scorer(server.address).score(TEXTS, LABELS)
+    np.testing.assert_allclose(got.log_probs, want(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("key", ["sk-\N{EN DASH}planted", "sk-planted\r\nX: y"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from batch_calibration.errors import InputError
@@ -58,8 +59,10 @@ async def ask_all(
             try:
                 known = answers.get(client.server.address, asked)
                 if known is not None:
-                    hear(name, known)
-                    continue
+                    # What an earlier version kept may be of no use to this one: it is asked again.
+                    with suppress(InputError):
+                        hear(name, known)
+                        continue
                 value, text = await client.ask(asked)
                 hear(name, value)
                 answers.keep(client.server.address, asked, text)

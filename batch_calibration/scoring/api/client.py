@@ -25,6 +25,8 @@ MOST = 60.0
 """Most seconds between two attempts where the server names no time."""
 PATIENCE = 600.0
 """Longest time in seconds that a server may ask to be waited for."""
+SECRET = 8
+"""Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
 AGAIN = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 """Statuses that another attempt may mend; all others are final."""
 
@@ -78,7 +80,7 @@ class Server(NamedTuple):
 
     def without_key(self, text: str) -> str:
         """A text from the server, in which the key would stand if the server repeats it."""
-        return text.replace(self.key, "...") if self.key else text
+        return text.replace(self.key, "...") if len(self.key) >= SECRET else text
 
 
 class Client:
@@ -136,8 +138,13 @@ class Client:
                 if response.is_success:
                     try:
                         return parse_json(text), text
-                    except ValueError:
+                    except ValueError as error:
                         reason = f"no JSON: {text[:80]!r}"
+                        if text.strip() and text.strip()[0] not in "{[":
+                            raise InputError(
+                                f"{self.server.address}/{asked.path}: expected JSON, got "
+                                f"{text[:80]!r}; correct config.server (it usually ends in /v1)."
+                            ) from error
                 elif response.status_code not in AGAIN:
                     raise InputError(self._refusal(response.status_code, text, asked))
                 else:

@@ -180,7 +180,7 @@ class ApiScorer:
             failed = {int(row): why for row in np.flatnonzero(~found.kept)}
             return LabelScores(found.scores, tokens, failed)
         scores = np.array([[x for part in row for x in part] for row in rows], np.float32)
-        refuse_constant(scores, self._server.address)
+        self._refuse_constant(scores)
         scores = label_texts.sum_probabilities(scores, counts)
         if self._way.sends_ids:
             self._notes.add(scores)
@@ -227,6 +227,15 @@ class ApiScorer:
         async with connect(self._server, self.settings.timeout) as connection:
             client = Client(self._server, connection, self._pace)
             return await ask_all(questions, client, self._answers, hear, self.settings.in_flight)
+
+    def _refuse_constant(self, scores: np.ndarray) -> None:
+        """Refuse answers that are all the same, and say how to ask again."""
+        try:
+            refuse_constant(scores, self._server.address)
+        except InputError as error:
+            file = self._answers.path
+            again = f", or mend it, move {file} away and ask again" if file else ""
+            raise InputError(f"{error} Try {self._way.instead}{again}.") from error
 
     def _refuse(self, failures: Failures, requests: int) -> None:
         """Say what has no answer."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration.censored import absent
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers import openai, sglang, vllm
@@ -12,6 +13,9 @@ from batch_calibration.importers.responses import found
 from batch_calibration.importers.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Asked
 from batch_calibration.settings import ApiScores
+
+ROUNDING = 1e-3
+"""Nats that a log-probability may lie above 0 by rounding."""
 
 
 class Question(NamedTuple):
@@ -77,7 +81,7 @@ def _read_echo(answer: Json, question: Question, number: int) -> Part:
     form = question.forms[number]
     response = _object(answer)
     _refuse_shifted(response, question.text + form)
-    return [openai.label_log_prob(response, form, "the answer")]
+    return [_at_most_0(openai.label_log_prob(response, form, "the answer"))]
 
 
 def _refuse_shifted(response: Mapping[str, object], prompt: str) -> None:
@@ -105,7 +109,7 @@ def _prompt_logprobs(question: Question) -> list[Asked]:
 
 
 def _read_prompt_logprobs(answer: Json, question: Question, number: int) -> Part:
-    return [vllm.label_log_prob(_object(answer), question.forms[number], "the answer")]
+    return [_at_most_0(vllm.label_log_prob(_object(answer), question.forms[number], "the answer"))]
 
 
 def _logprob_token_ids(question: Question) -> list[Asked]:
@@ -129,7 +133,7 @@ def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> Part:
             f"the answer: expected the log-probabilities of {', '.join(names)}, found none of "
             f"{', '.join(lacking)}; vLLM's servers take logprob_token_ids from July 2026 on."
         )
-    return [row[name] for name in names]
+    return [_at_most_0(row[name]) for name in names]
 
 
 def _score(question: Question) -> list[Asked]:
@@ -177,6 +181,14 @@ def _read_top_k(answer: Json, question: Question, _: int) -> Part:
     # What the whole list says is checked before the answer is kept.
     scores_of_top_k([row], (), where="the answer")
     return row
+
+
+def _at_most_0(nats: float) -> float:
+    if not nats <= ROUNDING or absent(np.array(nats)):
+        raise InputError(
+            f"the answer: expected a label's log-probability in nats, at most 0, got {nats:g}."
+        )
+    return nats
 
 
 def _object(answer: Json) -> Mapping[str, object]:
