@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REFERENCE := .venv-reference
+SERVER := .venv-server
 BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 RUN := runs/mini
@@ -30,7 +31,7 @@ check: $(VENV)/.test
 	$(BIN)/python docs/draw_architecture.py --check
 	$(BIN)/python -m pytest
 
-reference: $(REFERENCE)/.installed
+reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
 
 bench: $(BENCH)/.installed
@@ -64,6 +65,15 @@ $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.tx
 		--editable '.[test]' transformers 'lm-eval[hf]'
 	touch $@
 
+# llama.cpp is compiled here, in minutes: without what reads images, for any CPU, quickly.
+$(SERVER)/.installed: constraints-server.txt
+	test -x $(SERVER)/bin/python || $(PYTHON) -m venv $(SERVER)
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=OFF \
+		-DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
+		$(SERVER)/bin/python -m pip install --quiet --constraint constraints-server.txt \
+		'llama-cpp-python[server]' gguf safetensors
+	touch $@
+
 $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-bench.txt)"
@@ -77,4 +87,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(BENCH) $(MUTATIONS) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
