@@ -125,7 +125,8 @@ def _refuse_unnamed_gold(where: str, left: Mapping[str, Column]) -> None:
     for name, column in left.items():
         if name.lower() in GOLD:
             numbers, bad = values(column)
-            if not bad and (numbers[np.isfinite(numbers)] % 1 == 0).all():
+            whole = not bad and (numbers[np.isfinite(numbers)] % 1 == 0).all()
+            if whole or {text_of(cell) for cell in column} - {""} <= left.keys():
                 raise InputError(
                     f"{where}: the column {name!r} looks like the right labels; say "
                     f"--gold={name} if it is, or name the columns of the scores: --labels=A,B,..."
