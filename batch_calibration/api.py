@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method
 from batch_calibration.typing import Key
@@ -29,6 +30,8 @@ def calibrate(
     labels: ArrayLike | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
+    missing: Missing | None = None,
+    bound: ArrayLike | None = None,
     **options: object,
 ) -> jax.Array:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
@@ -47,6 +50,11 @@ def calibrate(
             a row enter the bias, beside those of the rows to correct.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
+        missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
+            labels that a list of the likeliest tokens lacks: "least" puts each just below the least
+            score returned for its row, a number of nats there at most; None refuses them.
+        bound: [n] or [..., n], the least log-probability returned for each row of scores, of any
+            token, where it is known; without it the least of the row's labels.
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
 
     Returns:
@@ -60,7 +68,7 @@ def calibrate(
     """
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
-    array = check_scores(scores, floor=floor)
+    array = check_scores(scores, floor=floor, missing=missing, bound=bound)
     rows, k = array.shape[-2:]
     warn_of_few(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.make, options, k)
@@ -86,7 +94,7 @@ def calibrate(
                 f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
                 f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
             )
-        probes = check_scores(probe, "probe", labels=k, floor=floor)
+        probes = check_scores(probe, "probe", labels=k, floor=floor, missing=missing)
         if chosen.needs_log_probs and (why := no_log_probs(probes)):
             raise InputError(
                 f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
@@ -100,7 +108,7 @@ def calibrate(
                 f"{'labels' if labels is None else 'labeled'} did not come: give "
                 f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
             )
-        set_scores = check_scores(labeled, "labeled", labels=k, floor=floor)
+        set_scores = check_scores(labeled, "labeled", labels=k, floor=floor, missing=missing)
         gold = check_labels(labels, set_scores)
         blocks["labeled"] = Evidence(
             _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from batch_calibration.arrays import EACH_SCORE, LARGEST, SCORES, numbers, whole_numbers
 from batch_calibration.calibration.base import Calibrator
+from batch_calibration.censored import NOT_RETURNED, SENTINEL, Missing, settled
 from batch_calibration.errors import InputError
 from batch_calibration.typing import AnyArray, Key
 
@@ -23,6 +24,8 @@ def check_scores(
     *,
     labels: int | None = None,
     floor: float | None = None,
+    missing: Missing | None = None,
+    bound: ArrayLike | None = None,
 ) -> np.ndarray:
     """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
 
@@ -34,6 +37,8 @@ def check_scores(
         labels: k, where it is already known.
         floor: if given, minus infinity and sentinels below are let through; the calibrator raises
             them to `floor` nats.
+        missing: if given, what the scores of labels that were not returned become.
+        bound: with it, the least log-probability returned for each row.
 
     Raises:
         InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity, a
@@ -65,11 +70,15 @@ def check_scores(
             f"{where}: expected {labels} columns, one per label as in scores; got "
             f"{array.shape[-1]}: score the same labels."
         )
+    if missing is not None:
+        array = settled(array, missing, bound, where)
+    elif bound is not None:
+        raise InputError("bound: it is read with missing= alone; give missing='least' too.")
     _refuse(array, np.isnan(array), where, "re-score that row or drop it")
     _refuse(array, array > LARGEST, where, "log-probabilities are at most 0; re-score that row")
     if floor is None:
-        low = array < -LARGEST
-        _refuse(array, low, where, "give floor=, in nats, such as floor=-100.0")
+        low = (array < -LARGEST) | (array == SENTINEL)
+        _refuse(array, low, where, NOT_RETURNED)
     # What is beyond float32 becomes minus infinity here, which the floor raises.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)

@@ -34,6 +34,8 @@ from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.data import texts
 from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading
+from batch_calibration.importers import read as read_tables
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable, make_block
@@ -303,7 +305,73 @@ class Kinds:
         assert found.shape == np.shape(given) and np.isfinite(found).all(), found
         return False
 
+    def responses(self, chance):
+        whole = chance.choice(RESPONSES)
+        lines = [as_text(other(chance, one) if chance.random() < 0.4 else one) for one in whole]
+        data = "\n".join(lines).encode()
+        path = self.folder / "responses.jsonl"
+        path.write_bytes(damaged(chance, data) if chance.random() < 0.5 else data)
+        missing = chance.choice((None, "least", "drop", -30.0))
+        form = chance.choice(("", "vllm", "openai", "sglang", "llama.cpp"))
+        gold = chance.choice(("", "", "gold", "gold.x"))
+        reading = Reading(form, labels=("yes", "no"), gold=gold, missing=missing)
+        for table in read_tables(path, reading):
+            table.save(self.folder / "t.safetensors")
+            for block in table.blocks.values():
+                assert np.isfinite(block.log_probs).all() and block.log_probs.shape[1] == 2
+        return False
 
+    def missing(self, chance):
+        whole = [[-1.0, -2.0, -math.inf], [-3.0, math.nan, -0.5], [-9999.0, -1.5, -1.0]]
+        bound = chance.choice((None, [-3.0, -4.0, -5.0]))
+        how = chance.random()
+        whole = other(chance, whole) if how < 0.4 else whole
+        bound = other(chance, bound) if how > 0.7 and bound else bound
+        fill = chance.choice(("least", -30.0, "drop", chance.choice(VALUES)))
+        found = np.asarray(calibrate(whole, missing=fill, bound=bound))
+        assert found.shape == np.shape(whole) and np.isfinite(found).all(), found
+        return False
+
+
+def _top(**values):
+    return [{"token": token, "tok_str": token, "logprob": x} for token, x in values.items()]
+
+
+def _response(place):
+    return {"choices": [{"index": 0, "logprobs": place}], "usage": {"completion_tokens": 0}}
+
+
+def _echo(label, value):
+    return _response({
+        "tokens": ["Q", label], "token_logprobs": [None, value], "top_logprobs": [None, {}],
+    })  # fmt: skip
+
+
+def _prompt(label, value):
+    of = {"7": {"logprob": value, "rank": 1, "decoded_token": label}}
+    return {"choices": [{"index": 0, "logprobs": None, "prompt_logprobs": [None, of]}]}
+
+
+def _meta(*top):
+    return {"text": "x", "meta_info": {"output_top_logprobs": [list(top)]}}
+
+
+RESPONSES = (
+    [
+        {"custom_id": "a", "gold": "no", "response": {"body": _response({
+            "content": [{"token": "yes", "top_logprobs": _top(yes=-0.5, no=-2.0)}]})}},
+        {"custom_id": "b", "gold": 0, "response": {"body": _response({
+            "content": [{"token": "no", "top_logprobs": _top(No=-0.5, x=-2.0)}]})}},
+    ],
+    [_response({"top_logprobs": [{"yes": -0.5, "no": x}]}) for x in (-1.5, -9999.0)],
+    [_echo(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
+    [_prompt(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
+    [_meta([-0.5, 7, " yes"], [x, 8, " no"]) for x in (-1.5, -2.0)],
+    [{"scores": [[0.9, 0.1], [0.2, 0.8]], "object": "scoring"}],
+    [{"completion_probabilities": [{"top_logprobs": _top(yes=-0.5, no=x)}]} for x in (-1.5, -3)],
+    [{"completion_probabilities": [{"probs": [
+        {"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]}]} for p in (0.25, 0.0)],
+)  # fmt: skip
 TASK_FILE = b"""name = "tickets"
 fields = ["text"]
 label_names = ["no", "yes"]

@@ -147,7 +147,11 @@ SENTENCES = {
         {},
         r"got NaN in context \(0,\), row 0, label 0 \(8 in all\)",
     ),
-    "minus infinity": (([[-1.0, -np.inf]],), {}, "got -inf in row 0, label 1.*give floor="),
+    "minus infinity": (
+        ([[-1.0, -np.inf]],),
+        {},
+        "got -inf in row 0, label 1.*give missing='least'",
+    ),
     "plus infinity": (([[-1.0, np.inf]],), {"floor": -9.0}, r"got \+inf in row 0.*at most 0"),
     "method that is no name": ((GOOD, ["bc"]), {}, "no method named .*'bc'.*; did you mean 'bc'"),
     "unknown method": ((GOOD, "bcx"), {}, "no method named 'bcx'; did you mean 'bc'"),

@@ -1,0 +1,167 @@
+"""Labels that a list of the likeliest tokens lacks: filled, refused, and what depends on it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batch_calibration import calibrate
+from batch_calibration.censored import (
+    BELOW,
+    DISTANCES,
+    absent,
+    check_missing,
+    fill,
+    range_of_predictions,
+    settled,
+)
+from batch_calibration.errors import InputError
+from benchmarks import top_k
+
+GONE = (-math.inf, math.nan, -9999.0, -3e38)
+NATS = st.floats(-20.0, 0.0)
+
+
+@st.composite
+def lists(draw):
+    """Scores [n, k] of which some are missing, each row with one at least, and bounds or None."""
+    k = draw(st.integers(2, 5))
+    cell = st.one_of(NATS, NATS, st.sampled_from(GONE))
+    row = st.lists(cell, min_size=k, max_size=k).filter(lambda r: any(v > -21 for v in r))
+    rows = draw(st.lists(row, min_size=1, max_size=8))
+    bound = draw(st.none() | st.lists(NATS, min_size=len(rows), max_size=len(rows)))
+    return np.array(rows), None if bound is None else np.array(bound)
+
+
+def gone(value):
+    return math.isnan(value) or value < -1e6 or value == -9999.0
+
+
+@given(lists(), st.sampled_from(("least", -5.0, -30.0)))
+def test_fill_is_the_loop(given, missing):
+    scores, bound = given
+    filled, kept = fill(scores, missing, bound)
+    assert kept.all()
+    for i, row in enumerate(scores.tolist()):
+        least = min(value for value in row if not gone(value))
+        if bound is not None:
+            least = min(least, bound[i])
+        for j, value in enumerate(row):
+            if not gone(value):
+                assert filled[i, j] == value
+            elif missing == "least":
+                assert filled[i, j] == least - BELOW
+            else:
+                assert filled[i, j] == min(missing, least - BELOW)
+
+
+@given(lists())
+def test_filled_labels_are_the_least_of_their_row(given):
+    scores, bound = given
+    filled = settled(scores, "least", bound)
+    hidden = absent(scores)
+    for row, hid in zip(filled, hidden, strict=True):
+        assert np.isfinite(row).all()
+        if hid.any():
+            assert row[hid].max() < row[~hid].min()
+
+
+@given(lists())
+def test_the_range_is_that_of_all_distances(given):
+    scores, bound = given
+    gold = np.arange(len(scores)) % scores.shape[1]
+    seen = range_of_predictions(scores, lambda rows: rows - rows.mean(axis=0), bound, labels=gold)
+    picks = []
+    for below in DISTANCES:
+        filled = fill(scores, "least", bound, below=below)[0]
+        picks.append((filled - filled.mean(axis=0)).argmax(axis=1).tolist())
+    assert seen.rows == len(scores)
+    assert seen.same == sum(len(set(each)) == 1 for each in zip(*picks, strict=True))
+    right = [np.mean([a == b for a, b in zip(of, gold, strict=True)]) for of in picks]
+    np.testing.assert_allclose(seen.accuracy, (min(right), max(right)))
+    for j, (low, high) in enumerate(seen.shares):
+        shares = [of.count(j) / len(of) for of in picks]
+        np.testing.assert_allclose((low, high), (min(shares), max(shares)))
+
+
+def test_a_range_without_missing_labels_is_one_point_and_without_gold_has_no_accuracy():
+    scores = np.random.default_rng(0).normal(size=(20, 3))
+    seen = range_of_predictions(scores, lambda rows: calibrate(rows), labels=np.full(20, -1))
+    assert seen.same == seen.rows == 20 and seen.accuracy is None
+    np.testing.assert_array_equal(seen.shares[:, 0], seen.shares[:, 1])
+
+
+def test_calibrate_fills_and_corrects():
+    scores = np.random.default_rng(0).normal(-3.0, 1.0, (30, 4))
+    cut = np.where(scores < np.sort(scores, axis=1)[:, 1:2], -np.inf, scores)
+    bound = cut.copy()
+    bound[np.isinf(bound)] = np.inf
+    filled = np.where(np.isinf(cut), bound.min(axis=1, keepdims=True) - BELOW, cut)
+    expected = filled - filled.mean(axis=0)
+    np.testing.assert_allclose(calibrate(cut, missing="least"), expected, atol=1e-5)
+    far = calibrate(cut, missing="least", bound=bound.min(axis=1) - 3.0)
+    filled = np.where(np.isinf(cut), filled - 3.0, cut)
+    np.testing.assert_allclose(far, filled - filled.mean(axis=0), atol=1e-5)
+    two = calibrate(np.stack([cut, cut]), missing=-30.0)
+    np.testing.assert_allclose(two[0], calibrate(cut, missing=-30.0), atol=1e-6)
+
+
+def test_a_probe_with_missing_labels_is_filled_too():
+    rows = [[-1.0, -2.0], [-2.0, -1.0]]
+    found = calibrate(rows, "cc", probe=[[-1.0, -np.inf]], missing="least")
+    expected = calibrate(rows, "cc", probe=[[-1.0, -1.0 - BELOW]])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "sentence"),
+    [
+        ([[-1.0, -np.inf]], {}, r"got -inf in row 0, label 1 .*lies below the least of them"),
+        ([[-1.0, -9999.0]], {}, r"got -9999 in row 0, label 1 .*give missing='least'"),
+        ([[-1.0, -np.inf]], {"missing": "drop"}, "would give back fewer rows than came"),
+        ([[-1.0, -np.inf]], {"missing": "last"}, "missing: expected 'least', 'drop' or a number"),
+        ([[-1.0, -np.inf]], {"missing": 3}, "or a number of nats below 0; got 3"),
+        ([[-1.0, -np.inf]], {"missing": "nan"}, "number of nats below 0; got 'nan'"),
+        ([[-1.0, -2.0], [-np.inf] * 2], {"missing": "least"}, "row 1 has the score of no label"),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": [1, 2]}, r"per row, shape \(1,\); got"),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": [-np.inf]}, "1 not finite"),
+        ([[-1.0, -np.inf]], {"missing": "least", "bound": ["x"]}, "bound: expected one number"),
+        ([[-1.0, -np.inf]], {"bound": [-2.0]}, "bound: it is read with missing= alone"),
+        ([[-1.0, np.inf]], {"missing": "least"}, r"got \+inf in row 0"),
+    ],
+)
+def test_sentences(scores, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        calibrate(10 * scores, **options) if not options.get("bound") else calibrate(
+            scores, **options
+        )
+
+
+def test_no_row_at_all_has_no_range():
+    with pytest.raises(InputError, match="no row has the score of a label"):
+        range_of_predictions(np.full((3, 2), -np.inf), lambda rows: rows)
+
+
+@pytest.mark.parametrize("given", ["least", "drop", -30, "-30", -1e6])
+def test_what_missing_may_be(given):
+    assert check_missing(given) in ("least", "drop", -30.0, -1e6)
+
+
+def test_the_evidence_is_reproduced(shared, monkeypatch):
+    """Two cells of docs/missing-labels.md: MMLU cut to the best 3 of 4 labels."""
+    monkeypatch.setattr(top_k, "SCORES", shared / "scores")
+    ways = ("least (0.5 below)", "-100")
+    monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
+    _, same = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
+    page = (Path(__file__).resolve().parents[1] / "docs/missing-labels.md").read_text()
+    rows = [cells(line) for line in page.split("\n")]
+    head = next(row for row in rows if row[1:3] == ["scores, length of the list", ways[0]])
+    (row,) = (row for row in rows if row[1:2] == ["MMLU, 3"] and len(row) == len(head))
+    assert [row[head.index(way)] for way in ways] == cells(same)[2:-1]
+
+
+def cells(line):
+    return [cell.strip() for cell in line.split("|")]

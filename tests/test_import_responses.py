@@ -1,0 +1,440 @@
+"""Saved responses of servers as score tables: each format, and each sentence."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batch_calibration.errors import InputError
+from batch_calibration.importers import IMPORTERS, Reading, llama_cpp, openai, read, sglang, vllm
+
+ROOT = Path(__file__).resolve().parents[1]
+YES_NO = Reading(labels=("yes", "no"))
+LEAST = Reading(labels=("yes", "no"), missing="least")
+
+
+def chat(**probs):
+    tops = [{"token": t, "logprob": math.log(p), "bytes": None} for t, p in probs.items()]
+    place = {"token": tops[0]["token"], "logprob": tops[0]["logprob"], "top_logprobs": tops}
+    choice = {"index": 0, "message": {"content": "x"}, "logprobs": {"content": [place]}}
+    return {"object": "chat.completion", "model": "m-1", "choices": [choice]}
+
+
+def completion(**probs):
+    top = {t: math.log(p) for t, p in probs.items()}
+    first = next(iter(top))
+    given = {
+        "tokens": [first],
+        "token_logprobs": [top[first]],
+        "top_logprobs": [top],
+        "text_offset": [9],
+    }
+    return {"object": "text_completion", "choices": [{"text": first, "logprobs": given}]}
+
+
+def echoed(tokens, values, new=0):
+    given = {
+        "tokens": tokens,
+        "token_logprobs": values,
+        "top_logprobs": [None] + [{"x": -1.0}] * (len(tokens) - 1),
+        "text_offset": [0] * len(tokens),
+    }
+    return {
+        "object": "text_completion",
+        "choices": [{"text": "".join(tokens), "logprobs": given}],
+        "usage": {"completion_tokens": new},
+    }
+
+
+def place(token_id, text, value, **others):
+    rows = {str(token_id): {"logprob": value, "rank": 9, "decoded_token": text}}
+    for other, (number, nats) in others.items():
+        rows[str(number)] = {"logprob": nats, "rank": 1, "decoded_token": other}
+    return rows
+
+
+def prompted(places, **beside):
+    return {"choices": [{"text": "", "logprobs": None, "prompt_logprobs": places, **beside}]}
+
+
+def generated(top, fixed=None):
+    meta = {"output_token_logprobs": [top[0]], "output_top_logprobs": [top]}
+    return {
+        "text": "x",
+        "meta_info": meta | ({"output_token_ids_logprobs": [fixed]} if fixed else {}),
+    }
+
+
+def llama(**probs):
+    tops = [{"id": 1, "token": t, "bytes": [], "logprob": math.log(p)} for t, p in probs.items()]
+    return {"content": "x", "completion_probabilities": [{**tops[0], "top_logprobs": tops}]}
+
+
+def old_llama(**probs):
+    tops = [{"tok_str": t, "prob": p} for t, p in probs.items()]
+    return {"content": "x", "completion_probabilities": [{"content": "x", "probs": tops}]}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A function that writes values as JSON Lines."""
+
+    def write(*values, name="responses.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps(value)}\n" for value in values))
+        return path
+
+    return write
+
+
+def scores(table):
+    return table.blocks["test"].log_probs
+
+
+def log(*rows):
+    return np.log(np.array(rows))
+
+
+TOP_K = {
+    "chat": (chat, "OpenAI-style responses"),
+    "completions": (completion, "OpenAI-style responses"),
+    "llama.cpp": (llama, "llama.cpp server"),
+    "llama.cpp, older": (old_llama, "llama.cpp server"),
+}
+
+
+@pytest.mark.parametrize("kind", TOP_K)
+def test_lists_of_first_tokens_become_a_table(saved, kind):
+    make, scorer = TOP_K[kind]
+    path = saved(make(yes=0.5, no=0.2, Yes=0.1), make(no=0.7, yes=0.2, x=0.01))
+    (table,) = read(path, YES_NO)
+    np.testing.assert_allclose(scores(table), log([0.6, 0.2], [0.2, 0.7]), rtol=1e-5)
+    assert table.label_names == ("yes", "no")
+    assert table.context["scorer"] == scorer and table.context["task"] == "responses"
+    assert table.blocks["test"].row_ids == ("0", "1")
+    (note,) = table.blocks["test"].spec["notes"]
+    assert note == "Tokens taken for the labels: yes: 'yes', 'Yes'; no: 'no'."
+
+
+def test_a_missing_label_lies_below_the_list(saved):
+    path = saved(chat(yes=0.5, x=0.2), chat(no=0.7, yes=0.2))
+    (table,) = read(path, LEAST)
+    np.testing.assert_allclose(scores(table)[0], [math.log(0.5), math.log(0.2) - 0.5], rtol=1e-5)
+    with pytest.raises(InputError, match=r"row 0 has -inf as the score of 'no'.*--missing=least"):
+        read(path, YES_NO)
+
+
+def test_little_label_mass_is_noted(saved):
+    (table,) = read(saved(chat(I=0.8, yes=0.1, no=0.05), chat(As=0.8, yes=0.1, no=0.02)), YES_NO)
+    assert any("13.5 % of the probability" in note for note in table.blocks["test"].spec["notes"])
+
+
+def test_batch_output_has_ids_and_fields_have_gold(saved):
+    lines = [
+        {"id": "b", "custom_id": f"r{i}", "error": None, "gold": gold, "meta": {"subject": "s"},
+         "response": {"status_code": 200, "body": chat(yes=0.5, no=0.2 + i / 10)}}
+        for i, gold in enumerate(("no", "yes", None, 1))
+    ]  # fmt: skip
+    (table,) = read(saved(*lines), Reading(labels=("yes", "no"), gold="gold", by=("meta.subject",)))
+    block = table.blocks["test"]
+    assert block.row_ids == ("r0", "r1", "r2", "r3")
+    assert block.labels.tolist() == [1, 0, -1, 1]
+    assert table.context["task"] == "responses s" and table.context["model"] == "m-1"
+
+
+def test_labels_that_are_numbers_are_names(saved):
+    lines = [{**chat(**{"-1": 0.5, "1": 0.2 + i / 10}), "gold": 2 * i - 1} for i in range(2)]
+    (table,) = read(saved(*lines), Reading(labels=("-1", "1"), gold="gold"))
+    assert table.blocks["test"].labels.tolist() == [0, 1]
+
+
+def test_pairs_lists_and_whole_files_are_read(tmp_path, saved):
+    one, two = chat(yes=0.5, no=0.2), chat(yes=0.1, no=0.2)
+    expected = log([0.5, 0.2], [0.1, 0.2])
+    pairs = [{"request": {"model": "m"}, "response": of, "answer": "yes"} for of in (one, two)]
+    lists = [[{"model": "m"}, of, {"answer": "yes"}] for of in (one, two)]
+    for values in ((one, two), pairs, lists):
+        np.testing.assert_allclose(scores(read(saved(*values), YES_NO)[0]), expected, rtol=1e-5)
+    for values in (pairs, lists):
+        table = read(saved(*values), Reading(labels=("yes", "no"), gold="answer"))[0]
+        assert table.blocks["test"].labels.tolist() == [0, 0]
+    path = tmp_path / "whole.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps([one, two], indent=1).encode())
+    np.testing.assert_allclose(scores(read(path, YES_NO)[0]), expected, rtol=1e-5)
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n".join(map(json.dumps, (one, two))).encode())
+    np.testing.assert_allclose(scores(read(path, YES_NO)[0]), expected, rtol=1e-5)
+
+
+def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
+    path = saved(
+        echoed(["Is", " it", "?", " y", "es", " end"], [None, -1.0, -1.0, -2.0, -0.5, -3.0], new=1),
+        echoed(["Is", " it", "?", " no"], [None, -1.0, -1.0, -1.5]),
+        echoed(["Was", "?", " no"], [None, -1.0, -0.25]),
+        echoed(["Was", "?", " yes"], [None, -1.0, -4.0]),
+        echoed(["Was", "?", " yes"], [None, -1.0, -4.5]),
+        echoed(["Was", "?", " no"], [None, -1.0, -0.5]),
+    )
+    (table,) = read(path, YES_NO)
+    assert scores(table).tolist() == [[-2.5, -1.5], [-4.0, -0.25], [-4.5, -0.5]]
+    assert openai.label_log_prob(echoed(["A", " yes"], [None, -1.0]), "yes") == -1.0
+
+
+def test_several_prompts_of_a_request_are_each_a_choice(saved):
+    both = echoed(["Q", " yes", " x"], [None, -1.0, -9.0], new=2)
+    both["choices"] += echoed(["Q", " no", " x"], [None, -2.0, -9.0])["choices"]
+    assert scores(read(saved({**both, "custom_id": "a"}), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
+
+
+def test_the_longest_label_that_a_prompt_ends_with_is_meant(saved):
+    path = saved(
+        echoed(["Q:", " not", " so"], [None, -1.0, -2.0]), echoed(["Q:", " so"], [None, -4.0])
+    )
+    (table,) = read(path, Reading(labels=("so", "not so")))
+    assert scores(table).tolist() == [[-4.0, -3.0]]
+
+
+def test_vllm_prompt_log_probs(saved):
+    alone = prompted([None, place(5, " it", -1.0), place(7, " yes", -0.5)])
+    ids = prompted(
+        [None, place(5, " it", -1.0, The=(8, -0.2)), place(9, " no", -2.5, the=(8, -0.1))],
+        prompt_token_ids=[1, 5, 9],
+    )
+    assert vllm.label_log_prob(alone, "yes") == -0.5
+    (table,) = read(saved(alone, ids), YES_NO)
+    assert scores(table).tolist() == [[-0.5, -2.5]]
+    assert table.context["scorer"] == "vLLM, prompt_logprobs"
+    offline = {"prompt_token_ids": [1, 7], "prompt_logprobs": [None, place(7, "yes", -0.5)]}
+    assert vllm.label_log_prob(offline, "yes") == -0.5
+    assert vllm.first_token_top_k(completion(yes=1.0)) == {"yes": 0.0}
+
+
+def test_sglang_generate(saved):
+    top = [[math.log(0.5), 7, " yes"], [math.log(0.3), 8, " a"]]
+    fixed = [[math.log(0.5), 7, " yes"], [math.log(0.01), 9, " no"]]
+    path = saved(generated(top, fixed), generated(top, [*fixed[:1], [math.log(0.2), 9, " no"]]))
+    (table,) = read(path, YES_NO)
+    np.testing.assert_allclose(scores(table), log([0.5, 0.01], [0.5, 0.2]), rtol=1e-5)
+    bare = {"meta_info": {"output_token_ids_logprobs": [[[-1.0, 7, None], [-2.0, 9, None]]]}}
+    assert sglang.first_token_top_k(bare) == {"token_id:7": -1.0, "token_id:9": -2.0}
+    named = Reading(labels=("yes", "no"), tokens={"yes": ("token_id:7",), "no": ("token_id:9",)})
+    other = {"meta_info": {"output_token_ids_logprobs": [[[-1.5, 7, None], [-2.0, 9, None]]]}}
+    assert scores(read(saved(bare, other), named)[0]).tolist() == [[-1.0, -2.0], [-1.5, -2.0]]
+
+
+def test_sglang_prompts_that_end_with_labels(saved):
+    given = [
+        {"meta_info": {"input_token_logprobs": [[None, 1, "Q:"], [value, 2, f" {label}"]]}}
+        for label, value in (("yes", -1.0), ("no", -2.0))
+    ]
+    assert scores(read(saved(*given), YES_NO)[0]).tolist() == [[-1.0, -2.0]]
+
+
+def test_sglang_score(saved):
+    many = {"scores": [[0.9, 0.1], [0.25, 0.75]], "object": "scoring", "model": "m"}
+    (table,) = read(saved({**many, "custom_id": "a"}, many), YES_NO)
+    np.testing.assert_allclose(scores(table), log(*many["scores"] * 2), rtol=1e-5)
+    assert any("shares among the labels" in note for note in table.blocks["test"].spec["notes"])
+    raw = {"scores": [[0.2, 0.1], [0.25, 0.05]], "object": "scoring", "custom_id": "a"}
+    (table,) = read(saved(raw), YES_NO)
+    assert "notes" in table.blocks["test"].spec  # 30 % of the probability
+    (table,) = read(saved({**raw, "scores": [[0.2, 0.7]]}), YES_NO)
+    assert table.blocks["test"].row_ids == ("a",)
+
+
+def test_probabilities_of_tokens_with_one_text_are_added_but_one_listed_twice_is_one():
+    two = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "x"], [-2.0, 8, "x"]]]}}
+    assert sglang.first_token_top_k(two)["x"] == pytest.approx(np.logaddexp(-1.0, -2.0))
+    tops = [{"token": "x", "logprob": -1.0}] * 2
+    twice = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
+    assert openai.first_token_top_k(twice) == {"x": -1.0}
+
+
+NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
+EMPTY = {"choices": [{"logprobs": {"content": [{"token": "yes", "top_logprobs": []}]}}]}
+NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}]}
+SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
+SHIFTED["choices"][0]["text"] += " and"
+SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
+FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
+
+
+@pytest.mark.parametrize(
+    ("call", "response", "sentence"),
+    [
+        (openai.first_token_top_k, {}, "response: expected a response with choices, found none"),
+        (openai.first_token_top_k, NULL, "its logprobs are null; ask with logprobs=true"),
+        (openai.first_token_top_k, EMPTY, "first token has no list of the likeliest tokens"),
+        (openai.first_token_top_k, NO_TOPS, "first token has no list of the likeliest tokens"),
+        (
+            openai.first_token_top_k,
+            {"choices": completion(yes=1.0)["choices"] * 2},
+            "expected the answer to one prompt, got several choices",
+        ),
+        (
+            openai.first_token_top_k,
+            {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]},
+            "expected a log-probability in nats, got 'x'",
+        ),
+        (
+            openai.first_token_top_k,
+            {"choices": [{"logprobs": {"content": [{"top_logprobs": [{"logprob": -1}]}]}}]},
+            "expected the text of a token, got None",
+        ),
+        (openai.echo, NO_TOPS, "expected the prompt's tokens, found those of the answer alone"),
+        (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
+        (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
+        (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
+        (
+            vllm.echo,
+            prompted([None, place(5, "a", -1.0, b=(6, -2.0))]),
+            "place 1 of its prompt_logprobs is .* not plain which token is the prompt's",
+        ),
+        (vllm.echo, prompted([None, place(5, None, -1.0)]), "place 1 .* has no decoded_token"),
+        (sglang.first_token_top_k, {"meta_info": {}}, "has no output_top_logprobs and no"),
+        (
+            sglang.first_token_top_k,
+            {"meta_info": {"output_top_logprobs": [[["x"]]]}},
+            r"expected \[log-prob, token id, text\], got \['x'\]",
+        ),
+        (sglang.echo, {"meta_info": {}}, "no input_token_logprobs; ask /generate"),
+        (
+            sglang.echo,
+            {"meta_info": {"input_token_logprobs": [[None, 1, None]]}},
+            "have no texts; ask with return_text_in_logprobs=true",
+        ),
+        (sglang.label_probs, {"scores": [[0.5], 1]}, "expected scores as one list a row"),
+        (sglang.label_probs, {"scores": [[0.5, 0.9]]}, "sum to at most 1, got"),
+        (sglang.label_probs, {"scores": [[0.5, None]]}, "expected probabilities from 0 to 1"),
+        (llama_cpp.first_token_top_k, {}, "no completion_probabilities; ask /completion"),
+        (llama_cpp.first_token_top_k, SAMPLED, "ask with post_sampling_probs=false"),
+        (
+            llama_cpp.first_token_top_k,
+            {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]},
+            "expected a probability from 0 to 1, got 2",
+        ),
+    ],
+)
+def test_sentences_about_a_response(call, response, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call(response)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "values", "sentence"),
+    [
+        (["Q", " no"], [None, -1.0], "ends with the label 'yes', but it ends with 'Q no'"),
+        (["Q", ":yes"], [None, -1.0], "the token ':yes' holds the end of the prompt and the"),
+        (["yes", ""], [None, -1.0], "log-probability of a token of the label 'yes' is not there"),
+        (["Q", "yes"], [None, -9999.0], "of a token of the label 'yes' is not there"),
+    ],
+)
+def test_sentences_about_an_echoed_label(tokens, values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        openai.label_log_prob(echoed(tokens, values), "yes")
+
+
+GOLD = Reading(labels=("yes", "no"), gold="gold")
+
+
+@pytest.mark.parametrize(
+    ("values", "reading", "sentence"),
+    [
+        ([chat(yes=0.5, no=0.2)], Reading(), "expected the labels as the model answers them"),
+        ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "each once, got yes, yes"),
+        ([chat(yes=0.5, x=0.4)], LEAST, "none of the 1 rows returned a token of the label 'no'"),
+        ([{**chat(yes=0.5, no=0.2), "gold": "maybe"}], GOLD, "line 1: expected the right label in"),
+        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "or null; got 2"),
+        (
+            [{**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}],
+            Reading(labels=("1", "2"), gold="gold"),
+            "one of 1, 2, its index where none is a number, or null; got 0",
+        ),
+        (
+            [{**chat(yes=0.5, no=0.2), "golden": "yes"}],
+            GOLD,
+            "line 1: There is no field named 'gold'; did you mean 'golden'",
+        ),
+        (
+            [chat(yes=0.5, no=0.2)],
+            Reading(labels=("yes", "no"), ids="row"),
+            "There is no field named 'row'.*Known: object, model, choices",
+        ),
+        ([chat(yes=0.5, no=0.2), FAILED], YES_NO, r"line 2: the request failed \(\{'message'"),
+        ([chat(yes=0.5, no=0.2), NULL], YES_NO, "line 2: its logprobs are null"),
+        ([chat(yes=0.5, no=0.2), 7], YES_NO, "line 2: expected a response as a JSON object, got 7"),
+        ([chat(yes=0.5, no=0.2), [1]], YES_NO, r"expected a response or \[request, response\]"),
+        ([chat(yes=0.5, no=0.5), chat(yes=0.5, no=0.5)], YES_NO, "every score is -0.693147"),
+        ([chat(yes=1.0, no=1.0)], YES_NO, "row 0: .* sum to the probability 2, above 1"),
+        (
+            [{**chat(yes=0.5, no=0.2), "custom_id": "a"}, {**chat(yes=0.4), "custom_id": "a"}],
+            LEAST,
+            "the row id 'a' stands 2 times",
+        ),
+        (
+            [echoed(["Q", " yes"], [None, -1.0])],
+            YES_NO,
+            "its prompt has scores of 1 labels of 2, not of 'no'",
+        ),
+        (
+            [echoed(["Q", " maybe"], [None, -1.0])],
+            YES_NO,
+            r"ends with one of the labels \(yes, no\), but it ends with 'Q maybe'",
+        ),
+        (
+            [{"scores": [[0.5, 0.2, 0.1]], "object": "scoring"}],
+            YES_NO,
+            "expected 2 scores a row, one for each of yes, no, got 3",
+        ),
+    ],
+)
+def test_sentences_about_a_file(saved, values, reading, sentence):
+    with pytest.raises(InputError, match=sentence):
+        read(saved(*values), reading)
+
+
+def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
+    path = tmp_path / "r.jsonl"
+    line = json.dumps(chat(yes=0.5, no=0.2)).encode()
+    for data, sentence in (
+        (line + b"\n" + line[:50], "line 2: expected one JSON object .*may have been cut short"),
+        (line[:90] + b"\n" + line, r"line 1: expected one JSON object \(.*\)\.$"),
+        (line + b"\n\xff", "expected text in UTF-8, found another byte at place"),
+        (b"[\n" + line, "expected JSON, which ends or breaks off"),
+        (b"", "found none"),
+        (b"\n \n", "expected one response a line, found none"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=sentence):
+            read(path, Reading(labels=("yes", "no"), format="openai"))
+    with pytest.raises(InputError, match="saved responses, which cannot be read"):
+        read(tmp_path, Reading(labels=("yes", "no"), format="openai"))
+
+
+@pytest.mark.parametrize("page", ["importing-responses", "missing-labels"])
+def test_the_pages_run(page, saved, monkeypatch):
+    lines = [{**chat(yes=0.1 + i / 20, no=0.2), "answer": "yes"} for i in range(12)]
+    monkeypatch.chdir(saved(*lines).parent)
+    text = (ROOT / f"docs/{page}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert np.isfinite(names["corrected"]).all() and len(names["corrected"]) == 12
+
+
+def test_files_are_recognized(saved):
+    start = {
+        "vllm": prompted([None]),
+        "openai": {**chat(yes=0.5, no=0.1), "prompt_logprobs": None},
+        "sglang": generated([[-1.0, 1, "yes"]]),
+        "llama.cpp": llama(yes=0.5),
+    }
+    for name, response in start.items():
+        data = json.dumps({"custom_id": "a", "response": {"body": response}}).encode()
+        path = saved(response)
+        assert next(of for of in IMPORTERS if IMPORTERS[of].recognizes(path, data)) == name
+    lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
+    assert not openai.recognizes(path, json.dumps(lm_eval).encode())
