@@ -22,6 +22,7 @@ from api_server import (
     token_of,
 )
 
+from batch_calibration.censored import BELOW
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.inputs import ImageInputs
@@ -155,7 +156,7 @@ def test_a_missing_label_is_censored_and_another_rule_asks_nothing_again(tmp_pat
         got = least.score(TEXTS, LABELS).log_probs
         rows = [min(v for t, v in first_tokens(TEXTS[i]).items() if t != " positive")
                 for i in (1, 4)]  # fmt: skip
-        np.testing.assert_allclose(got[[1, 4], 1], np.array(rows) - 1e-3, rtol=1e-6)
+        np.testing.assert_allclose(got[[1, 4], 1], np.array(rows) - BELOW, rtol=1e-6)
         assert least.notes[-1].startswith("2 answers lack a label among their 20 likeliest")
         drop = scorer(server.address, "top_k", answers=path, missing="drop")
         dropped = drop.score(TEXTS, LABELS)
@@ -171,7 +172,7 @@ def test_a_label_that_no_answer_has_is_told():
         least = scorer(server.address, "top_k")
         got = least.score(TEXTS, LABELS).log_probs
         rows = [min(v for t, v in first_tokens(text).items() if t != " positive") for text in TEXTS]
-        np.testing.assert_allclose(got[:, 1], np.array(rows) - 1e-3, rtol=1e-6)
+        np.testing.assert_allclose(got[:, 1], np.array(rows) - BELOW, rtol=1e-6)
         drop = scorer(server.address, "top_k", missing="drop")
         failed = drop.score(TEXTS, LABELS).failed
     assert len(failed) == 12 and failed[3].startswith("No answer has a token of the label 'positiv")
@@ -437,7 +438,10 @@ def test_log_probs_that_stand_one_token_too_early_are_refused():
         lists["tokens"], lists["token_logprobs"] = (lists[x][:-1] for x in lists)
         return Reply(said)
 
-    with running(shift) as server, pytest.raises(InputError, match="each is that of the token bef"):
+    with (
+        running(shift) as server,
+        pytest.raises(InputError, match="is that of the token before"),
+    ):
         scorer(server.address).score(TEXTS, LABELS)
 
 
