@@ -94,9 +94,10 @@ def show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> Non
     costs = {id(one): api_cost([(one, one.blocks)], scorer) for one in contexts}
     _show_sums(contexts, ("requests", "tokens sent"), lambda one: costs[id(one)][:2])
     tokens = sum(cost.tokens for cost in costs.values())
-    price, counted = scorer.settings.price, scorer.settings.tokenizer or f"{BYTES} bytes each"
-    print(f"tokens as {counted} (config.tokenizer); {tokens:,} tokens at config.price, "
-          f"${price:g} a million, are ${tokens / 1e6 * price:,.2f}")  # fmt: skip
+    price, own = scorer.settings.price, scorer.settings.tokenizer
+    how = f"by the tokenizer of {own}" if own else f"one for {BYTES} bytes (no config.tokenizer)"
+    print(f"tokens are counted {how}; {tokens:,} of them at config.price, ${price:g} a million, "
+          f"are ${tokens / 1e6 * price:,.2f}")  # fmt: skip
 
 
 def _show_sums(

@@ -151,6 +151,7 @@ class Client:
                     reason = f"status {response.status_code}: {said(text)}"
                     least = retry_after(response.headers)
                     if least > PATIENCE:
+                        reason += f", come again in {least:.0f} seconds"
                         break
                     wait = max(wait, least)
                     if response.status_code == 429:
@@ -159,9 +160,9 @@ class Client:
             if attempt + 1 < ATTEMPTS:
                 await self._pace.sleep(wait)
         raise InputError(
-            f"{self.server.address}/{asked.path}: expected an answer, got none in {attempt + 1} "
-            f"attempts, the last time {reason}; lower config.in_flight or set config.per_minute "
-            "if the server is busy, and raise config.timeout if it is slow."
+            f"{self.server.address}/{asked.path}: expected an answer, got none after attempt "
+            f"{attempt + 1} of {ATTEMPTS} ({reason}); lower config.in_flight or set "
+            "config.per_minute if the server is busy, and raise config.timeout if it is slow."
         )
 
     def _refusal(self, status: int, text: str, asked: Asked) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.censored import check_missing
+from batch_calibration.censored import BELOW, check_missing
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import refuse_constant
@@ -120,6 +120,7 @@ class ApiScorer:
         }
         if self._way.first_tokens:
             made |= {"top_logprobs": self.settings.top_logprobs, "missing": str(self._missing)}
+            made |= {"below": BELOW} if self._missing == "least" else {}
         if self._way.sends_ids and self._tokenizer:
             made["tokenizer"] = tokenizer_digest(self._tokenizer)
         return made

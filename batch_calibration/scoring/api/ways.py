@@ -9,7 +9,6 @@ from batch_calibration.censored import absent
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers import openai, sglang, vllm
-from batch_calibration.importers.responses import found
 from batch_calibration.importers.top_k import scores_of_top_k
 from batch_calibration.scoring.api.answers import Asked
 from batch_calibration.settings import ApiScores
@@ -79,26 +78,7 @@ def _echo(question: Question) -> list[Asked]:
 
 def _read_echo(answer: Json, question: Question, number: int) -> Part:
     form = question.forms[number]
-    response = _object(answer)
-    _refuse_shifted(response, question.text + form)
-    return [_at_most_0(openai.label_log_prob(response, form, "the answer"))]
-
-
-def _refuse_shifted(response: Mapping[str, object], prompt: str) -> None:
-    """Refuse log-probabilities that stand one token too early.
-
-    llama-cpp-python gives them so for models without a beginning token: the token that it
-    generated is in the text and not in the list of tokens.
-    """
-    tokens = found(response, "choices", 0, "logprobs", "tokens")
-    text = found(response, "choices", 0, "text")
-    if not isinstance(tokens, list) or not isinstance(text, str):
-        return
-    if len(text) > len(prompt) and "".join(map(str, tokens)) == prompt:
-        raise InputError(
-            "the answer: expected the log-probability of each token of the prompt and of the one "
-            "after it, but the last is not there, so that each is that of the token before."
-        )
+    return [_at_most_0(openai.label_log_prob(_object(answer), form, "the answer"))]
 
 
 def _prompt_logprobs(question: Question) -> list[Asked]:

@@ -1,0 +1,161 @@
+"""Answers of a server are kept and asked once; the key is written nowhere."""
+
+import logging
+import zlib
+
+import numpy as np
+import pytest
+from api_asking import TEXTS, Time, scorer, want
+from api_server import LABELS, Reply, answer, running
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.api.answers import Answers, Asked
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.settings import ApiSettings
+
+KEY = "sk-planted-0123456789"
+
+# What was answered is kept
+
+
+def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
+    path = tmp_path / "answers"
+
+    def fault(_, where, body):
+        return Reply("too long", 400) if body["prompt"].startswith(TEXTS[3]) else None
+
+    with running(fault) as server:
+        with pytest.raises(InputError, match=r"^2 of 24 requests have no answer\. .*'too long'"):
+            scorer(server.address, answers=path).score(TEXTS, LABELS)
+        assert len(server.asked) == 24
+        server.fault = lambda *_: None
+        again = scorer(server.address, answers=path)
+        assert again.estimate(TEXTS, LABELS)[::2] == (2, 22)
+        np.testing.assert_allclose(again.score(TEXTS, LABELS).log_probs, want(), rtol=1e-6)
+        assert len(server.asked) == 26
+        again.score(TEXTS, LABELS)
+        assert len(server.asked) == 26
+
+
+@pytest.mark.parametrize("answered", [1, 5, 23])
+def test_a_run_that_is_stopped_goes_on(tmp_path, answered):
+    path = tmp_path / "answers"
+    heard = []
+
+    def stop(done):
+        heard.append(done)
+        if len(heard) == answered + 1:
+            raise KeyboardInterrupt
+
+    with running() as server:
+        with pytest.raises(KeyboardInterrupt):
+            scorer(server.address, answers=path, in_flight=1).score(TEXTS, LABELS, progress=stop)
+        assert len(server.asked) == answered + 1
+        got = scorer(server.address, answers=path, in_flight=1).score(TEXTS, LABELS)
+        # The answer that came with the interruption alone is asked for again.
+        assert len(server.asked) == 25
+    np.testing.assert_allclose(got.log_probs, want(), rtol=1e-6)
+
+
+def test_another_model_server_or_way_has_answers_of_its_own(tmp_path):
+    path = tmp_path / "answers"
+    with running() as one, running() as two:
+        scorer(one.address, "top_k", answers=path).score(TEXTS, LABELS)
+        scorer(two.address, "top_k", answers=path).score(TEXTS, LABELS)
+        scorer(one.address, "chat", answers=path).score(TEXTS, LABELS)
+        settings = ApiSettings(server=one.address, api_scores="top_k")
+        ApiScorer(settings, "other", None, path, Time().pace()).score(TEXTS, LABELS)
+        assert (len(one.asked), len(two.asked)) == (36, 12)
+
+
+def test_a_damaged_file_of_answers_is_a_sentence(tmp_path):
+    path = tmp_path / "answers"
+    path.write_bytes(b"no database" * 100)
+    with pytest.raises(InputError, match=r"expected the answers of earlier runs, .* move the file"):
+        scorer("http://127.0.0.1:9/v1", answers=path).score(TEXTS, LABELS)
+
+
+def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):
+    path, server = tmp_path / "answers", "http://127.0.0.1/v1"
+    asked = [Asked("completions", {"prompt": str(i)}) for i in range(3)]
+    with Answers(path).opened() as answers:
+        for one in asked:
+            answers.keep(server, one, '{"a": 1}')
+    with Answers(path).opened() as answers:
+        answers._rows.execute("BEGIN")
+        answers._rows.execute("DELETE FROM answers")
+        # Closed without a commit, as when the process is killed.
+    with Answers(path).opened() as answers:
+        assert [answers.get(server, one) for one in asked] == [{"a": 1}] * 3
+
+
+# The key
+
+
+def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capfd):
+    monkeypatch.setenv("MY_KEY", f" {KEY}\n")
+    caplog.set_level(logging.DEBUG)
+    path = tmp_path / "answers"
+
+    def repeat(number, where, body):
+        if number % 5 == 0:
+            return Reply(f"no quota for {KEY}", 503)
+        said = answer(where, body)
+        return Reply({**said, "debug": f"Bearer {KEY}"})
+
+    with running(repeat) as server:
+        asks = scorer(server.address, answers=path, key_variable="MY_KEY")
+        asks.score(TEXTS, LABELS)
+        sent = {
+            headers.get("authorization", headers.get("Authorization"))
+            for *_, headers in server.asked
+        }
+        assert sent == {f"Bearer {KEY}"}
+        server.fault = lambda *_: Reply(f"wrong key {KEY}", 401)
+        with pytest.raises(InputError, match=r"correct the key in the .* MY_KEY") as refused:
+            scorer(server.address, key_variable="MY_KEY").score(TEXTS, LABELS)
+        assert "wrong key ..." in str(refused.value)
+    with Answers(path).opened() as answers:
+        kept = [
+            zlib.decompress(row[0]) for row in answers._rows.execute("SELECT answer FROM answers")
+        ]
+    assert len(kept) == 24 and b"Bearer ..." in kept[0]
+    told = [str(refused.value), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
+    files = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()]
+    for text in (*told, *capfd.readouterr(), *kept, *files):
+        assert KEY not in (text if isinstance(text, str) else text.decode(errors="replace"))
+
+
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        ("", "such as http://127.0.0.1:8000/v1, got ''"),
+        ("127.0.0.1:8000", "such as http://"),
+        ("ftp://a/v1", "such as http://"),
+        ("http://", "such as http://"),
+        ("http://a:b/v1", "such as http://"),
+        ("http://a b/v1", "such as http://"),
+        ("http://a\n/v1", "such as http://"),
+        (f"http://me:{KEY}@host/v1", "got one for host; put a key into .* API_KEY"),
+        (f"http://host/v1?key={KEY}", "got one for host"),
+    ],
+)
+def test_an_address_is_checked_and_holds_no_key(server, sentence):
+    with pytest.raises(InputError, match=sentence) as refused:
+        scorer(server)
+    assert KEY not in str(refused.value)
+
+
+def test_a_placeholder_for_a_key_changes_no_answer(monkeypatch):
+    monkeypatch.setenv("API_KEY", "positive"[:3])
+    with running() as server:
+        got = scorer(server.address).score(TEXTS, LABELS)
+    np.testing.assert_allclose(got.log_probs, want(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("key", ["sk-\N{EN DASH}planted", "sk-planted\r\nX: y"])
+def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key):
+    monkeypatch.setenv("API_KEY", key)
+    with pytest.raises(InputError, match="API_KEY: expected a key of printable ASCII") as refused:
+        scorer("http://127.0.0.1/v1")
+    assert "planted" not in str(refused.value)

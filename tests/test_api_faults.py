@@ -1,0 +1,162 @@
+"""The scorer "api" keeps its limits, asks again after faults that pass, and tells the others."""
+
+import asyncio
+import math
+import threading
+
+import httpx2
+import numpy as np
+import pytest
+from api_asking import TEXTS, Time, scorer, want
+from api_server import LABELS, Reply, answer, running
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.api.answers import Asked
+from batch_calibration.scoring.api.client import Client, Server
+
+# Limits
+
+
+def test_no_more_requests_are_in_flight_than_the_limit():
+    barrier = threading.Barrier(4)
+    fault = lambda _, path, body: Reply(answer(path, body), wait=lambda: barrier.wait(60))  # noqa: E731
+    with running(fault) as server:
+        scorer(server.address, in_flight=4).score(TEXTS, LABELS)
+        assert server.most == 4 and len(server.asked) == 24
+
+
+def test_no_minute_has_more_requests_than_the_limit():
+    time, sent = Time(), []
+
+    async def work(pace):
+        for _ in range(5):
+            await pace.turn()
+            sent.append(time.now)
+
+    async def run():
+        pace = time.pace(per_minute=6)
+        await asyncio.gather(*(work(pace) for _ in range(4)))
+
+    asyncio.run(run())
+    assert len(sent) == 20
+    assert all(later - first >= 60 - 1e-6 for first, later in zip(sent, sent[6:], strict=False))
+    with running() as server:
+        scorer(server.address, "top_k", time=(time := Time()), per_minute=60).score(TEXTS, LABELS)
+    assert math.isclose(time.now, 11)
+
+
+# Faults that pass
+
+
+def once(reply):
+    """A server whose first answer is wrong."""
+    return lambda number, *_: reply if number == 0 else None
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("busy", 429),
+        Reply("broken", 500),
+        Reply("<html>", 502),
+        Reply("", 503),
+        Reply(drop=True),
+        Reply('{"choices": [{"te'),
+        Reply("[" * 100_000),
+        Reply('{"a": "\\ud800"}'),
+    ],
+)
+def test_a_fault_that_passes_is_asked_again(reply):
+    with running(once(reply)) as server:
+        got = scorer(server.address, time=(time := Time())).score(TEXTS, LABELS)
+        assert len(server.asked) == 25
+    np.testing.assert_allclose(got.log_probs, want(), rtol=1e-6)
+    assert 0.5 <= time.slept[0] <= 1.0
+
+
+def test_an_answer_that_does_not_come_is_asked_again():
+    free = threading.Event()
+    with running(once(Reply("{}", wait=lambda: free.wait(60)))) as server:
+        got = scorer(server.address, timeout=0.5, in_flight=1).score(TEXTS[:1], LABELS)
+        assert len(server.asked) >= 3
+        free.set()
+    np.testing.assert_allclose(got.log_probs, want(TEXTS[:1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.25"}, 0.0),
+        ({"retry-after": "Sun, 22 Nov 2026 05:00:09 GMT",
+          "date": "Sun, 22 Nov 2026 05:00:00 GMT"}, 9.0),
+        ({"retry-after": "soon"}, 0.0),
+        ({"retry-after": "nan"}, 0.0),
+        ({"retry-after": "-3"}, 0.0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_server_says_when_to_come_again(headers, seconds, status):
+    time, sent = Time(), []
+
+    def handler(request):
+        sent.append(time.now)
+        if len(sent) == 1:
+            return httpx2.Response(status, headers=headers)
+        return httpx2.Response(200, json={})
+
+    asyncio.run(ask(handler, time))
+    assert len(sent) == 2
+    assert sent[1] - sent[0] == seconds if seconds else 0.5 <= sent[1] - sent[0] <= 1.0
+
+
+def test_a_busy_server_is_left_alone_by_all():
+    time, sent = Time(), []
+
+    def handler(request):
+        sent.append(time.now)
+        if len(sent) == 1:
+            return httpx2.Response(429, headers={"retry-after": "30"})
+        return httpx2.Response(200, json={})
+
+    async def run():
+        async with httpx2.AsyncClient(
+            base_url="http://127.0.0.1/v1", transport=httpx2.MockTransport(handler)
+        ) as connection:
+            client = Client(Server("http://127.0.0.1/v1"), connection, time.pace())
+            await client.ask(Asked("a", {}))
+            await asyncio.gather(*(client.ask(Asked("a", {})) for _ in range(3)))
+
+    asyncio.run(run())
+    assert sent[0] == 0 and min(sent[1:]) >= 30
+
+
+async def ask(handler, time, jitter=lambda: 1.0):
+    server = Server("http://127.0.0.1/v1")
+    async with httpx2.AsyncClient(
+        base_url=server.address, transport=httpx2.MockTransport(handler)
+    ) as connection:
+        return await Client(server, connection, time.pace(), jitter).ask(Asked("completions", {}))
+
+
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])
+def test_waits_double_and_end(error):
+    def handler(request):
+        raise error("key in request", request=request)
+
+    time = Time()
+    with pytest.raises(InputError, match=rf"none after attempt 8 of 8 \({error.__name__}\)"):
+        asyncio.run(ask(handler, time))
+    assert time.slept == [1, 2, 4, 8, 16, 32, 60]
+    for jitter in (0.0, 0.5):
+        time = Time()
+        with pytest.raises(InputError):
+            asyncio.run(ask(handler, time, lambda: jitter))  # noqa: B023
+        assert time.slept[:3] == [x * (1 + jitter) / 2 for x in (1, 2, 4)]
+
+
+def test_a_server_that_says_tomorrow_is_not_waited_for():
+    time = Time()
+    with pytest.raises(InputError, match=r"attempt 1 of 8 \(status 429: '', come again in 86400 s"):
+        asyncio.run(ask(lambda _: httpx2.Response(429, headers={"retry-after": "86400"}), time))
+    assert not time.slept

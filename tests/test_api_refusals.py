@@ -1,0 +1,197 @@
+"""What a server says that is of no use is a sentence, which names another way to ask."""
+
+import math
+import random
+
+import pytest
+from api_asking import TEXTS, Time, scorer
+from api_server import LABELS, Reply, answer, completion, running
+
+from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.errors import InputError
+from batch_calibration.models.checkpoint import load_tokenizer
+from batch_calibration.scoring.api.ways import WAYS
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(CHECKPOINTS["mini"])
+
+
+# Faults that stay
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "sentence"),
+    [
+        (400, '{"error": {"message": "logprobs must be at most 5"}}',
+         r"status 400: 'logprobs must be at most 5'; correct what it names"),
+        (401, '{"detail": "who?"}', r"status 401: 'who\?'; put the server's key into .* API_KEY"),
+        (404, '{"message": "no model"}', r"status 404: 'no model'; correct config.server"),
+        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.'; correct config.server"),
+        (307, "", r"status 307: ''; correct what it names"),
+        (422, "[1]", r"status 422: \[1\]; correct"),
+    ],
+)  # fmt: skip
+def test_a_final_status_is_a_sentence(status, text, sentence):
+    with running(lambda *_: Reply(text, status)) as server:
+        time = Time()
+        with pytest.raises(InputError, match=sentence):
+            scorer(server.address, time=time).score(TEXTS, LABELS)
+        assert not time.slept and 8 <= len(server.asked) < 24
+
+
+def test_a_page_is_no_answer():
+    with running(lambda *_: Reply("<html>Welcome")) as server:
+        time = Time()
+        with pytest.raises(InputError, match=r"expected JSON, got '<html>Welcome'; correct conf"):
+            scorer(server.address, time=time).score(TEXTS, LABELS)
+        assert not time.slept
+
+
+def test_no_server_is_told_at_once():
+    with running() as server:
+        pass
+    time = Time()
+    with pytest.raises(InputError, match="expected a server, which cannot be reached"):
+        scorer(server.address, time=time).score(TEXTS, LABELS)
+    assert not time.slept
+
+
+def changed(path, *keys, to):
+    """The right answer with one thing in it changed."""
+
+    def fault(_, where, body):
+        said = answer(where, body)
+        inner = said
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = to
+        return Reply(said)
+
+    return fault
+
+
+LOGPROBS = ("choices", 0, "logprobs")
+
+
+@pytest.mark.parametrize(
+    ("way", "fault", "sentence"),
+    [
+        ("echo", changed("", *LOGPROBS, to=None), r"logprobs are null.* try prompt_logprobs"),
+        ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0]), "as many tokens"),
+        ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
+         "found those of the answer alone"),
+        ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None),
+         r"prompt_logprobs are null.* try echo"),
+        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}]), "no list of the likeliest"),
+        ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{" a": 0.0, " b": 0.0}]),
+         "sum to the probability 2"),
+        ("top_k", changed("", *LOGPROBS, to=None), r"logprobs are null.* try chat or echo"),
+        ("chat", lambda *_: Reply({"choices": [{"logprobs": {"content": None}}]}),
+         "no list of the likeliest"),
+        ("logprob_token_ids", changed("", *LOGPROBS, "top_logprobs", to=[{"token_id:5": -1.0}]),
+         "found none of token_id"),
+        ("score", lambda *_: Reply({"scores": [[0.2, 0.2, 0.1]]}), r"expected scores \[1, 2\]"),
+        ("score", lambda *_: Reply({"scores": [[0.2, 0.0]]}), "a label's probability is 0"),
+        ("score", lambda *_: Reply({"scores": []}), "expected scores"),
+        ("score", lambda *_: Reply([1]), "expected a JSON object"),
+    ],
+)  # fmt: skip
+def test_a_server_that_cannot_do_it_is_told_which_way_to_try(
+    way, fault, sentence, tokenizer, tmp_path
+):
+    path = tmp_path / "answers"
+    with running(fault) as server:
+        with pytest.raises(InputError, match=sentence):
+            scorer(server.address, way, tokenizer=tokenizer, answers=path).score(TEXTS, LABELS)
+        # What was of no use is not kept.
+        asks = scorer(server.address, way, tokenizer=tokenizer, answers=path)
+        assert asks.estimate(TEXTS, LABELS).answered == 0
+
+
+def test_log_probs_that_stand_one_token_too_early_are_refused():
+    def shift(_, path, body):
+        said = answer(path, body)
+        lists = said["choices"][0]["logprobs"]
+        lists["tokens"], lists["token_logprobs"] = (lists[x][:-1] for x in lists)
+        return Reply(said)
+
+    with (
+        running(shift) as server,
+        pytest.raises(InputError, match="is that of the token before"),
+    ):
+        scorer(server.address).score(TEXTS, LABELS)
+
+
+def test_a_log_probability_above_0_is_refused():
+    def fault(_, path, body):
+        said = answer(path, body)
+        said["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
+        return Reply(said)
+
+    with running(fault) as server, pytest.raises(InputError, match=r"at most 0, got 2\d\."):
+        scorer(server.address).score(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("value", [0.0, -2.5])
+def test_scores_that_are_all_equal_are_refused(value, tmp_path):
+    def fault(_, path, body):
+        said = answer(path, body)
+        lists = said["choices"][0]["logprobs"]
+        lists["token_logprobs"] = [None] + [value] * (len(lists["tokens"]) - 1)
+        return Reply(said)
+
+    told = r"every score is .* Try prompt_logprobs .*, or mend it, move .*/answers away"
+    with running(fault) as server, pytest.raises(InputError, match=told):
+        scorer(server.address, answers=tmp_path / "answers").score(TEXTS, LABELS)
+
+
+WRONG = [None, 1, "a", [], {}, [None], {"choices": None}, {"choices": []}, {"choices": [None]},
+         {"choices": [{"logprobs": 3}]}, {"choices": [{"logprobs": {"content": [{}]}}]},
+         {"choices": [{"logprobs": {"tokens": 1, "token_logprobs": [None, "x"]}}]},
+         {"choices": [{"text": 3, "logprobs": {"tokens": [1], "token_logprobs": [1e400]}}]},
+         {"choices": [{"logprobs": {"top_logprobs": [{"a": "b"}], "token_logprobs": []}}]},
+         {"choices": [{"logprobs": {"top_logprobs": [{" positive": math.nan}]}}]},
+         {"choices": [{"prompt_logprobs": [None, 3]}]}, {"scores": [["a"]]},
+         {"scores": [[math.nan]]}, {"error": "x"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("value", WRONG, ids=str)
+def test_an_answer_of_any_shape_is_a_sentence(way, value, tokenizer):
+    with running(lambda *_: Reply(value)) as server, pytest.raises(InputError):
+        scorer(server.address, way, tokenizer=tokenizer).score(TEXTS[:2], LABELS)
+
+
+def damaged(value, random):
+    """A JSON value of which one part is another, or is gone."""
+    if isinstance(value, dict | list) and value and random.random() < 0.85:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        key = random.choice(keys)
+        changed = dict(value) if isinstance(value, dict) else list(value)
+        if random.random() < 0.1:
+            del changed[key]
+        else:
+            changed[key] = damaged(value[key], random)
+        return changed
+    return random.choice([None, 0, -1.5, 1e308, math.nan, -math.inf, True, "", "\ud800", [], {},
+                          " positive", [[]], [None] * 3, {"logprob": -1}, 10**400])  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_damaged_answer_is_a_sentence_or_a_number(way, tokenizer):
+    draws = random.Random(0)
+    asks = scorer("http://127.0.0.1/v1", way, tokenizer=tokenizer)
+    ((place, asked), *_) = asks._questions(TEXTS[:1], LABELS)
+    right, refused = answer(f"/v1/{asked.path}", asked.body), 0
+    for _ in range(500):
+        value = damaged(right, draws)
+        try:
+            part = WAYS[way].read(value, place.question, place.number)
+        except InputError:
+            refused += 1
+            continue
+        numbers = part.values() if isinstance(part, dict) else part
+        assert all(type(number) is float for number in numbers)
+    assert 50 < refused < 500
