@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+import safetensors.flax
 import safetensors.numpy
 
 from batch_calibration import calibrate
@@ -317,6 +318,14 @@ def test_npz_and_safetensors_give_the_same_table(tmp_path):
     metadata = {"labels": json.dumps(["no", "yes"]), "id": json.dumps(["a", "b", "c"]), "x": "{"}
     safetensors.numpy.save_file(arrays, tmp_path / "t.safetensors", metadata)
     assert is_plain(only(read(tmp_path / "t.safetensors", Reading(ids="id"))))
+
+
+def test_half_precision_of_both_kinds_is_read(tmp_path):
+    for kind in (jnp.bfloat16, jnp.float16):
+        arrays = {"scores": jnp.asarray(SCORES, kind)}
+        safetensors.flax.save_file(arrays, tmp_path / "t.safetensors")
+        table = only(read(tmp_path / "t.safetensors"))
+        np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES)
 
 
 def test_npy_is_an_array_whose_labels_are_named_outside(tmp_path):
