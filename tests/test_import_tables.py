@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+import safetensors.flax
 import safetensors.numpy
 
 from batch_calibration import calibrate
@@ -153,7 +154,7 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
         (b"no,yes,c\n-1.5,-2.5,\n", Reading(), r"'c' is empty.*--labels=no,yes"),
         (b"no,yes,label\n-1.5,-2.5,1\n", Reading(), "'label' looks like the right.*--gold=label"),
         (b"no,yes,Answer\n-.5,-2.5,1.0\n", Reading(), "'Answer' looks like the right labels"),
-        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities; say --from-probs"),
+        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities; say .*from-probs"),
         (b"no,yes\n0.5,1.5\n", Reading(from_probs=True), "expected probabilities from 0 to 1"),
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "maybe")), "no column named 'maybe'"),
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "no")), "--labels names 'no' twice"),
@@ -226,8 +227,8 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
     some = [{"logprobs": {"yes": -1.5}}, {"logprobs": {"no": -0.5, "yes": -2.5}}]
     path = written(tmp_path, lines(some), "t.jsonl")
     assert "row 0 has nan as the score of 'no'" in refused(path)
-    table = only(read(path, Reading(missing="least")))
-    np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -1.501], [-2.5, -0.5]])
+    table = only(read(path, Reading(missing="least", below=0.25)))
+    np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -1.75], [-2.5, -0.5]])
 
 
 @pytest.mark.parametrize(
@@ -317,6 +318,14 @@ def test_npz_and_safetensors_give_the_same_table(tmp_path):
     metadata = {"labels": json.dumps(["no", "yes"]), "id": json.dumps(["a", "b", "c"]), "x": "{"}
     safetensors.numpy.save_file(arrays, tmp_path / "t.safetensors", metadata)
     assert is_plain(only(read(tmp_path / "t.safetensors", Reading(ids="id"))))
+
+
+def test_half_precision_of_both_kinds_is_read(tmp_path):
+    for kind in (jnp.bfloat16, jnp.float16):
+        arrays = {"scores": jnp.asarray(SCORES, kind)}
+        safetensors.flax.save_file(arrays, tmp_path / "t.safetensors")
+        table = only(read(tmp_path / "t.safetensors"))
+        np.testing.assert_array_equal(table.blocks["test"].log_probs, SCORES)
 
 
 def test_npy_is_an_array_whose_labels_are_named_outside(tmp_path):
@@ -458,7 +467,7 @@ def test_arrays_in_memory():
         ({}, "expected at least one row"),
         (None, "expected real numbers in an array"),
         ("text", "expected real numbers in an array"),
-        (np.exp(SCORES), "which are probabilities; say --from-probs"),
+        (np.exp(SCORES), "which are probabilities; say .*from-probs"),
     ],
 )
 def test_objects_that_are_not_plain_are_refused(given, said):

@@ -1,5 +1,7 @@
 """Parquet in batches is corrected as an array in memory is, and written whole or not at all."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -141,7 +143,7 @@ def test_probabilities_and_texts_of_right_labels(tmp_path, rows):
     names = pa.array([None if i == 0 else LABELS[g] for i, g in enumerate(gold)])
     probs = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     path = written(tmp_path / "t.parquet", table_of(probs, names))
-    with pytest.raises(InputError, match="which are probabilities; say --from-probs"):
+    with pytest.raises(InputError, match=r"which are probabilities; say .*from-probs"):
         correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"))
     done = correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold", from_probs=True))
     logs = np.log(probs)
@@ -248,3 +250,15 @@ def test_rows_of_long_texts_make_smaller_batches(tmp_path, rows, monkeypatch):
     correct_stream(path, tmp_path / "o.parquet", Reading(gold="gold"), bias=(-1, -2, -3),
                    progress=lambda done, *_: steps.append(done))  # fmt: skip
     assert max(np.diff(steps)) < 40
+
+
+def test_a_context_without_a_row_and_a_missing_package_are_refused(tmp_path, rows, monkeypatch):
+    scores, gold = rows
+    scores[:, 1] = np.nan
+    path = written(tmp_path / "t.parquet", table_of(scores, gold))
+    reading = Reading(labels=LABELS, missing="drop")
+    with pytest.raises(InputError, match="no row is left once those with missing labels"):
+        correct_stream(path, tmp_path / "o.parquet", reading)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install 'batch-calibration\[tables\]'"):
+        correct_stream(path, tmp_path / "o.parquet", reading)

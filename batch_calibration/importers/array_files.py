@@ -1,6 +1,5 @@
 """npz, npy and safetensors files: named arrays, of which one or several hold scores."""
 
-import io
 import struct
 import tokenize
 import zipfile
@@ -9,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import parse_json
@@ -44,8 +42,8 @@ def is_safetensors(path: Path, start: bytes) -> bool:
 def read_npz(path: Path, reading: Reading) -> list[Imported]:
     """The scores of an npz file; nothing in it is unpickled."""
 
-    def arrays(data: bytes) -> Arrays:
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+    def arrays() -> Arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
 
     return _read(path, reading, arrays)
@@ -54,8 +52,9 @@ def read_npz(path: Path, reading: Reading) -> list[Imported]:
 def read_npy(path: Path, reading: Reading) -> list[Imported]:
     """The scores of an npy file, an array [n, k]; nothing in it is unpickled."""
 
-    def arrays(data: bytes) -> Arrays:
-        return {"scores": np.load(io.BytesIO(data), allow_pickle=False)}
+    def arrays() -> Arrays:
+        with path.open("rb") as file:
+            return {"scores": np.load(file, allow_pickle=False)}
 
     return _read(path, reading, arrays)
 
@@ -63,14 +62,13 @@ def read_npy(path: Path, reading: Reading) -> list[Imported]:
 def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a safetensors file; lists of texts in its metadata are names."""
 
-    def arrays(data: bytes) -> Arrays:
-        found: Arrays = dict(safetensors.numpy.load(data))
-        size = int.from_bytes(data[:8], "little")
-        header = parse_json(data[8 : 8 + size].decode())
-        metadata = header.get("__metadata__") if isinstance(header, dict) else None
-        for name, text in metadata.items() if isinstance(metadata, dict) else ():
+    def arrays() -> Arrays:
+        with safe_open(path, framework="numpy") as file:
+            found: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata() or {}
+        for name, text in metadata.items():
             try:
-                names = parse_json(str(text))
+                names = parse_json(text)
             except ValueError:
                 continue
             if isinstance(names, list) and all(isinstance(one, str) for one in names):
@@ -80,10 +78,10 @@ def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
     return _read(path, reading, arrays)
 
 
-def _read(path: Path, reading: Reading, arrays: Callable[[bytes], Arrays]) -> list[Imported]:
+def _read(path: Path, reading: Reading, arrays: Callable[[], Arrays]) -> list[Imported]:
     """The contexts of a file whose arrays one function gives."""
     try:
-        found = arrays(path.read_bytes())
+        found = arrays()
     except DAMAGED as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
