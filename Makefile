@@ -9,7 +9,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check reference bench mutations clean
+.PHONY: run test check docs reference bench mutations clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -28,7 +28,11 @@ check: $(VENV)/.test
 	$(BIN)/mypy --strict -p batch_calibration
 	$(BIN)/mypy -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
+	$(MAKE) docs
 	$(BIN)/python -m pytest
+
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 reference: $(REFERENCE)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
@@ -73,4 +77,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(BENCH) $(MUTATIONS) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(BENCH) $(MUTATIONS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
