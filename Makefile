@@ -9,7 +9,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check docs reference bench mutations clean
+.PHONY: run test check docs reference bench mutations wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -46,6 +46,10 @@ bench: $(BENCH)/.installed
 # A few mutants of the core a run: FLAGS=--sample=60 --seed=1 for more, and others.
 mutations: $(VENV)/.test $(MUTATIONS)/.installed
 	$(MUTATIONS)/bin/python tests/mutations.py --python=$(CURDIR)/$(BIN)/python $(FLAGS)
+
+# Builds the wheel and uses it in an environment that has nothing else.
+wheel:
+	$(PYTHON) tests/wheel.py
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -10,6 +10,7 @@ same values" is that what was read is whole: it can be written, drawn, or scored
 
 import argparse
 import copy
+import io
 import json
 import math
 import random
@@ -19,21 +20,25 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
+import log_forms
 import numpy as np
 import safetensors.numpy
 from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
-from batch_calibration import calibrate, scores
+from batch_calibration import calibrate, importers, scores
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.cli import commands, options
 from batch_calibration.data import texts
 from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading
+from batch_calibration.importers import read as read_tables
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable, make_block
@@ -98,6 +103,11 @@ def other(chance, value):
         else:
             holder[chance.choice(("x", "", "test", "../x"))] = holder.pop(key)
     return value
+
+
+def maybe(chance, value):
+    """A JSON value, or more often one that is damaged by `other`."""
+    return other(chance, value) if chance.random() < 0.6 else value
 
 
 def _key(chance, value):
@@ -281,6 +291,30 @@ class Kinds:
         assert found.shape == (1, 2) and np.isfinite(found).all()
         return found
 
+    def logs(self, chance):
+        """Logs of evaluations, damaged in bytes or values, beside results that may be damaged."""
+        folder = self.folder / "logs"
+        folder.mkdir(exist_ok=True)
+        beside = folder / "results_2026-01-02T03-04-05.6.json"
+        beside.write_text(as_text(maybe(chance, log_forms.results())))
+        name = chance.choice(list(log_forms.NAMES))
+        data = log_forms.as_log(name, maybe(chance, log_forms.VALUES[name]), as_text)
+        if chance.random() < 0.4:
+            data = damaged(chance, data)
+        path = folder / log_forms.NAMES[name]
+        path.write_bytes(data)
+        reading = chance.choice(log_forms.READINGS)
+        whose = next(one for one in log_forms.FORMATS if name.startswith(one))
+        known = importers.IMPORTERS[whose].recognizes(path, data[:65_536])
+        if not known or chance.random() < 0.5:
+            reading = replace(reading, format=whose)
+        for table in importers.read(path, reading):
+            table.save(folder / "table")
+            again = scores.load(folder / "table")
+            assert again.blocks["test"].row_ids == table.blocks["test"].row_ids
+            assert np.isfinite(again.blocks["test"].log_probs).all() or reading.missing is None
+        return False
+
     def api(self, chance):
         whole = [[-1.0, -2.0], [-3.0, -0.5], [-1.5, -1.0]]
         given = chance.choice((whole, [whole, whole], [row[:1] for row in whole]))
@@ -303,7 +337,104 @@ class Kinds:
         assert found.shape == np.shape(given) and np.isfinite(found).all(), found
         return False
 
+    def responses(self, chance):
+        whole = chance.choice(RESPONSES)
+        lines = [as_text(other(chance, one) if chance.random() < 0.4 else one) for one in whole]
+        data = "\n".join(lines).encode()
+        path = self.folder / "responses.jsonl"
+        path.write_bytes(damaged(chance, data) if chance.random() < 0.5 else data)
+        missing = chance.choice((None, "least", "drop", -30.0))
+        form = chance.choice(("", "vllm", "openai", "sglang", "llama.cpp"))
+        gold = chance.choice(("", "", "gold", "gold.x"))
+        reading = Reading(form, labels=("yes", "no"), gold=gold, missing=missing)
+        for table in read_tables(path, reading):
+            table.save(self.folder / "t.safetensors")
+            for block in table.blocks.values():
+                assert np.isfinite(block.log_probs).all() and block.log_probs.shape[1] == 2
+        return False
 
+    def program(self, chance):
+        """The console program on a damaged table, with options that fit and others."""
+        rows = [f"r{i},{-1 - i / 9:.4f},{-2 + i / 7:.4f},{i % 2},s{i % 3}" for i in range(12)]
+        data = "\n".join(["id,no,yes,gold,by", *rows, ""]).encode()
+        path = self.folder / "rows.csv"
+        path.write_bytes(damaged(chance, data) if chance.random() < 0.6 else data)
+        words = [chance.choice(("calibrate", "diagnose", "diagnose", "convert")), str(path)]
+        words += ["--gold=gold", "--ids=id"] if chance.random() < 0.8 else []
+        words += [chance.choice(OPTIONS) for _ in range(chance.randrange(4))]
+        words.append(f"--output={self.folder / chance.choice(OUTPUTS)}")
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            try:
+                args = options.parse([word for word in words if word[2:8] != "output"
+                                      or words[0] != "diagnose"])  # fmt: skip
+            except SystemExit as error:
+                raise InputError(str(error)) from error
+            commands.RUN[args.command](args)
+        return False
+
+    def missing(self, chance):
+        whole = [[-1.0, -2.0, -math.inf], [-3.0, math.nan, -0.5], [-9999.0, -1.5, -1.0]]
+        bound = chance.choice((None, [-3.0, -4.0, -5.0]))
+        how = chance.random()
+        whole = other(chance, whole) if how < 0.4 else whole
+        bound = other(chance, bound) if how > 0.7 and bound else bound
+        fill = chance.choice(("least", -30.0, "drop", chance.choice(VALUES)))
+        found = np.asarray(calibrate(whole, missing=fill, bound=bound))
+        assert found.shape == np.shape(whole) and np.isfinite(found).all(), found
+        return False
+
+
+def _top(**values):
+    return [{"token": token, "tok_str": token, "logprob": x} for token, x in values.items()]
+
+
+def _response(place):
+    return {"choices": [{"index": 0, "logprobs": place}], "usage": {"completion_tokens": 0}}
+
+
+def _echo(label, value):
+    return _response({
+        "tokens": ["Q", label], "token_logprobs": [None, value], "top_logprobs": [None, {}],
+    })  # fmt: skip
+
+
+def _prompt(label, value):
+    of = {"7": {"logprob": value, "rank": 1, "decoded_token": label}}
+    return {"choices": [{"index": 0, "logprobs": None, "prompt_logprobs": [None, of]}]}
+
+
+def _meta(*top):
+    return {"text": "x", "meta_info": {"output_top_logprobs": [list(top)]}}
+
+
+RESPONSES = (
+    [
+        {"custom_id": "a", "gold": "no", "response": {"body": _response({
+            "content": [{"token": "yes", "top_logprobs": _top(yes=-0.5, no=-2.0)}]})}},
+        {"custom_id": "b", "gold": 0, "response": {"body": _response({
+            "content": [{"token": "no", "top_logprobs": _top(No=-0.5, x=-2.0)}]})}},
+    ],
+    [_response({"top_logprobs": [{"yes": -0.5, "no": x}]}) for x in (-1.5, -9999.0)],
+    [_echo(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
+    [_prompt(label, value) for label, value in ((" yes", -1.0), (" no", -2.0))],
+    [_meta([-0.5, 7, " yes"], [x, 8, " no"]) for x in (-1.5, -2.0)],
+    [{"scores": [[0.9, 0.1], [0.2, 0.8]], "object": "scoring"}],
+    [{"completion_probabilities": [{"top_logprobs": _top(yes=-0.5, no=x)}]} for x in (-1.5, -3)],
+    [{"completion_probabilities": [{"probs": [
+        {"tok_str": "yes", "prob": 0.5}, {"tok_str": "no", "prob": p}]}]} for p in (0.25, 0.0)],
+)  # fmt: skip
+OUTPUTS = ("o.csv", "o.tsv", "o.jsonl", "o.npz", "o.parquet", "o.doc", "o.safetensors", "no/o.csv")
+OPTIONS = (
+    "--by=by", "--by=gold", "--by=none", "--labels=no,yes", "--labels=yes,no", "--labels=no",
+    "--labels=a,b", "--from-probs", "--no-from-probs", "--missing=least", "--missing=drop",
+    "--missing=bound", "--missing=-30", "--missing=nan", "--prior=0.8,0.2", "--prior=1,0",
+    "--prior=nan,1", "--prior=-1,2", "--prior=inf,1", "--prior=estimated", "--prior=/dev/null",
+    "--method=icl", "--method=bc_mean_prob", "--method=bc_running", "--method=cc", "--method=x",
+    "--strength=0", "--strength=nan", "--strength=1e30", "--strength=x", "--changed=-1",
+    "--changed=2", "--task=\0", "--task=../x", "--model=\ud800", "--format=json", "--format=npz",
+    "--probe=/dev/null", "--labeled=nix.csv", "--tokens=no=|", "--filter=none", "--seed=-1",
+    "--seed=99999999999", "--gold=by", "--ids=by",
+)  # fmt: skip
 TASK_FILE = b"""name = "tickets"
 fields = ["text"]
 label_names = ["no", "yes"]

@@ -60,7 +60,7 @@ ARROWS = {
     },
     "cli": {
         "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
-        "store", "study", "artifacts", "version",
+        "store", "study", "artifacts", "streams", "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip

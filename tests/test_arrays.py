@@ -146,7 +146,7 @@ def test_a_sentinel_is_refused_or_raised_to_the_floor_like_minus_infinity(low):
     table = ScoreTable({}, ("no", "yes"), {"test": make_block(rows, GOLD)})
     for door in (calibrate, LabelBiasCorrector().fit, lambda x: run_calibration([table], ["bc"])):
         with pytest.raises(
-            InputError, match=r"got -.* in row 3, label 1 \(1 in all\): give floor="
+            InputError, match=r"got -.* in row 3, label 1 \(1 in all\): a label that was not"
         ):
             door(rows)
     np.testing.assert_array_equal(calibrate(rows, floor=-50.0), calibrate(lifted))

@@ -1,6 +1,7 @@
 """Labels that a list of the likeliest tokens lacks: filled, refused, and what depends on it."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from batch_calibration.censored import (
     settled,
 )
 from batch_calibration.errors import InputError
+from benchmarks import top_k
 
 GONE = (-math.inf, math.nan, -9999.0, -3e38)
 NATS = st.floats(-20.0, 0.0)
@@ -146,3 +148,20 @@ def test_no_row_at_all_has_no_range():
 @pytest.mark.parametrize("given", ["least", "drop", -30, "-30", -1e6])
 def test_what_missing_may_be(given):
     assert check_missing(given) in ("least", "drop", -30.0, -1e6)
+
+
+def test_the_evidence_is_reproduced(shared, monkeypatch):
+    """Two cells of docs/missing-labels.md: MMLU cut to the best 3 of 4 labels."""
+    monkeypatch.setattr(top_k, "SCORES", shared / "scores")
+    ways = ("least (0.5 below)", "-100")
+    monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
+    _, same = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
+    page = (Path(__file__).resolve().parents[1] / "docs/missing-labels.md").read_text()
+    rows = [cells(line) for line in page.split("\n")]
+    head = next(row for row in rows if row[1:3] == ["scores, length of the list", ways[0]])
+    (row,) = (row for row in rows if row[1:2] == ["MMLU, 3"] and len(row) == len(head))
+    assert [row[head.index(way)] for way in ways] == cells(same)[2:-1]
+
+
+def cells(line):
+    return [cell.strip() for cell in line.split("|")]

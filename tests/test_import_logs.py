@@ -290,6 +290,7 @@ def test_the_gold_label_may_be_a_field_of_the_document(log):
 def test_rows_that_repeat_per_filter_are_kept_once(log):
     once = rows()
     assert len(the_one(log(once + rows())).blocks["test"].row_ids) == 6
+    assert "names no filters" in refused(log(once), filter="none")
     named = [{**one, "filter": name} for name in ("none", "other") for one in rows()]
     assert len(the_one(log(named)).blocks["test"].row_ids) == 6
     named[-1]["filtered_resps"] = [[-9.0, False], [-1.0, False]]
@@ -354,7 +355,7 @@ def test_a_log_of_other_kinds_is_refused(log):
     one["filtered_resps"] = ["-31.2"]
     assert "loglikelihood_rolling" in refused(log([one]))
     one["arguments"] = [["Q", " x"]]
-    assert "one choice alone" in refused(log([one]))
+    assert "1 of 1 rows have fewer than two choices" in refused(log([one]))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), "nan", "-inf"])

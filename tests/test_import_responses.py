@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.importers import IMPORTERS, Reading, llama_cpp, openai, read, sglang, vllm
 
+ROOT = Path(__file__).resolve().parents[1]
 YES_NO = Reading(labels=("yes", "no"))
 LEAST = Reading(labels=("yes", "no"), missing="least")
 
@@ -142,6 +145,12 @@ def test_batch_output_has_ids_and_fields_have_gold(saved):
     assert table.context["task"] == "responses s" and table.context["model"] == "m-1"
 
 
+def test_labels_that_are_numbers_are_names(saved):
+    lines = [{**chat(**{"-1": 0.5, "1": 0.2 + i / 10}), "gold": 2 * i - 1} for i in range(2)]
+    (table,) = read(saved(*lines), Reading(labels=("-1", "1"), gold="gold"))
+    assert table.blocks["test"].labels.tolist() == [0, 1]
+
+
 def test_pairs_lists_and_whole_files_are_read(tmp_path, saved):
     one, two = chat(yes=0.5, no=0.2), chat(yes=0.1, no=0.2)
     expected = log([0.5, 0.2], [0.1, 0.2])
@@ -235,14 +244,19 @@ def test_sglang_score(saved):
     assert table.blocks["test"].row_ids == ("a",)
 
 
-def test_token_probabilities_that_one_text_shares_are_added():
-    twice = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "�"], [-1.0, 8, "�"]]]}}
-    assert sglang.first_token_top_k(twice)["�"] == pytest.approx(-1.0 + math.log(2))
+def test_probabilities_of_tokens_with_one_text_are_added_but_one_listed_twice_is_one():
+    two = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "x"], [-2.0, 8, "x"]]]}}
+    assert sglang.first_token_top_k(two)["x"] == pytest.approx(np.logaddexp(-1.0, -2.0))
+    tops = [{"token": "x", "logprob": -1.0}] * 2
+    twice = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
+    assert openai.first_token_top_k(twice) == {"x": -1.0}
 
 
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
 EMPTY = {"choices": [{"logprobs": {"content": [{"token": "yes", "top_logprobs": []}]}}]}
 NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}]}
+SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
+SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
 FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
 
@@ -271,6 +285,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
         ),
         (openai.echo, NO_TOPS, "expected the prompt's tokens, found those of the answer alone"),
         (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
+        (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
         (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
         (
             vllm.echo,
@@ -331,7 +346,17 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
         ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "each once, got yes, yes"),
         ([chat(yes=0.5, x=0.4)], LEAST, "none of the 1 rows returned a token of the label 'no'"),
         ([{**chat(yes=0.5, no=0.2), "gold": "maybe"}], GOLD, "line 1: expected the right label in"),
-        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "its index, or null; got 2"),
+        ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "or null; got 2"),
+        (
+            [{**chat(**{"1": 0.5, "2": 0.2}), "gold": 0}],
+            Reading(labels=("1", "2"), gold="gold"),
+            "one of 1, 2, its index where none is a number, or null; got 0",
+        ),
+        (
+            [{**chat(yes=0.5, no=0.2), "golden": "yes"}],
+            GOLD,
+            "line 1: There is no field named 'gold'; did you mean 'golden'",
+        ),
         (
             [chat(yes=0.5, no=0.2)],
             Reading(labels=("yes", "no"), ids="row"),
@@ -386,6 +411,18 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
             read(path, Reading(labels=("yes", "no"), format="openai"))
     with pytest.raises(InputError, match="saved responses, which cannot be read"):
         read(tmp_path, Reading(labels=("yes", "no"), format="openai"))
+
+
+@pytest.mark.parametrize("page", ["importing-responses", "missing-labels"])
+def test_the_pages_run(page, saved, monkeypatch):
+    lines = [{**chat(yes=0.1 + i / 20, no=0.2), "answer": "yes"} for i in range(12)]
+    monkeypatch.chdir(saved(*lines).parent)
+    text = (ROOT / f"docs/{page}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert np.isfinite(names["corrected"]).all() and len(names["corrected"]) == 12
 
 
 def test_files_are_recognized(saved):

@@ -56,7 +56,9 @@ def write_report(
     Returns:
         Those sentences, and the paragraph of each setting.
     """
-    tables, drawings = catalogue.tables(results), catalogue.figures(results)
+    # Without a figure there matplotlib, which may not be installed, is not asked what there is.
+    drawn = any(figures.glob("*.png"))
+    tables, drawings = catalogue.tables(results), catalogue.figures(results) if drawn else []
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
     words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
     sections = (

@@ -11,7 +11,7 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 from batch_calibration.censored import DISTANCES
-from batch_calibration.cli import inputs, options, output, prior, said
+from batch_calibration.cli import inputs, options, output, prior, said, stream
 from batch_calibration.diagnosis import Diagnosis, diagnose
 from batch_calibration.errors import InputError
 from batch_calibration.methods import get_method
@@ -31,6 +31,10 @@ def calibrate(args: Namespace) -> None:
     """Corrected scores into a file or the output, the rest beside them."""
     output.check_output(args.output)
     _check_plot(args.plot)
+    _check_method(args)
+    if stream.takes(args):
+        stream.calibrate(args)
+        return
     found = _found(args)
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
@@ -131,8 +135,20 @@ def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
 
 
 def _found(args: Namespace) -> list[Found]:
-    get_method(args.method)
+    _check_method(args)
     return _corrected(args, _tables(args))
+
+
+def _check_method(args: Namespace) -> None:
+    """Refuse a method that does not exist, or whose probes are not given."""
+    probe = get_method(args.method).probe
+    for block, flag in (("cc", args.probe), ("dc", args.probe), ("labeled", args.labeled)):
+        if block in probe.blocks and not flag:
+            option = "--labeled" if block == "labeled" else "--probe"
+            raise InputError(
+                f"{args.method} learns its bias from {probe.description}, whose scores did not "
+                f"come: give {option}=FILE, or --method=bc, which needs none."
+            )
 
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
@@ -182,8 +198,13 @@ def _check_plot(path: str) -> None:
 
 def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
     if path:
-        from batch_calibration.artifacts.figures import preferences
-
+        try:
+            from batch_calibration.artifacts.figures import preferences
+        except ImportError as error:
+            raise InputError(
+                "--plot needs matplotlib, which is not installed: pip install "
+                "'batch-calibration[plots]'."
+            ) from error
         preferences.save(
             preferences.draw(
                 [one.diagnosis for one in found], [said.title(one.table) for one in found]

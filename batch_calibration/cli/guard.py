@@ -76,12 +76,21 @@ def guard(main: Callable[[], None], loads: Sequence[str] = (), place: str = "a f
             or go on where an interruption raises an exception: one that comes then ends at once.
         place: what cannot be written where the system does not say which file.
     """
-    try:
+
+    def program() -> None:
         for name in loads:
             importlib.import_module(name)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
         sys.unraisablehook = _unraisable
+        main()
+
+    answer(program, place)
+
+
+def answer(main: Callable[[], None], place: str = "a file") -> None:
+    """Run `main`; an error of a user is a sentence and exit code 2, a stop 130 or 143."""
+    try:
         main()
         sys.stdout.flush()
     except InputError as error:

@@ -55,23 +55,24 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
     """
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
     found = _named_apart(list(_read(args.files, reading)))
-    for text in getattr(args, "probe", []):
-        name, equals, file = text.partition("=")
-        if not equals or name not in PROBES:
-            name, file = "cc", text
-            if getattr(args, "method", "").startswith("dc"):
-                name = "dc"
-        found = _with_block(found, name, _beside(file, reading))
+    for name in PROBES:
+        if others := [table for block, table in probes(args) if block == name]:
+            found = _with_block(found, name, others)
     if getattr(args, "labeled", ""):
-        found = _with_block(found, "labeled", _beside(args.labeled, replace(reading, by=())))
+        whole = _read([args.labeled], replace(reading, by=()))
+        found = _with_block(found, "labeled", [table for _, table in whole])
     return found
 
 
-def _beside(file: str, reading: Reading) -> list[ScoreTable]:
-    """The contexts of a file of probes, whose rows have no subject and need no right label."""
-    if reading.by or reading.gold:
-        reading = replace(reading, by=(), gold="", ids="")
-    return [table for _, table in _read([file], reading)]
+def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
+    """The contexts of --probe, each with the block that it is for."""
+    for text in getattr(args, "probe", []):
+        name, equals, file = text.partition("=")
+        if not equals or name not in PROBES:
+            name, file = ("dc" if getattr(args, "method", "").startswith("dc") else "cc"), text
+        # Prompts without an input have no subject and no right label.
+        without = replace(reading_of(args), by=(), gold="", ids="")
+        yield from ((name, table) for _, table in _read([file], without))
 
 
 def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:

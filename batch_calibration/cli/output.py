@@ -78,7 +78,7 @@ def write(found: Sequence[Scored], output: str) -> None:
             if ending == ".jsonl"
             else _delimited(every, "\t" if ending == ".tsv" else ",")
         )
-        write_whole(Path(output), text.encode())
+        write_whole(Path(output), text.encode(errors="backslashreplace"))
 
 
 def _delimited(every: Sequence[Row], delimiter: str) -> str:

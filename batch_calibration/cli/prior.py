@@ -29,14 +29,22 @@ def shares(given: str, table: ScoreTable) -> tuple[tuple[float, ...] | None, str
         return None, ""
     if given == ESTIMATED:
         return _estimated(table)
-    names = table.label_names
+    return given_shares(given, table.label_names), ""
+
+
+def given_shares(given: str, names: Sequence[str]) -> tuple[float, ...]:
+    """The shares that a text or a file gives; errors as in `shares`.
+
+    >>> given_shares("4,1", ("no", "yes"))
+    (0.8, 0.2)
+    """
     found = _of_file(Path(given), names) if Path(given).is_file() else _numbers(given)
     if len(found) != len(names) or min(found) < 0 or not sum(found) > 0:
         raise InputError(
             f"--prior: expected {len(names)} shares, one for each of {', '.join(names)}, got "
             f"{given!r}; write them as {','.join(['0.5'] * len(names))}, or give a file."
         )
-    return _positive(np.array(found)), ""
+    return _positive(np.array(found))
 
 
 def _positive(counts: np.ndarray) -> tuple[float, ...]:

@@ -67,10 +67,10 @@ def to_imported(
             f"{where}: the number of choices varies ({found}), and a label must mean one thing in "
             "all rows; say --by=choices, which makes each number of choices a context of its own."
         )
-    if 1 in counts:
+    if few := counts[0] + counts[1]:
         raise InputError(
-            f"{where}: {counts[1]:,} rows have one choice alone, and a bias is between two or "
-            "more; take a log of multiple choice."
+            f"{where}: {few:,} of {len(rows):,} rows have fewer than two choices, and a "
+            "bias is between two or more; take a log of multiple choice."
         )
     return [
         _one([row for row in rows if len(row.scores) == k], where, reading, about, notes)

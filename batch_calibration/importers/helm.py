@@ -73,7 +73,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
         )
     shots = spec.get("max_train_instances")
-    shots = shots if type(shots) is int else None
+    shots = shots if type(shots) is int and shots >= 0 else None
     about: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
     about |= {"model": spec.get("model")} if isinstance(spec.get("model"), str) else {}
     about |= {"shots": shots} if shots is not None else {}

@@ -20,6 +20,7 @@ from batch_calibration.importers.responses import add
 from batch_calibration.importers.top_k import AROUND
 
 HEADERS = ("header.json", "_journal/start.json")
+ZSTANDARD = 93
 LONGEST = 1 << 30
 """Bytes of one sample or header beyond which it is none."""
 
@@ -43,13 +44,16 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     rows: list[Row] = []
     lists: list[dict[str, float]] = []
     before: list[int] = []
-    epochs = 0
+    epochs = failed = 0
     for where, value in _values(path):
         if "eval" in value and "id" not in value:
             header = fields(value.get("eval"))
             continue
         if value.get("epoch", 1) != 1:
             epochs += 1
+            continue
+        if value.get("error"):
+            failed += 1
             continue
         labels = _labels(value, where, reading)
         top, place = _list_of_answer(value, labels, where)
@@ -62,6 +66,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"The scores are of the token where the answer stands, after {max(before):,} tokens at "
             "most that the model wrote itself: they are given what it wrote."
         )
+    if failed:
+        notes.append(f"{failed:,} samples ended in an error and are left out.")
     if epochs:
         notes.append(f"{epochs:,} samples of later epochs are left out.")
     about: dict[str, Json] = {"task": reading.task or text(header.get("task")) or path.stem}
@@ -90,18 +96,36 @@ def _values(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
             for name in [*header, *of]:
                 if archive.getinfo(name).file_size > LONGEST:
                     raise InputError(f"{path}, {name}: longer than any sample; it is not read.")
-                yield f"{path}, {name}", _parse(archive.read(name), f"{path}, {name}")
+                data = _member(archive, archive.getinfo(name), path)
+                yield f"{path}, {name}", _parse(data, f"{path}, {name}")
     except OSError as error:
         raise InputError(f"{path}: expected a log, which cannot be read ({error}).") from error
-    except NotImplementedError as error:
-        raise InputError(
-            f"{path}: it is compressed in a way that this Python cannot read ({error}); convert "
-            "it: inspect log convert --to json --output-dir DIR LOG."
-        ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: no whole log ({error}); copy it again.") from error
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> bytes:
+    """A file of an archive; Zstandard, which Inspect writes, zipfile reads from Python 3.14 on."""
+    if info.compress_type != ZSTANDARD:
+        return archive.read(info)
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError(
+            f"{path}: it is compressed by Zstandard, which needs pyarrow; pip install "
+            "'batch-calibration[data]', or inspect log convert --to json --output-dir DIR LOG."
+        ) from error
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(30)
+        # Lengths of the name and of other fields, which stand between the header and the data.
+        between = [int.from_bytes(header[at : at + 2], "little") for at in (26, 28)]
+        file.seek(sum(between), 1)
+        data = file.read(info.compress_size)
+    with pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "zstd") as stream:
+        return bytes(stream.read(LONGEST))
 
 
 def _parse(data: bytes, where: str) -> dict[str, Json]:

@@ -65,6 +65,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     for where, value in json_rows(path):
         line = _logged(value, where, reading)
         filters[line.filter] = None
+        if reading.filter and not line.filter:
+            raise InputError(f"{where}: the log names no filters; leave --filter out.")
         if reading.filter and line.filter != reading.filter:
             continue
         before = kept.get(line.row.id)

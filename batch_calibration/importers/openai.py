@@ -102,6 +102,13 @@ def echo(response: Mapping[str, object], where: str = "response") -> Echo:
         raise InputError(
             f"{where}: expected as many tokens as token_logprobs; ask with echo=true, logprobs=1."
         )
+    text, whole = found(response, "choices", 0, "text"), "".join(map(str, tokens))
+    if isinstance(text, str) and whole and text != whole and text.startswith(whole):
+        # llama-cpp-python does so for models without a beginning token.
+        raise InputError(
+            f"{where}: its text goes on after its tokens, so that each log-probability is that of "
+            "the token before; use first-token lists (logprobs without echo) with this server."
+        )
     end = _generated(response, given)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
         raise InputError(

@@ -211,11 +211,15 @@ def number(value: object, where: str) -> float:
 
 
 def add(row: dict[str, float], token: object, value: object, where: str) -> None:
-    """Adds a token's probability to a row; tokens of one text are one."""
+    """Adds a token's probability to a row; tokens of one text are one, and one listed twice too."""
     if not isinstance(token, str):
         raise InputError(f"{where}: expected the text of a token, got {shown(token)}.")
     nats = number(value, where)
-    row[token] = float(np.logaddexp(row[token], nats)) if token in row else nats
+    if token not in row:
+        row[token] = nats
+    elif row[token] != nats:
+        # Another token with this text; some servers list the sampled token a second time.
+        row[token] = float(np.logaddexp(row[token], nats))
 
 
 def found(value: object, *keys: str | int) -> object:
@@ -239,19 +243,26 @@ def _text(line: Line, name: str) -> str:
 
 
 def _gold(lines: Sequence[Line], reading: Reading) -> np.ndarray:
-    """The right label of each line: by name, else by index; -1 where it is null."""
-    names = {name.strip(): j for j, name in enumerate(reading.labels)}
+    """The right label of each line: by name, or by index where no name is a number; -1 for null."""
+    known = {name.strip(): j for j, name in enumerate(reading.labels)}
+    if not any(name.lstrip("-").isdecimal() for name in known):
+        known |= {str(j): j for j in range(-1, len(reading.labels))}
+    values = [
+        line.fields.get(reading.gold, found(line.fields, *reading.gold.split(".")))
+        for line in lines
+    ]
+    if all(value is None for value in values):
+        raise InputError(
+            f"{lines[0].where}: {InputError.unknown('field', reading.gold, lines[0].fields)}"
+        )
     gold = []
-    for line in lines:
-        value = line.fields.get(reading.gold, found(line.fields, *reading.gold.split(".")))
-        text = "-1" if value is None else str(value).strip()
-        label = names.get(text)
-        if label is None and re.fullmatch(r"-1|\d{1,9}", text) and int(text) < len(names):
-            label = int(text)
+    for line, value in zip(lines, values, strict=True):
+        label = -1 if value is None else known.get(str(value).strip())
         if label is None:
             raise InputError(
                 f"{line.where}: expected the right label in {reading.gold!r}, one of "
-                f"{', '.join(names)}, its index, or null; got {shown(value)}."
+                f"{', '.join(reading.labels)}, its index where none is a number, or null; got "
+                f"{shown(value)}."
             )
         gold.append(label)
     return np.array(gold, np.int32)

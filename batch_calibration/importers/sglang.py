@@ -57,10 +57,10 @@ def first_token_top_k(response: Mapping[str, object], where: str = "response") -
     seen = set()
     for one in _tops(response):
         value, token, text = (found(one, i) for i in range(3))
-        if token in seen:
-            continue
         if not isinstance(token, int):
             raise InputError(f"{where}: expected [log-prob, token id, text], got {shown(one)}.")
+        if token in seen:
+            continue
         seen.add(token)
         add(row, f"token_id:{token}" if text is None else text, value, where)
     if not row:

@@ -1,0 +1,101 @@
+"""`calibrate` from Parquet to Parquet: a batch in memory at a time, whatever the files' size."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from batch_calibration.artifacts import terminal
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.cli import inputs, prior
+from batch_calibration.errors import InputError
+from batch_calibration.streams import Streamed, correct_stream
+from batch_calibration.streams.source import open_source
+
+METHODS = ("bc", "cc")
+"""What needs no more than a mean of rows."""
+ENDING = ".parquet"
+MOST = 20_000_000
+"""Rows that a table in memory may have; of more Parquet must be written."""
+
+
+def takes(args: Namespace) -> bool:
+    """Whether the options ask for Parquet out of Parquet, by a method that needs one mean.
+
+    Raises:
+        InputError: files too large for a table in memory, and another output or method.
+    """
+    if len(args.files) != 1 or not _is_parquet(args.files[0]):
+        return False
+    fits = args.method in METHODS and not args.labeled and args.missing != "bound"
+    if fits and args.prior != prior.ESTIMATED and Path(args.output).suffix == ENDING:
+        return True
+    if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MOST:
+        raise InputError(
+            f"{args.files[0]}: {rows:,} rows are more than a table in memory is made of; give "
+            f"--output=FILE{ENDING} and --method=bc or cc, which read batch by batch."
+        )
+    return False
+
+
+def _is_parquet(name: str) -> bool:
+    path = Path(name)
+    return path.suffix == ENDING or (path.is_dir() and any(path.glob(f"*{ENDING}")))
+
+
+def calibrate(args: Namespace) -> None:
+    """Correct the files batch by batch, and say what changed."""
+    if args.plot:
+        raise InputError("--plot: a stream of Parquet is not drawn; leave it out, or plot a part.")
+    reading = inputs.reading_of(args)
+    labels = open_source(args.files[0], reading).labels
+    done = correct_stream(
+        args.files[0], args.output, reading, bias=_bias(args, labels),
+        strength=1.0 if args.strength is None else args.strength,
+        target_prior=prior.given_shares(args.prior, labels) if args.prior else None,
+        progress=_Progress(sys.stderr),
+    )  # fmt: skip
+    _show(args, done)
+
+
+def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
+    """The mean of the probe's rows, for cc."""
+    if args.method != "cc":
+        return None
+    found = [table for _, table in inputs.probes(args)]
+    if len(found) != 1 or found[0].label_names != labels:
+        raise InputError(
+            f"--probe: expected one file of one context, of the labels {', '.join(labels)}; got "
+            f"{len(found)} contexts: give one."
+        )
+    return [float(x) for x in found[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)]
+
+
+class _Progress:
+    """One line that is written over, where the output is a terminal."""
+
+    def __init__(self, words: TextIO):
+        self.words = words
+
+    def __call__(self, done: int, total: int, per_second: float, /) -> None:
+        if self.words.isatty():
+            end = "\n" if done >= total else "\r"
+            left = (total - done) / max(per_second, 1.0)
+            line = f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {left:.0f} s left"
+            print(f"{line:60}", end=end, file=self.words, flush=True)
+
+
+def _show(args: Namespace, done: Streamed) -> None:
+    cells: Cells = [["label", "predicted", f"after {args.method}"]]
+    for name, *shares in zip(done.label_names, done.before, done.after, strict=True):
+        cells.append([name, *(f"{100 * share:.1f}" for share in shares)])
+    terminal.show_cells(f"{done.rows:,} rows: share of each label in %", cells)
+    print(f"\n{args.method} changes the prediction of {done.changed:,} of {done.rows:,} rows.")
+    if done.left_out:
+        print(f"{done.left_out:,} rows lacked the score of a label and are left out.")
+    if done.accuracy:
+        before, after = (100 * share for share in done.accuracy)
+        print(f"Accuracy moves from {before:.1f} to {after:.1f} %.")
+    print(f"corrected scores: {args.output}")

@@ -1,0 +1,121 @@
+"""Small whole logs of every kind that an importer reads, for the fuzz."""
+
+import io
+import json
+import zipfile
+
+from batch_calibration.importers import Reading
+
+READINGS = (
+    Reading(),
+    Reading(missing="least"),
+    Reading(by=("choices",)),
+    Reading(by=("subject",), missing="drop"),
+    Reading(labels=("yes", "no")),
+    Reading(gold="answer"),
+    Reading(filter="none", missing=-30.0),
+)
+
+
+def _harness(old):
+    found = []
+    for i in range(4):
+        prompt = f"Q: a?\nA: no\n\nQ: number {i}?\nA:"
+        pairs = [[prompt, " no"], [prompt, " yes"], ["", " no"], ["", " yes"]]
+        scores = [-1.0 - i / 8, -2.0 + i / 4, -0.5, -0.25]
+        line = {
+            "doc_id": i,
+            "doc": {"question": f"number {i}", "subject": "ab"[i % 2], "answer": i % 2},
+            "target": i % 2 if old else str(i % 2),
+            "arguments": pairs,
+            "resps": [[[score, False]] for score in scores],
+            "filtered_resps": [[score, False] for score in scores],
+            "acc": float(i % 2 == 0),
+            "acc_mutual_info": 1.0,
+        }
+        if not old:
+            line["arguments"] = {
+                f"gen_args_{j}": {"arg_0": one[0], "arg_1": one[1]} for j, one in enumerate(pairs)
+            }
+            line["filtered_resps"] = [[str(x), "False"] for x in scores]
+            line |= {"filter": "none", "metrics": ["acc"]}
+        found.append(line)
+    return found
+
+
+def _inspect():
+    top = [{"token": name, "logprob": -1.0 - j} for j, name in enumerate((" A", "B", "x"))]
+    samples = [
+        {
+            "id": i, "epoch": 1, "choices": ["a", "b"], "target": "AB"[i % 2],
+            "metadata": {"subject": "ab"[i % 2]}, "scores": {"choice": {"value": "C"}},
+            "output": {"choices": [{"logprobs": {"content": [
+                {"token": " A", "logprob": -0.5 - i, "top_logprobs": top}
+            ]}}]},
+        }
+        for i in range(3)
+    ]  # fmt: skip
+    return {"version": 2, "status": "success", "eval": {"task": "t", "model": "m"},
+            "samples": samples}  # fmt: skip
+
+
+def _helm(joint):
+    states = []
+    for i in range(3):
+        for j in range(1 if joint else 2):
+            token = {"text": (" no", " yes")[j], "logprob": -1.0 - i - j}
+            if joint:
+                token = {"text": " A", "logprob": -0.5, "top_logprobs": {" A": -0.5 - i, "B": -3.0}}
+            states.append({
+                "instance": {"id": f"id{i}", "references": [
+                    {"output": {"text": text}, "tags": ["correct"]} for text in ("no", "yes")
+                ]},
+                "reference_index": j, "request_mode": "original", "train_trial_index": 0,
+                "output_mapping": {"A": "no", "B": "yes"}, "request": {"prompt": f"{i} no"},
+                "result": {"completions": [{"tokens": [token]}]},
+            })  # fmt: skip
+    method = "multiple_choice_joint" if joint else "multiple_choice_separate_original"
+    return {"adapter_spec": {"method": method, "max_train_instances": 1}, "request_states": states}
+
+
+RESULTS = {
+    "results": {"t": {"acc,none": 0.5}},
+    "configs": {"t": {"dataset_path": "json", "num_fewshot": 1}},
+    "n-shot": {"t": 1},
+    "config": {"model": "hf", "model_args": "pretrained=m", "fewshot_seed": 1},
+    "lm_eval_version": "0.4.13",
+}
+FORMATS = ("lm_eval", "inspect_ai", "helm")
+NAMES = {
+    "lm_eval": "samples_t_2026-01-02T03-04-05.6.jsonl",
+    "lm_eval_old": "m_t.jsonl",
+    "inspect_ai": "t.json",
+    "inspect_ai_zip": "t.eval",
+    "helm": "scenario_state.json",
+    "helm_joint": "scenario_state.json",
+}
+"""Kind of log -> what its file is called."""
+VALUES = {
+    "lm_eval": _harness(False), "lm_eval_old": _harness(True), "inspect_ai": _inspect(),
+    "inspect_ai_zip": _inspect(), "helm": _helm(False), "helm_joint": _helm(True),
+}  # fmt: skip
+
+
+def as_log(name, value, as_text):
+    """The bytes of a log of a kind that holds a value."""
+    if name == "lm_eval" and isinstance(value, list):
+        return "\n".join(map(as_text, value)).encode() + b"\n"
+    if name != "inspect_ai_zip" or not isinstance(value, dict):
+        return as_text(value).encode()
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        samples = value.get("samples")
+        for i, sample in enumerate(samples if isinstance(samples, list) else []):
+            archive.writestr(f"samples/{i}_epoch_1.json", as_text(sample))
+        archive.writestr("header.json", as_text({k: v for k, v in value.items() if k != "samples"}))
+    return data.getvalue()
+
+
+def results():
+    """What stands beside a log of the harness."""
+    return json.loads(json.dumps(RESULTS))

@@ -1,0 +1,419 @@
+"""The console program: what it prints, what it writes, and its sentences on bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batch_calibration import calibrate, cli
+from batch_calibration.importers import Reading, read
+from batch_calibration.store import Store
+
+
+def lines_of(rng, n=60, gold=True):
+    """A CSV of two labels, the second preferred, and its scores and right labels."""
+    right = rng.integers(0, 2, n)
+    scores = rng.normal(-2.0, 0.3, (n, 2)) + 0.5 * np.eye(2)[right] + [0.0, 1.5]
+    head = "id,no,yes" + (",gold" if gold else "")
+    rows = [
+        f"r{i},{a:.6f},{b:.6f}" + (f",{('no', 'yes')[y]}" if gold else "")
+        for i, ((a, b), y) in enumerate(zip(scores, right, strict=True))
+    ]
+    return "\n".join([head, *rows]) + "\n", scores, right
+
+
+@pytest.fixture
+def table(tmp_path):
+    text, scores, right = lines_of(np.random.default_rng(0))
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    return path, scores, right
+
+
+def run(*words, code=0):
+    """Run the program in this process; its exit code is checked."""
+    words = [str(word) for word in words]
+    if not code:
+        cli.run(words)
+        return
+    with pytest.raises(SystemExit) as found:
+        cli.run(words)
+    assert found.value.code == code
+
+
+GIVEN = ("--gold=gold", "--ids=id")
+
+
+def test_help_and_version_are_quick_and_load_no_jax():
+    for word in ("--help", "--version"):
+        check = (
+            "import sys; from batch_calibration.cli import run\n"
+            f"try:\n run(['{word}'])\nexcept SystemExit as e:\n assert not e.code\n"
+            "assert not {'jax', 'numpy', 'flax'} & set(sys.modules), 'heavy'"
+        )
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["calibrate", "diagnose", "compare", "convert", "report"])
+def test_each_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as found:
+        cli.run([command, "--help"])
+    assert found.value.code == 0
+    assert "--gold" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
+def test_corrected_scores_are_those_of_calibrate(table, tmp_path, ending, capsys):
+    path, scores, right = table
+    out = tmp_path / f"out.{ending}"
+    run("calibrate", path, *GIVEN, f"--output={out}")
+    expected = np.asarray(calibrate(scores.round(6)))
+    given = Reading(gold="gold", labels=("no", "yes"))
+    (found,) = read(out, given)
+    np.testing.assert_allclose(found.blocks["test"].log_probs, expected, atol=1e-6)
+    assert found.blocks["test"].labels.tolist() == right.tolist()
+    assert found.label_names == ("no", "yes")
+    said = capsys.readouterr().out
+    assert f"corrected scores: {out}" in said
+
+
+def test_what_is_said_is_right(table, capsys):
+    path, scores, right = table
+    run("diagnose", path, *GIVEN, "--changed=2")
+    said = " ".join(capsys.readouterr().out.split())
+    new = scores - scores.mean(axis=0)
+    before, after = ((s.argmax(axis=1) == right).mean() for s in (scores, new))
+    changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
+    assert f"Accuracy moves from {100 * before:.1f}" in said
+    assert f"to {100 * after:.1f} [" in said
+    assert f"bc changes the prediction of {changed:,} of 60 rows" in said
+    gap = float(np.ptp(scores.mean(axis=0)))
+    assert f"the scores favor 'yes' over 'no' by {gap:.2f} nats" in said
+    assert f"and {changed - 2} more" in said
+
+
+def test_without_right_labels_nothing_is_said_of_accuracy(tmp_path, capsys):
+    text, *_ = lines_of(np.random.default_rng(1), gold=False)
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    run("diagnose", path, "--ids=id")
+    said = capsys.readouterr().out
+    assert "Accuracy" not in said and "No right label is known" in said
+    run("report", path, "--ids=id", f"--output={tmp_path / 'r.html'}")
+    assert "No right label is known" in (tmp_path / "r.html").read_text()
+    run("compare", path, code=2)
+    assert "none of its 60 test rows has a gold label" in capsys.readouterr().err
+
+
+def test_scores_come_in_and_go_out_by_pipes(table):
+    path, *_ = table
+    done = subprocess.run(
+        [sys.executable, "-m", "batch_calibration", "calibrate", "-", *GIVEN],
+        input=path.read_bytes(), capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.decode().splitlines()
+    assert rows[0] == "row,no,yes,prediction,gold" and len(rows) == 61
+    assert rows[1].startswith("r0,")
+    assert b"the scores favor" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "batch_calibration", "calibrate", "-"],
+        input=b"no,yes\n1,x\n", capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith("error: the input:")
+
+
+def test_the_prior_is_subtracted(table, tmp_path, capsys):
+    path, scores, right = table
+    out = tmp_path / "out.npz"
+    shares = np.bincount(right) + 1.0
+    shares /= shares.sum()
+    (tmp_path / "shares.csv").write_text(f"yes,{shares[1]}\nno,{shares[0]}\n")
+    for given in (",".join(map(str, shares)), "estimated", str(tmp_path / "shares.csv")):
+        run("calibrate", path, *GIVEN, f"--output={out}", f"--prior={given}")
+        expected = scores - scores.mean(axis=0) + np.log(shares)
+        with np.load(out) as found:
+            np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
+    assert "right answers in the file itself" in " ".join(capsys.readouterr().err.split())
+
+
+def test_estimated_shares_are_those_of_the_labeled_set(table, tmp_path):
+    path, scores, _ = table
+    (tmp_path / "set.csv").write_text(
+        "id,no,yes,gold\na,-1.5,-2.5,no\nb,-1.5,-2.5,no\nc,-1,-2,no\n"
+    )
+    labeled = f"--labeled={tmp_path / 'set.csv'}"
+    out = tmp_path / "out.npz"
+    run("calibrate", path, *GIVEN, f"--output={out}", "--prior=estimated", labeled)
+    expected = scores - scores.mean(axis=0) + np.log([0.8, 0.2])
+    with np.load(out) as found:
+        np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
+
+
+def test_probes_make_cc_and_dc(table, tmp_path):
+    path, scores, _ = table
+    probe = tmp_path / "probe.csv"
+    probe.write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
+    out = tmp_path / "out.npz"
+    for method, name in (("cc", ""), ("cc", "cc="), ("dc", "dc="), ("dc", "")):
+        given = f"--method={method}", f"--probe={name}{probe}"
+        run("calibrate", path, *GIVEN, f"--output={out}", *given)
+        with np.load(out) as found:
+            np.testing.assert_allclose(found["scores"], scores - [-2.0, -0.5], atol=1e-4)
+
+
+def test_many_files_are_many_contexts(table, tmp_path, capsys):
+    path, *_ = table
+    for name in ("one", "two", "three", "four"):
+        (tmp_path / f"part-{name}.csv").write_text(path.read_text())
+    run("diagnose", tmp_path / "part-*.csv", *GIVEN, "--model=m")
+    said = capsys.readouterr().out
+    assert all(f"part-{name}, m" in said for name in ("one", "two", "three", "four"))
+    assert "4 contexts, 240 rows" in said
+    run("calibrate", tmp_path / "part-*.csv", *GIVEN, f"--output={tmp_path / 'o.csv'}")
+    assert (tmp_path / "o.csv").read_text().startswith("task,model,row,no,yes,prediction,gold\n")
+
+
+def test_by_tells_contexts_apart(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    rows = [f"{rng.normal()},{rng.normal() - 3},{i % 2},s{i % 5}" for i in range(100)]
+    path = tmp_path / "by.csv"
+    path.write_text("a,b,gold,subject\n" + "\n".join(rows))
+    run("diagnose", path, "--gold=gold", "--by=subject")
+    said = capsys.readouterr().out
+    assert "5 contexts, 100 rows" in said and "by s3" in said
+
+
+def test_compare_prints_every_method(table, capsys):
+    path, *_ = table
+    run("compare", path, *GIVEN)
+    said = capsys.readouterr().out
+    for method in ("icl", "pc", "bc", "bc_mean_prob"):
+        assert f"  {method} " in said
+    assert "cc is left out: no block 'cc' in the table" in said
+    run("compare", path, *GIVEN, "--methods=icl,bc")
+    assert "pc" not in capsys.readouterr().out
+
+
+def test_convert_makes_what_programs_of_a_study_read(table, tmp_path, capsys):
+    path, scores, _ = table
+    work = tmp_path / "w"
+    run("convert", path, *GIVEN, f"--workdir={work}")
+    (stored,) = Store(work).tables()[0]
+    np.testing.assert_allclose(stored.blocks["test"].log_probs, scores, atol=1e-5)
+    for program in ("calibrate", "tables", "figures", "report"):
+        done = subprocess.run(
+            [sys.executable, "-m", f"experiments.{program}", f"--workdir={work}"],
+            capture_output=True, text=True, cwd=Path(__file__).parents[1],
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "unnamed model" in (work / "report.html").read_text()
+    assert "zero-shot" not in (work / "report.html").read_text()
+    run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")
+    (again,) = read(tmp_path / "t.safetensors")
+    assert again.id == stored.id
+    run("convert", path, *GIVEN, code=2)
+    assert "--output=FILE or --workdir=DIR" in capsys.readouterr().err
+
+
+def test_the_page_has_all(table, tmp_path):
+    path, *_ = table
+    page = tmp_path / "page.html"
+    run("report", path, *GIVEN, f"--output={page}")
+    text = page.read_text()
+    assert "What the prompts prefer" in text and "the scores favor" in text
+    assert text.count("data:image/png;base64,") >= 2
+    assert "bc_mean_prob" in text
+
+
+def test_a_page_without_matplotlib_says_so(table, tmp_path, monkeypatch, capsys):
+    path, *_ = table
+    for name in [name for name in sys.modules if name.startswith("batch_calibration.artifacts.fi")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    page = tmp_path / "page.html"
+    run("report", path, *GIVEN, f"--output={page}")
+    assert "batch-calibration[plots]" in page.read_text()
+    run("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2)
+    assert "batch-calibration[plots]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_figures(table, tmp_path, ending):
+    path, *_ = table
+    run("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p'}.{ending}")
+    assert (tmp_path / f"p.{ending}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["calibrat", "x.csv"], "invalid choice: 'calibrat'"),
+        (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
+        (["calibrate", "nix.csv"], "nix.csv: expected a file of scores, found none"),
+        (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores, found none"),
+        (["calibrate", "{}", "--method=bcc"], "There is no method named 'bcc'"),
+        (["calibrate", "{}", "--method=cc"], "--probe=FILE"),
+        (["calibrate", "{}", "--method=bcl"], "--labeled=FILE"),
+        (["calibrate", "{}", "--prior=0.2"], "--prior: expected 2 shares"),
+        (["calibrate", "{}", "--prior=a,b"], "--prior: expected shares such as 0.8,0.2"),
+        (["calibrate", "{}", "--output=x.doc"], "x.doc: expected a file that ends in .csv"),
+        (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
+        (["calibrate", "{}", "--missing=some"], "missing: expected"),
+        (["calibrate", "{}", "--by=subject"], "subject"),
+        (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
+        (["calibrate", "{}", "{}"], "two contexts have one name"),
+    ],
+)
+def test_mistakes_are_answered_by_a_sentence(table, words, sentence, capsys):
+    path, *_ = table
+    words = [word.format(path) for word in words]
+    run(*words, *(GIVEN if words[0] != "calibrat" else ()), code=2)
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1 and said.startswith("error: ")
+
+
+def test_estimated_shares_need_labels(tmp_path, capsys):
+    text, *_ = lines_of(np.random.default_rng(1), gold=False)
+    (tmp_path / "s.csv").write_text(text)
+    run("calibrate", tmp_path / "s.csv", "--ids=id", "--prior=estimated", code=2)
+    assert "unlabeled rows cannot tell their shares from the bias" in capsys.readouterr().err
+
+
+def test_missing_labels_have_a_range(tmp_path, capsys):
+    rng = np.random.default_rng(3)
+    rows = [
+        json.dumps({"a": rng.normal() - 1, "b": rng.normal() - 2 if i % 3 else None, "gold": i % 2})
+        for i in range(30)
+    ]
+    path = tmp_path / "top.jsonl"
+    path.write_text("\n".join(rows))
+    run("diagnose", path, "--gold=gold", code=2)
+    assert "--missing=least" in capsys.readouterr().err
+    run("diagnose", path, "--gold=gold", "--missing=bound")
+    said = capsys.readouterr()
+    assert "The range that missing labels allow" in said.out
+    assert "10 of 30 rows lack the score of a label" in " ".join(said.err.split())
+
+
+def test_a_label_that_is_never_right_is_told(tmp_path, capsys):
+    rng = np.random.default_rng(4)
+    rows = [f"{rng.normal()},{rng.normal()},{rng.normal()},{'ab'[i % 2]}" for i in range(50)]
+    path = tmp_path / "never.csv"
+    path.write_text("a,b,c,gold\n" + "\n".join(rows))
+    run("diagnose", path, "--gold=gold")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No labeled row's right answer is 'c'" in said and "--prior" in said
+
+
+def parquet(folder, scores, right):
+    """A Parquet file of the scores, a subject and a text beside them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {"no": scores[:, 0], "yes": scores[:, 1], "gold": right, "text": ["t"] * len(right)}
+    parquet.write_table(pa.table(columns), folder / "big.parquet", row_group_size=7)
+    return folder / "big.parquet"
+
+
+def test_parquet_is_corrected_batch_by_batch(table, tmp_path, capsys):
+    from pyarrow.parquet import read_table
+
+    _, scores, right = table
+    path = parquet(tmp_path, scores, right)
+    out = tmp_path / "out.parquet"
+    given = "--gold=gold", "--labels=no,yes", f"--output={out}"
+    run("calibrate", path, *given, "--prior=0.7,0.3")
+    found = read_table(out)
+    new = scores - scores.mean(axis=0) + np.log([0.7, 0.3])
+    np.testing.assert_allclose(np.stack([found["no"], found["yes"]], axis=1), new, atol=1e-5)
+    assert found["text"].to_pylist() == ["t"] * 60
+    changed = int((scores.argmax(axis=1) != new.argmax(axis=1)).sum())
+    said = capsys.readouterr().out
+    assert f"bc changes the prediction of {changed} of 60 rows" in said
+    assert f"Accuracy moves from {100 * (scores.argmax(axis=1) == right).mean():.1f}" in said
+    (tmp_path / "probe.csv").write_text("no,yes\n-1.0,-0.5\n-3.0,-0.5\n")
+    run("calibrate", path, *given, "--method=cc", f"--probe={tmp_path / 'probe.csv'}")
+    np.testing.assert_allclose(read_table(out)["no"], scores[:, 0] + 2.0, atol=1e-5)
+    run("calibrate", path, *given, f"--plot={tmp_path / 'p.png'}", code=2)
+    assert "a stream of Parquet is not drawn" in capsys.readouterr().err
+
+
+def test_more_rows_than_fit_must_be_written_as_parquet(table, tmp_path, monkeypatch, capsys):
+    from batch_calibration.cli import stream
+
+    monkeypatch.setattr(stream, "MOST", 59)
+    path = parquet(tmp_path, *table[1:])
+    run("calibrate", path, "--gold=gold", "--labels=no,yes", code=2)
+    assert "60 rows are more than a table in memory" in capsys.readouterr().err
+
+
+WHOLE = "no,yes\n-1.5,-0.5\n-2.5,-0.7\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("torn.csv", WHOLE + "-1.5,-0.\x00", ""),
+        ("torn.csv", WHOLE + '-1.5,"-0.', "torn.csv"),
+        ("torn.jsonl", '{"no": -1.5, "yes": -0.5}\n{"no": -1.', "torn.jsonl"),
+        ("empty.csv", "", "empty.csv"),
+        ("head.csv", "no,yes\n", "head.csv"),
+        ("one.csv", "no\n-1.5\n-0.5\n", "one.csv"),
+        ("nan.csv", WHOLE + "nan,-0.5\n", "row 2"),
+        ("inf.csv", WHOLE + "-inf,-0.5\n", "--missing=least"),
+        ("none.csv", WHOLE + "-9999.0,-0.5\n", "--missing=least"),
+        ("positive.csv", WHOLE + "inf,-0.5\n", "positive.csv"),
+        ("huge.csv", WHOLE + "1e30,-0.5\n", "huge.csv"),
+        ("word.csv", WHOLE + "x,-0.5\n", "word.csv"),
+        ("twice.csv", "no,no\n-1.5,-0.5\n", "twice.csv"),
+        ("long.csv", WHOLE + "-1.5,-0.5,-0.7\n", "long.csv"),
+        ("equal.csv", "no,yes\n" + "-1.5,-1.5\n" * 5, "every score is -1.5"),
+        ("zero.jsonl", '{"no": 0.0, "yes": 0.0}\n' * 5, "--labels=no,yes"),
+        ("probs.csv", "no,yes\n" + "0.25,0.75\n" * 5, "--from-probs"),
+        ("line.jsonl", '{"no": ' + "1" * 10_000_000 + "}", "line.jsonl"),
+        ("line.csv", "no,yes\n" + "1" * 10_000_000 + ",2.5\n", "line.csv"),
+        ("deep.json", "[" * 100_000, "deep.json"),
+        ("binary.npz", "PK\x03\x04" + "x" * 50, "binary.npz"),
+        ("binary.npy", "\x93NUMPY\x01\x00", "binary.npy"),
+        ("binary.parquet", "PAR1xxxxPAR1", "binary.parquet"),
+        ("binary.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", "binary.safetensors"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence(tmp_path, name, text, sentence, capsys):
+    path = tmp_path / name
+    path.write_bytes(text.encode("latin-1"))
+    run("calibrate", path, code=2)
+    said = capsys.readouterr().err
+    assert sentence in said and said.startswith("error: ") and said.count("\n") == 1, said
+    assert len(said) < 1200
+
+
+def test_repeated_row_ids_are_refused(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("id,no,yes\na,-1.5,-0.5\na,-2.5,-0.5\n")
+    run("calibrate", tmp_path / "s.csv", "--ids=id", code=2)
+    assert "the row id 'a' stands 2 times" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_ends_of_lines_and_marks_at_the_beginning_are_read_over(tmp_path, head, end, capsys):
+    (tmp_path / "s.csv").write_bytes((head + WHOLE.replace("\n", end)).encode())
+    run("diagnose", tmp_path / "s.csv", "--changed=0")
+    assert "Averaged over 2 rows" in capsys.readouterr().out
+
+
+def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("no,yes\n-1.5,-0.5\n")
+    run("diagnose", tmp_path / "s.csv")
+    said = capsys.readouterr()
+    assert "learns its bias from this row alone" in " ".join(said.err.split())
+    (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
+    run("compare", tmp_path / "s.csv", "--gold=gold")
+    assert "bc" in capsys.readouterr().out

@@ -1,0 +1,63 @@
+"""Installs the wheel in an environment of its own, and uses the console program there.
+
+python tests/wheel.py
+
+Prints the wheel's size and the environment's. No extra is installed: what needs one says so.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCORES = "no,yes,gold\n" + 10 * "-1.0,-0.5,no\n-2.5,-0.4,yes\n"
+ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
+
+
+def run(*words: object, code: int = 0) -> str:
+    """What a command prints; another exit code than `code` ends the program."""
+    words = tuple(map(str, words))
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        sys.exit(f"error: {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def size(folder: Path) -> float:
+    """Megabytes of all files below a folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def main() -> None:
+    """Build, install, use."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # Written elsewhere than in the checkout: a wheel's build leaves folders.
+        run(sys.executable, "-m", "venv", folder / "v")
+        pip = folder / "v" / "bin" / "pip"
+        run("git", "clone", "--quiet", ROOT, folder / "source")
+        run(pip, "wheel", "--quiet", "--no-deps", "-w", folder, folder / "source")
+        (wheel,) = folder.glob("*.whl")
+        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+        os.chdir(folder)
+        Path("scores.csv").write_text(SCORES)
+        program = folder / "v" / "bin" / "batch-calibration"
+        said = run(program, "calibrate", "scores.csv", "--gold=gold", "--output=corrected.csv")
+        assert "Accuracy moves from 50.0" in said, said
+        assert Path("corrected.csv").read_text().startswith("row,no,yes,prediction,gold\n")
+        run(program, "compare", "scores.csv", "--gold=gold")
+        run(program, "report", "scores.csv", "--gold=gold")
+        assert "batch-calibration[plots]" in Path("report.html").read_text()
+        said = run(program, "diagnose", "scores.csv", "--gold=gold", "--plot=x.png", code=2)
+        assert "batch-calibration[plots]" in said, said
+        here = {line.split()[0].lower() for line in run(pip, "list").splitlines()}
+        assert not here & set(ABSENT), here & set(ABSENT)
+        print(
+            f"wheel: {wheel.stat().st_size / 1e6:.1f} MB; environment: {size(folder / 'v'):.0f} MB"
+        )
+
+
+if __name__ == "__main__":
+    main()
