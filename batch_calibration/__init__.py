@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from batch_calibration.methods import METHODS, Method
     from batch_calibration.metrics import (
         accuracy,
+        balanced_accuracy,
         bias_score,
         bootstrap_interval,
         brier,
@@ -40,8 +41,8 @@ _HOMES = {
     "importers": ("Reading", "read"),
     "methods": ("METHODS", "Method"),
     "metrics": (
-        "accuracy", "bias_score", "bootstrap_interval", "brier", "ece", "macro_f1", "nll", "rsd",
-        "summary", "total_variation",
+        "accuracy", "balanced_accuracy", "bias_score", "bootstrap_interval", "brier", "ece",
+        "macro_f1", "nll", "rsd", "summary", "total_variation",
     ),
     "scores": ("ScoreTable",),
 }  # fmt: skip
@@ -57,6 +58,7 @@ __all__ = [
     "ScoreTable",
     "__version__",
     "accuracy",
+    "balanced_accuracy",
     "bias_score",
     "bootstrap_interval",
     "brier",

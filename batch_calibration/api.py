@@ -1,18 +1,20 @@
 """`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
+from collections.abc import Hashable, Iterable, Sequence
 from operator import itemgetter
+from typing import TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import check_key
 from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
+from batch_calibration.frames import is_frame, like, names_of
 from batch_calibration.methods import Evidence, correct, get_method
 from batch_calibration.typing import Key
 from batch_calibration.validation import (
-    check_key,
     check_labels,
     check_options,
     check_scores,
@@ -20,20 +22,60 @@ from batch_calibration.validation import (
     warn_of_few,
 )
 
+Given = TypeVar("Given")
 
+
+@overload
 def calibrate(
-    scores: ArrayLike,
+    scores: Sequence[object],
     method: str = "bc",
     *,
-    probe: ArrayLike | None = None,
-    labeled: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    probe: object = None,
+    labeled: object = None,
+    labels: object = None,
+    columns: Iterable[Hashable] | None = None,
+    from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
     missing: Missing | None = None,
-    bound: ArrayLike | None = None,
+    bound: object = None,
     **options: object,
-) -> jax.Array:
+) -> np.ndarray: ...
+
+
+@overload
+def calibrate(
+    scores: Given,
+    method: str = "bc",
+    *,
+    probe: object = None,
+    labeled: object = None,
+    labels: object = None,
+    columns: Iterable[Hashable] | None = None,
+    from_probs: bool | None = None,
+    key: int | Key | None = None,
+    floor: float | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
+    **options: object,
+) -> Given: ...
+
+
+def calibrate(
+    scores: object,
+    method: str = "bc",
+    *,
+    probe: object = None,
+    labeled: object = None,
+    labels: object = None,
+    columns: Iterable[Hashable] | None = None,
+    from_probs: bool | None = None,
+    key: int | Key | None = None,
+    floor: float | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
+    **options: object,
+) -> object:
     """Removes a prompt's label bias from scores: s_ij - gamma b_j, b learned as `method` does.
 
     Predict by the largest corrected score. A bias learned from few rows is rough: a batch of less
@@ -42,12 +84,17 @@ def calibrate(
 
     Args:
         scores: log p(label j | prompt i) in nats, [n, k]; leading axes [..., n, k] are separate
-            contexts (seeds, templates), each corrected by itself.
+            contexts (seeds, templates), each corrected by itself. An array of numpy or jax, a
+            tensor of torch, lists, or a frame of pandas, polars or pyarrow with a column per label.
         method: a name from `METHODS`.
         probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
         labels: its labels, [m] or [..., m], as column indices; -1 means unknown: the scores of such
             a row enter the bias, beside those of the rows to correct.
+        columns: of a frame that holds more than scores, the names of the labels' columns; probe
+            and labeled, where they are frames too, have columns of the same names.
+        from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
+            like probabilities, and False takes it, such as cosines, for scores.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
         missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
@@ -58,7 +105,9 @@ def calibrate(
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
 
     Returns:
-        float32 scores of the same shape, in nats for the shift methods.
+        float32 scores of the same shape, in nats for the shift methods, in what they came in: a
+        frame with the same index and its labels' columns, a tensor on the same device; of lists, an
+        array of numpy.
 
     Raises:
         InputError: a sentence that says where, what was expected, what came, what to do.
@@ -68,22 +117,40 @@ def calibrate(
     """
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
-    array = check_scores(scores, floor=floor, missing=missing, bound=bound)
+    array = check_scores(
+        scores, floor=floor, missing=missing, bound=bound, from_probs=from_probs, columns=columns
+    )
+    if is_frame(scores) and columns is None:
+        columns = names_of(scores)
+    columns = None if columns is None else list(columns)
     rows, k = array.shape[-2:]
+
+    def read(given: object, where: str) -> np.ndarray:
+        named = columns if is_frame(given) else None
+        return check_scores(
+            given,
+            where,
+            labels=k,
+            floor=floor,
+            missing=missing,
+            from_probs=from_probs,
+            columns=named,
+        )
+
     warn_of_few(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.make, options, k)
-    random_key = check_key(key)
+    random_key = None if key is None else check_key(key)
     contexts = array.reshape(-1, rows, k)
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
     needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
-    for name, given, read in (
+    for name, given, reads in (
         ("probe", probe, needed),
         ("labeled", labeled, chosen.probe.labels),
         ("labels", labels, chosen.probe.labels),
     ):
-        if given is not None and not read:
+        if given is not None and not reads:
             raise InputError(
                 f"{name}: expected none, for {method} reads {chosen.probe.description}; got "
                 f"{type(given).__name__}: leave {name}= out."
@@ -94,7 +161,7 @@ def calibrate(
                 f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
                 f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
             )
-        probes = check_scores(probe, "probe", labels=k, floor=floor, missing=missing)
+        probes = read(probe, "probe")
         if chosen.needs_log_probs and (why := no_log_probs(probes)):
             raise InputError(
                 f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
@@ -108,7 +175,7 @@ def calibrate(
                 f"{'labels' if labels is None else 'labeled'} did not come: give "
                 f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
             )
-        set_scores = check_scores(labeled, "labeled", labels=k, floor=floor, missing=missing)
+        set_scores = read(labeled, "labeled")
         gold = check_labels(labels, set_scores)
         blocks["labeled"] = Evidence(
             _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]
@@ -118,10 +185,12 @@ def calibrate(
         rows = jnp.asarray(parts["test"].log_probs)
         return correct(chosen, parts, rows, key=random_key, floor=floor, **options).scores
 
-    if not chosen.looped:
-        return jax.vmap(context)(blocks).reshape(array.shape)
-    parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
-    return jnp.stack([context(part) for part in parts]).reshape(array.shape)
+    if chosen.looped:
+        parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
+        corrected = jnp.stack([context(part) for part in parts])
+    else:
+        corrected = jax.vmap(context)(blocks)
+    return like(scores, corrected.reshape(array.shape), columns)
 
 
 def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:

@@ -121,7 +121,7 @@ def fill(
 
 
 def settled(
-    scores: np.ndarray, missing: Missing, bound: ArrayLike | None = None, where: str = "scores"
+    scores: np.ndarray, missing: Missing, bound: object = None, where: str = "scores"
 ) -> np.ndarray:
     """Scores [..., n, k] without missing labels, every row kept.
 

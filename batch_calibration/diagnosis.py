@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
-from batch_calibration.metrics import accuracy_interval
+from batch_calibration.intervals import accuracy_interval, mean_recall_interval
 from batch_calibration.validation import check_labels, check_scores
 
 DRAWS = 2000
@@ -183,12 +183,11 @@ def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
 
 
 def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
-    """Of n_c rows of a label drawn with replacement, Binomial(n_c, recall) are right."""
     counts = np.bincount(gold, minlength=k)
     occurs = counts > 0
-    right, counts = np.bincount(gold, hits, minlength=k)[occurs], counts[occurs]
-    drawn = np.random.default_rng(0).binomial(counts, right / counts, (DRAWS, len(counts)))
-    return _between(float((right / counts).mean()), (drawn / counts).mean(axis=-1))
+    recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
+    ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
+    return Estimate(float(recall.mean()), *ends)
 
 
 def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
@@ -197,13 +196,9 @@ def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     shares = np.array([won, lost, n - won - lost]) / n
     drawn = np.random.default_rng(0).multinomial(n, shares, DRAWS)
-    return _between((won - lost) / n, (drawn[:, 0] - drawn[:, 1]) / n)
-
-
-def _between(value: float, drawn: np.ndarray) -> Estimate:
     tail = (1 - LEVEL) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high))
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    return Estimate((won - lost) / n, float(low), float(high))
 
 
 def _factor(nats: float) -> str:

@@ -1,46 +1,83 @@
-"""The table of methods as a scikit-learn estimator: fit, transform, predict."""
+"""The table of methods as a scikit-learn estimator: fit, partial_fit, transform, predict."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
-
-from batch_calibration.calibration.base import predict
-from batch_calibration.errors import InputError
-from batch_calibration.methods import get_method, make_calibrator
-from batch_calibration.validation import (
-    check_key,
-    check_labels,
-    check_options,
-    check_scores,
-    warn_of_few,
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
 )
 
+from batch_calibration.arrays import check_key
+from batch_calibration.calibration import running
+from batch_calibration.calibration.base import Calibrator, label_normalized, predict
+from batch_calibration.classes import class_columns
+from batch_calibration.errors import InputError, shown
+from batch_calibration.methods import Method, get_method, make_calibrator
+from batch_calibration.validation import check_labels, check_options, check_scores, warn_of_few
 
-class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+STREAMED = "bc"
+"""The method whose bias is a running mean of rows, which `partial_fit` goes on with."""
+
+
+def _streams(corrector: "LabelBiasCorrector") -> bool:
+    if corrector.method == STREAMED:
+        return True
+    raise AttributeError(
+        f"partial_fit: expected method={STREAMED!r}, whose bias is a running mean of rows; got "
+        f"{shown(corrector.method)}: call fit with all rows."
+    )
+
+
+class LabelBiasCorrector(
+    ClassifierMixin,  # type: ignore[misc]
+    OneToOneFeatureMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Learns a prompt's label bias from the rows given to `fit`, and removes it: s - gamma b.
 
-    `X` holds log-probabilities [n, k] in nats, one column per label; labels are column indices.
+    `X` holds log-probabilities [n, k] in nats, one column per label, in an array or a frame.
     What the rows given to `fit` are makes the method: scores of content-free prompts for cc, of
     random words for dc, of the batch itself for bc and pc. For bcl, `y` is -1 on the rows that give
     the bias; if no row is unlabeled, the labeled rows give bias and strength both.
 
+    Classes are matched with columns by `classes`; without it `y` holds column indices, or names of
+    the columns of a frame, or else k classes, whose sorted order is that of the columns.
+
     Args:
         method: a name from `METHODS`.
-        options: what `METHODS[method].make` takes.
+        options: what else `METHODS[method].make` takes, such as starts, batch_size or bias_from.
         random_state: int seed, for pc.
+        strength: gamma; None, here and below, for the method's own default.
+        target_prior: the share of each of the k labels one expects.
+        metric: what bcl chooses its strength by, "accuracy" or "macro_f1".
+        floor: minus infinity and all below it is raised to this many nats.
+        from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
+            like them, and False takes it for scores.
+        classes: the class of each column, in order.
 
     Attributes:
-        state_: what the method learned.
-        classes_: the column indices, 0 to k - 1.
+        state_: what the method learned, a NamedTuple of arrays.
+        classes_: the class of each column: its index, unless `classes` or `y` says otherwise.
+        n_features_in_: k.
+        feature_names_in_: the names of a frame's columns, where these are texts.
+        seen_: of bc, the mean of all rows so far and their number.
 
     >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
-    >>> LabelBiasCorrector().fit(10 * rows).predict(rows).tolist()
-    [0, 1]
+    >>> LabelBiasCorrector(classes=["no", "yes"]).fit(10 * rows).predict(rows).tolist()
+    ['no', 'yes']
     """
 
     def __init__(
@@ -48,10 +85,23 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         method: str = "bc",
         options: Mapping[str, object] | None = None,
         random_state: int | None = None,
+        *,
+        strength: float | None = None,
+        target_prior: Sequence[float] | None = None,
+        metric: str | None = None,
+        floor: float | None = None,
+        from_probs: bool | None = None,
+        classes: Sequence[Hashable] | None = None,
     ):
         self.method = method
         self.options = options
         self.random_state = random_state
+        self.strength = strength
+        self.target_prior = target_prior
+        self.metric = metric
+        self.floor = floor
+        self.from_probs = from_probs
+        self.classes = classes
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learns the bias from the rows of `X`; `y` is read by methods that read labels.
@@ -60,47 +110,130 @@ class LabelBiasCorrector(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             InputError: bad scores, labels or options, an unknown method, a method without what it
                 needs.
         """
-        # As a string: a list has no hash to look up.
-        method = get_method(str(self.method))
-        scores = self._check_rows(X)
-        options = check_options(self.method, method.make, self.options or {}, scores.shape[-1])
-        options.pop("floor", None)
+        method, scores, gold = self._begin(X, y)
         warn_of_few(self.method, method.probe.blocks, len(scores), "X")
-        labels = None if y is None or not method.probe.labels else check_labels(y, scores, "y")
-        self.calibrator_ = make_calibrator(method, floor=self._floor, **options)
-        self.state_ = self.calibrator_.fit(
+        labels = None if y is None or not method.probe.labels else check_labels(gold, scores, "y")
+        seed = self.random_state
+        self.state_ = self._calibrator().fit(
             jnp.asarray(scores),
             None if labels is None else jnp.asarray(labels),
-            key=check_key(self.random_state, "random_state"),
+            key=None if seed is None else check_key(seed, "random_state"),
         )
-        self.classes_ = np.arange(scores.shape[-1])
-        self.n_features_in_ = scores.shape[-1]
+        self.__dict__.pop("seen_", None)
+        if self.method == STREAMED:
+            self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
+        return self
+
+    @available_if(_streams)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        classes: Sequence[Hashable] | None = None,
+    ) -> Self:
+        """Takes more rows into the bias of bc: any cut into batches gives what `fit` gives.
+
+        Args:
+            X: the next rows [m, k].
+            y: read in the first batch alone, for its classes.
+            classes: all classes that `y` may hold, in the place of those of the first batch; which
+                column has which, the parameter of that name says.
+
+        Raises:
+            AttributeError: another method than bc.
+            InputError: what `fit` refuses.
+        """
+        if hasattr(self, "seen_"):
+            scores, seen = self._check_rows(X, reset=False), self.seen_
+        else:
+            _, scores, _ = self._begin(X, y, classes)
+            seen = running.empty(scores.shape[-1])
+        self.seen_ = running.update(seen, scores)
+        # The mean of one row is that row: the options of the method then apply to it as ever.
+        self.state_ = self._calibrator().fit(self.seen_.mean[None])
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]."""
         check_is_fitted(self)
-        scores = self._check_rows(X, self.n_features_in_)
-        return np.asarray(self.calibrator_.apply(self.state_, jnp.asarray(scores)))
+        scores = self._check_rows(X, reset=False)
+        return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The class of the largest corrected score; of equal scores, that of the first column."""
+        column = np.asarray(predict(self.transform(X)))
+        return np.asarray(self.classes_[column])
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """The softmax over labels of the corrected scores, [n, k]."""
+        return np.asarray(jnp.exp(label_normalized(jnp.asarray(self.transform(X)))))
+
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """The corrected scores [n, k]; of two labels, the second's less the first's, [n]."""
+        scores = self.transform(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[-1] == 2 else scores
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        # Its columns have to be scores of labels, which those of scikit-learn's checks are not.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _begin(
+        self, X: ArrayLike, y: ArrayLike | None, occurring: Sequence[Hashable] | None = None
+    ) -> tuple[Method, np.ndarray, np.ndarray | None]:
+        """Reads all that a first batch settles; the method, its scores, the column of each `y`."""
+        # As a string: a list has no hash to look up.
+        method = get_method(str(self.method))
+        scores = self._check_rows(X, reset=True)
+        given = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
+        named = {name: value for name, value in given.items() if value is not None}
+        options = {**(self.options or {}), **named}
+        self.options_ = check_options(self.method, method.make, options, scores.shape[-1])
+        self.options_["floor"] = self._floor
+        self.method_ = self.method
+        names = getattr(self, "feature_names_in_", None)
+        read = None if y is None else class_values(y, len(scores))
+        if occurring is not None:
+            read = np.asarray(occurring)
+        k, needed = scores.shape[-1], bool(method.probe.labels)
+        self.classes_, gold = class_columns(read, k, self.classes, names, needed=needed)
+        return method, scores, gold
+
+    def _calibrator(self) -> Calibrator:
+        """The method as it was fitted; made anew, as its functions cannot be pickled."""
+        return make_calibrator(get_method(self.method_), **self.options_)  # type: ignore[arg-type]
 
     @property
     def _floor(self) -> float | None:
-        floor: float | None = (self.options or {}).get("floor")  # type: ignore[assignment]
-        return floor
+        return self.floor if self.floor is not None else (self.options or {}).get("floor")  # type: ignore[return-value]
 
-    def _check_rows(self, X: ArrayLike, labels: int | None = None) -> np.ndarray:
-        scores = check_scores(X, "X", labels=labels, floor=self._floor)
+    def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
+        if issparse(X):
+            raise InputError(
+                f"X: expected a dense array [n, k]; got a sparse {type(X).__name__}, though every "
+                "score counts: give X.toarray()."
+            )
+        # scikit-learn's own words for names and a width that `fit` did not see.
+        if not reset and len(getattr(X, "shape", ())) == 2:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        scores = check_scores(X, "X", floor=self._floor, from_probs=self.from_probs)
         if scores.ndim != 2:
             raise InputError(
                 f"X: expected one context, an array [n, k]; got shape {scores.shape}: fit one "
                 f"estimator per context, or use calibrate, which takes them together."
             )
+        validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """The column of the largest corrected score; of equal scores, the lowest."""
-        return np.asarray(predict(self.transform(X)))
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """The corrected scores, under the name that scikit-learn's curves ask for."""
-        return self.transform(X)
+def class_values(y: ArrayLike, rows: int) -> np.ndarray:
+    """The class of each row, [n], as scikit-learn checks them."""
+    values = column_or_1d(y, warn=True)
+    check_consistent_length(np.empty(rows), values)
+    if values.dtype.kind == "f":
+        assert_all_finite(values, input_name="y")
+    check_classification_targets(values)
+    return np.asarray(values)

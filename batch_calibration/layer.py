@@ -1,6 +1,6 @@
-"""BC as the last layer of a Flax network: its bias is a running estimate that it hands back."""
+"""BC as the last layer of a Flax network: its bias is a running estimate, kept as by BatchNorm."""
 
-import jax
+import jax.numpy as jnp
 from flax import nnx
 from numpy.typing import ArrayLike
 
@@ -13,48 +13,56 @@ from batch_calibration.typing import Scores
 class BatchCalibration(nnx.Module):
     """Subtracts the running mean log-probability of each label: s_ij - gamma b_j (eq. 2 and 3).
 
-    While training (`layer.train()`, the default) the bias takes in each batch before it corrects
-    it, as the causal stream does. In evaluation (`layer.eval()`) the bias stays as it is.
-
-    Under plain `jax.jit` a mutation of the layer would be lost, so calling it mutates nothing: it
-    returns the scores and the new estimate, which `remember` puts back:
+    It is called, trained and evaluated as `nnx.BatchNorm` is. While training (`train()`, the
+    default) each call takes its batch into the estimate, which it keeps in `nnx.BatchStat`
+    variables, and corrects the batch with it, as the causal stream does; in evaluation (`eval()`)
+    the estimate stays as it is. Under `nnx.jit` the variables change as they do outside. Under
+    plain `jax.jit` they are arguments and results, as those of every layer with statistics:
 
         graph, state = nnx.split(layer)
 
         @jax.jit
         def step(state, log_probs):
-            return nnx.merge(graph, state)(log_probs)
+            layer = nnx.merge(graph, state)
+            return layer(log_probs), nnx.state(layer)
 
-        scores, seen = step(nnx.state(layer), log_probs)
-        layer.remember(seen)
+        scores, state = step(state, log_probs)
+        nnx.update(layer, state)
 
-    `graph` holds the mode, so split again after `train()` or `eval()`. Two devices' estimates
-    become one by `batch_calibration.calibration.running.merge`.
+    Unlike BatchNorm's, the estimate is the mean of all rows seen (eq. 3) and no moving average, so
+    there is no momentum. Two devices' estimates become one by
+    `batch_calibration.calibration.running.merge`, and `remember` puts it back.
 
     Args:
         labels: k.
         strength: gamma.
         per_batch: mini-batches weigh alike, as eq. 3 says literally, instead of rows.
+        use_running_average: whether the estimate stays as it is; `train()` and `eval()` set it.
 
-    >>> import jax.numpy as jnp
     >>> layer = BatchCalibration(2)
-    >>> scores, seen = layer(jnp.array([[-1.0, -3.0], [-2.0, -2.5]]))
-    >>> scores.tolist(), seen.count.item(), layer.seen.count.item()
-    ([[0.5, -0.25], [-0.5, 0.25]], 2, 0)
-    >>> layer.remember(seen)
-    >>> layer.seen.count.item()
-    2
+    >>> layer(jnp.array([[-1.0, -3.0], [-2.0, -2.5]])).tolist(), layer.seen.count.item()
+    ([[0.5, -0.25], [-0.5, 0.25]], 2)
+    >>> layer.eval()
+    >>> layer(jnp.array([[-1.0, -3.0]])).tolist(), layer.seen.count.item()
+    ([[0.5, -0.25]], 2)
     """
 
-    def __init__(self, labels: int, *, strength: float = 1.0, per_batch: bool = False):
+    def __init__(
+        self,
+        labels: int,
+        *,
+        strength: float = 1.0,
+        per_batch: bool = False,
+        use_running_average: bool = False,
+    ):
         start = running.empty(labels)
         self.mean = nnx.BatchStat(start.mean)
         self.count = nnx.BatchStat(start.count)
         self.rest = nnx.BatchStat(start.rest)
         self.strength = strength
         self.per_batch = per_batch
-        # The name by which nnx's train() and eval() know layers with running statistics.
-        self.use_running_average = False
+        # The name by which nnx's train(), eval() and view() know layers with running statistics.
+        self.use_running_average = use_running_average
 
     @property
     def seen(self) -> Running:
@@ -68,20 +76,25 @@ class BatchCalibration(nnx.Module):
         self.rest[...] = seen.rest
 
     def __call__(
-        self, log_probs: ArrayLike, weight: ArrayLike | None = None
-    ) -> tuple[Scores, Running]:
-        """Corrects a batch.
+        self,
+        log_probs: ArrayLike,
+        use_running_average: bool | None = None,
+        *,
+        weight: ArrayLike | None = None,
+    ) -> Scores:
+        """The corrected scores [m k] of a batch.
 
         Args:
             log_probs: [m k], in nats.
-            weight: [m]; rows of weight 0 do not enter the bias.
-
-        Returns:
-            Scores [m k], and the estimate that corrected them.
+            use_running_average: for this call, whether the estimate stays as it is; None for what
+                `train()` or `eval()` set.
+            weight: [m]; rows of weight 0 do not enter the estimate.
         """
-        seen = self.seen
         rows, _, weights = read_rows(log_probs, None, weight)
-        if not self.use_running_average:
+        seen = self.seen
+        if use_running_average is None:
+            use_running_average = self.use_running_average
+        if not use_running_average:
             seen = running.update(seen, rows, weights, per_batch=self.per_batch)
-        bias = shift.Shift(seen.mean, jax.numpy.float32(self.strength))
-        return shift.apply(bias, rows), seen
+            self.remember(seen)
+        return shift.apply(shift.Shift(seen.mean, jnp.float32(self.strength)), rows)

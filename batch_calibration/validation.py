@@ -2,30 +2,31 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import get_type_hints
 
 import jax
 import jax.core
 import numpy as np
-from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import EACH_SCORE, LARGEST, SCORES, numbers, whole_numbers
+from batch_calibration.arrays import LARGEST, nats, numbers, read_scores, whole_numbers
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.censored import NOT_RETURNED, SENTINEL, Missing, settled
 from batch_calibration.errors import InputError
-from batch_calibration.typing import AnyArray, Key
+from batch_calibration.typing import AnyArray
 
 
 def check_scores(
-    scores: ArrayLike,
+    scores: object,
     where: str = "scores",
     *,
     labels: int | None = None,
     floor: float | None = None,
+    from_probs: bool | None = False,
+    columns: Iterable[Hashable] | None = None,
     missing: Missing | None = None,
-    bound: ArrayLike | None = None,
+    bound: object = None,
 ) -> np.ndarray:
     """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
 
@@ -37,6 +38,8 @@ def check_scores(
         labels: k, where it is already known.
         floor: if given, minus infinity and sentinels below are let through; the calibrator raises
             them to `floor` nats.
+        from_probs: whether probabilities come; None refuses what looks like them.
+        columns: of a frame, the columns that hold the scores.
         missing: if given, what the scores of labels that were not returned become.
         bound: with it, the least log-probability returned for each row.
 
@@ -49,7 +52,7 @@ def check_scores(
     """
     if floor is not None:
         check_floor(floor)
-    array = _host(numbers(scores, where, SCORES, EACH_SCORE), where)
+    array = _host(read_scores(scores, where, columns), where)
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
         raise InputError(
@@ -70,6 +73,9 @@ def check_scores(
             f"{where}: expected {labels} columns, one per label as in scores; got "
             f"{array.shape[-1]}: score the same labels."
         )
+    array = nats(array, where, from_probs)
+    if from_probs:
+        where = f"{where} (logarithms of probabilities)"
     if missing is not None:
         array = settled(array, missing, bound, where)
     elif bound is not None:
@@ -89,7 +95,7 @@ def _host(array: AnyArray, where: str) -> np.ndarray:
     if isinstance(array, jax.core.Tracer):
         raise InputError(
             f"{where}: expected an array whose values can be checked; got one that jax.jit or "
-            "jax.vmap traces: use the pair METHODS[name].make() there, which is pure."
+            "jax.vmap traces: use the pure pair there, fit, apply = METHODS[name].make()."
         )
     return np.asarray(array)
 
@@ -119,7 +125,7 @@ def no_log_probs(scores: np.ndarray) -> str:
     return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
 
 
-def check_labels(labels: ArrayLike, scores: np.ndarray, where: str = "labels") -> np.ndarray:
+def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> np.ndarray:
     """Label indices as int32, one per row of `scores`; -1 means unknown.
 
     Raises:
@@ -180,29 +186,6 @@ def check_floor(floor: float) -> None:
             f"floor: expected a finite number of nats below 0; got {floor!r}: give the least "
             f"log-probability to tell apart, such as floor=-100.0, not below {-LARGEST:g}."
         )
-
-
-def check_key(key: int | Key | None, where: str = "key") -> Key | None:
-    """The `jax.random` key that a key or an int seed stands for; None stays None.
-
-    Raises:
-        InputError: neither a key nor an int of 32 bits.
-    """
-    if key is None:
-        return None
-    # jax.random.key drops the bits beyond: 2**40 would be the seed 0.
-    if isinstance(key, int | np.integer) and -(2**31) <= key < 2**32:
-        return jax.random.key(int(key))
-    try:
-        if isinstance(key, int):
-            raise TypeError
-        jax.random.split(key)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{where}: expected one jax.random key or an int seed of at most 32 bits; got "
-            f"{key!r}: give one such as {where}=0."
-        ) from error
-    return key
 
 
 _KINDS: dict[type, tuple[Callable[[object], bool], str]] = {

@@ -27,6 +27,7 @@ from pathlib import Path
 import log_forms
 import numpy as np
 import safetensors.numpy
+import table_forms
 from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
@@ -37,13 +38,14 @@ from batch_calibration.cli import commands, options
 from batch_calibration.data import texts
 from batch_calibration.data.task_file import load_task
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading
+from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.store import Store
+from batch_calibration.streams import correct_stream
 from batch_calibration.tasks import TASKS
 
 LIMIT = 30
@@ -133,6 +135,7 @@ class Kinds:
 
     def __init__(self, folder):
         self.folder = folder
+        self.forms = {kind: list(files.items()) for kind, files in table_forms.FORMS.items()}
         block = make_block(np.linspace(-9, -0.1, 12).reshape(6, 2), [0, 1, 0, 1, -1, 0], range(6))
         context = {"task": "sst2", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
         self.table = ScoreTable(context, ("no", "yes"), {"test": block, "cc": block})
@@ -246,6 +249,45 @@ class Kinds:
             assert isinstance(row["sentence"], str) and row["sentence"].encode() is not None
             assert type(label) is int and -1 <= label <= 1
         return False
+
+    def delimited_scores(self, chance):
+        return self._file_of_scores(chance, *chance.choice(self.forms["delimited"]))
+
+    def array_scores(self, chance):
+        return self._file_of_scores(chance, *chance.choice(self.forms["arrays"]))
+
+    def columnar_scores(self, chance):
+        name, data = chance.choice(self.forms["columnar"])
+        if name == "a.parquet" and chance.random() < 0.5:
+            path = self.folder / name
+            path.write_bytes(damaged(chance, data))
+            done = correct_stream(path, self.folder / "out", chance.choice(table_forms.READINGS))
+            assert all(np.isfinite(bias).all() for bias in done.bias.values())
+            return False
+        return self._file_of_scores(chance, name, data)
+
+    def json_scores(self, chance):
+        name = chance.choice(list(table_forms.VALUES))
+        value = table_forms.VALUES[name]
+        value = other(chance, value) if chance.random() < 0.6 else value
+        return self._file_of_scores(chance, name, table_forms.as_json(name, value, as_text))
+
+    def frames_of_scores(self, chance):
+        given = other(chance, chance.choice((*table_forms.VALUES.values(), table_forms.SCORES)))
+        return self._sound(frames.tables_of(given, chance.choice(table_forms.READINGS)))
+
+    def _file_of_scores(self, chance, name, data):
+        path = self.folder / name
+        path.write_bytes(damaged(chance, data) if chance.random() < 0.8 else data)
+        return self._sound(read_tables(path, chance.choice(table_forms.READINGS)))
+
+    def _sound(self, tables):
+        assert tables
+        for table in tables:
+            table.save(self.folder / "table")
+            assert scores.load(self.folder / "table").id == table.id
+            assert np.isfinite(table.blocks["test"].log_probs).all()
+        return [t.blocks["test"].log_probs.tolist() for t in tables] == [table_forms.SCORES]
 
     def config(self, chance):
         return self._scored(chance, "config.json")

@@ -26,8 +26,11 @@ ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
 # file -> the tests that have to notice, the fastest first.
 TESTS = {
-    "arrays.py": "tests/test_arrays.py tests/test_api.py",
+    "arrays.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
     "boundary.py": "tests/test_boundary.py",
+    "classes.py": "tests/test_estimator.py",
+    "frames.py": "tests/test_frames.py",
+    "intervals.py": "tests/test_metrics.py",
     "metrics.py": "tests/test_metrics.py",
     "methods.py": f"{LAWS} tests/test_calibration_study.py",
     "validation.py": "tests/test_api.py tests/test_arrays.py tests/test_estimator.py",

@@ -38,7 +38,7 @@ DOORS = {
     "summary": lambda x: summary(x, GOLD),
     "bootstrap": lambda x: metrics.bootstrap_interval(accuracy, x, GOLD, jax.random.key(0)),
     "update": lambda x: update(empty(2), x),
-    "layer": BatchCalibration(2),
+    "layer": lambda x: BatchCalibration(2)(x),
     "margin": lambda x: decision_margin(BC, STATE, x),
     "make_block": make_block,
 }
@@ -89,6 +89,7 @@ class Tensor:
     ],
     ids=lambda given: type(given).__name__,
 )
+@pytest.mark.filterwarnings("ignore:X has feature names, but LabelBiasCorrector:UserWarning")
 @pytest.mark.parametrize("door", DOORS)
 def test_every_array_of_numbers_is_taken_at_every_door(door, given):
     for got, expected in zip(
@@ -166,7 +167,9 @@ def test_a_sentinel_above_is_refused_whatever_the_floor(high):
 
 
 def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
-    with pytest.raises(InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pair"):
+    with pytest.raises(
+        InputError, match=r"one that jax\.jit or jax\.vmap traces: use the pure pair"
+    ):
         jax.jit(calibrate)(jnp.asarray(ROWS))
     np.testing.assert_array_equal(
         jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)

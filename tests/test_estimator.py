@@ -1,11 +1,21 @@
 """The table of methods as a scikit-learn estimator."""
 
+import pickle
+import warnings
+
+import joblib
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
 
 from batch_calibration import METHODS, calibrate
 from batch_calibration.errors import InputError
@@ -103,7 +113,243 @@ def test_labels_all_unknown_a_third_axis_and_a_seed_that_is_none_are_refused(row
 def test_unfitted_wrong_width_and_nan_are_refused(rows):
     with pytest.raises(NotFittedError):
         LabelBiasCorrector().transform(rows[0])
-    with pytest.raises(InputError, match="X: expected 3 columns"):
-        LabelBiasCorrector().fit(rows[0]).transform(rows[0][:, :2])
+    for few in (rows[0][:, :2], rows[0][:, :2].tolist()):
+        with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecti"):
+            LabelBiasCorrector().fit(rows[0]).transform(few)
+    with pytest.raises(InputError, match=r"X: expected a dense array.*got a sparse csr_array"):
+        LabelBiasCorrector().fit(csr_array(rows[0]))
     with pytest.raises(InputError, match="X: expected finite log-probabilities; got NaN in row 0"):
         LabelBiasCorrector().fit(rows[0] * np.nan)
+
+
+OURS = "it is refused, in a sentence of ours, which is not the one that the check asks for: "
+FAILS = {
+    "check_complex_data": OURS + "complex numbers are no log-probabilities",
+    "check_dtype_object": OURS + "an InputError, where the check asks for a TypeError",
+    "check_estimators_empty_data_messages": OURS + "no column is no label",
+    "check_fit2d_1feature": OURS + "one column is one label, with nothing to choose from",
+    "check_fit2d_predict1d": OURS + "one row is an array [1, k]",
+    "check_classifiers_one_label": "its labels are the columns of X, whatever y has, so "
+    "that it may predict one that y never has",
+    "check_classifiers_classes": "X has 2 columns there and y 3 texts, so that one has no column",
+    "check_classifiers_train": "X has 2 columns there and y 3 classes: a decision function of a "
+    "value per column has no third",
+}
+# Of bcl, which reads y, each class has to have a column.
+COLUMN = (
+    "X has 2 columns there and y 3 classes, of which one has no scores to learn a strength from"
+)
+FAILS_OF_BCL = FAILS | dict.fromkeys(
+    [
+        "check_estimators_overwrite_params",
+        "check_estimators_fit_returns_self",
+        "check_readonly_memmap_input",
+    ],
+    COLUMN,
+)
+
+
+@pytest.mark.filterwarnings("ignore:X. bc:UserWarning", "ignore:y. the class 2 has no:UserWarning")
+@pytest.mark.parametrize(("method", "fails"), [("bc", FAILS), ("bcl", FAILS_OF_BCL)])
+def test_scikit_learn_s_checks_pass_but_those_that_are_named(method, fails):
+    done = check_estimator(
+        LabelBiasCorrector(method), expected_failed_checks=fails, on_skip=None, on_fail="raise"
+    )
+    assert {one["check_name"] for one in done if one["status"] == "xfail"} == set(fails)
+    skipped = {one["check_name"] for one in done if one["status"] == "skipped"}
+    assert skipped == {"check_array_api_input"}  # SCIPY_ARRAY_API is set by nobody
+
+
+FITTED = {
+    "bc": {},
+    "pc": {"random_state": 0, "options": {"starts": 3}},
+    "bcl": {"metric": "macro_f1"},
+    "bc_running": {"options": {"causal": True, "batch_size": 7}},
+    "bc_prob_shift": {"strength": 0.5, "floor": -9.0},
+}
+
+
+@pytest.mark.parametrize("method", FITTED)
+def test_it_is_pickled_whatever_its_method(method, rows, tmp_path):
+    scores, gold = rows
+    fitted = LabelBiasCorrector(method, **FITTED[method]).fit(scores, gold)
+    joblib.dump(fitted, tmp_path / "corrector.joblib")
+    for copy in (pickle.loads(pickle.dumps(fitted)), joblib.load(tmp_path / "corrector.joblib")):
+        np.testing.assert_array_equal(copy.transform(scores), fitted.transform(scores))
+        assert copy.get_params() == fitted.get_params()
+
+
+def test_what_was_fitted_does_not_change_with_the_parameters(rows):
+    scores, _ = rows
+    fitted = LabelBiasCorrector(strength=0.5).fit(scores)
+    before = fitted.transform(scores)
+    fitted.set_params(strength=1.0, method="icl")
+    np.testing.assert_array_equal(fitted.transform(scores), before)
+    np.testing.assert_allclose(before, calibrate(scores, strength=0.5), atol=1e-6)
+
+
+def test_options_are_parameters_and_go_before_those_of_the_mapping(rows):
+    scores, gold = rows
+    prior = (0.5, 0.3, 0.2)
+    found = LabelBiasCorrector("bc", {"strength": 0.1}, strength=0.5, target_prior=prior)
+    expected = calibrate(scores, strength=0.5, target_prior=prior)
+    np.testing.assert_allclose(found.fit(scores).transform(scores), expected, atol=1e-6)
+    with pytest.raises(InputError, match="no option of bc named 'metric'"):
+        LabelBiasCorrector("bc", metric="accuracy").fit(scores)
+    with pytest.raises(InputError, match="no metric named 'f1'; did you mean 'macro_f1'"):
+        LabelBiasCorrector("bcl", metric="f1").fit(scores, gold)
+
+
+def test_a_grid_of_strengths_and_folds(rows):
+    scores, gold = rows
+    grid = GridSearchCV(LabelBiasCorrector(), {"strength": [0.0, 0.5, 1.0]}, cv=3)
+    grid.fit(scores, gold)
+    each = grid.cv_results_["mean_test_score"]
+    for strength, mean in zip((0.0, 0.5, 1.0), each, strict=True):
+        alone = cross_val_score(LabelBiasCorrector(strength=strength), scores, gold, cv=3)
+        assert mean == pytest.approx(alone.mean())
+    assert grid.best_params_["strength"] == (0.0, 0.5, 1.0)[int(np.argmax(each))]
+    assert each[2] > each[0]
+    piped = make_pipeline(FunctionTransformer(np.log), LabelBiasCorrector())
+    grid = GridSearchCV(piped, {"labelbiascorrector__strength": [0.0, 1.0]}, cv=3)
+    assert grid.fit(np.exp(scores), gold).best_params_ == {"labelbiascorrector__strength": 1.0}
+
+
+def test_probabilities_and_the_decision_of_two_labels(rows):
+    scores, gold = rows
+    fitted = LabelBiasCorrector().fit(scores)
+    odds = np.exp(fitted.transform(scores).astype(np.float64))
+    expected = odds / odds.sum(-1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(scores), expected, atol=1e-6)
+    np.testing.assert_array_equal(fitted.decision_function(scores), fitted.transform(scores))
+    auc = get_scorer("roc_auc_ovr")(fitted, scores, gold)
+    assert auc == pytest.approx(roc_auc_score(gold, expected, multi_class="ovr"))
+    two, known = scores[gold < 2, :2], gold[gold < 2]
+    fitted = LabelBiasCorrector().fit(two, known)
+    decision = fitted.decision_function(two)
+    assert decision.shape == (len(two),)
+    np.testing.assert_array_equal(fitted.predict(two), (decision > 0).astype(int))
+    auc = get_scorer("roc_auc")(fitted, two, known)
+    assert auc == pytest.approx(roc_auc_score(known, decision))
+
+
+NAMES = np.array(["no", "perhaps", "yes"])
+
+
+def test_frames_in_and_out(rows):
+    scores, gold = rows
+    frame = pd.DataFrame(scores, columns=NAMES[::-1], index=np.arange(60) + 100)
+    fitted = LabelBiasCorrector().fit(frame)
+    assert fitted.feature_names_in_.tolist() == NAMES[::-1].tolist() and fitted.n_features_in_ == 3
+    assert fitted.get_feature_names_out().tolist() == NAMES[::-1].tolist()
+    assert isinstance(fitted.transform(frame), np.ndarray)
+    for kind, given in (("pandas", frame), ("polars", pl.from_pandas(frame))):
+        found = LabelBiasCorrector().set_output(transform=kind).fit_transform(given)
+        assert type(found) is type(given) and list(found.columns) == NAMES[::-1].tolist()
+        np.testing.assert_allclose(found.to_numpy(), calibrate(scores), atol=1e-6)
+    shown = LabelBiasCorrector().set_output(transform="pandas").fit_transform(frame)
+    pd.testing.assert_index_equal(shown.index, frame.index)
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.transform(frame[["no", "yes", "perhaps"]])
+    with pytest.raises(InputError, match=r"X: .* column 'label' has the name of right"):
+        LabelBiasCorrector().fit(frame.assign(label=gold))
+
+
+def test_classes_are_names_of_columns_or_sorted_or_given(rows):
+    scores, gold = rows
+    frame = pd.DataFrame(scores, columns=NAMES[::-1])
+    named = LabelBiasCorrector().fit(frame, NAMES[::-1][gold])
+    assert named.classes_.tolist() == NAMES[::-1].tolist()
+    in_order = LabelBiasCorrector().fit(scores, NAMES[gold])
+    assert in_order.classes_.tolist() == NAMES.tolist()
+    given = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
+    columns = LabelBiasCorrector().fit(scores, gold).predict(scores)
+    for fitted in (named, in_order, given):
+        np.testing.assert_array_equal(fitted.predict(scores_of(fitted, frame)),
+                                      fitted.classes_[columns])  # fmt: skip
+    assert named.score(frame, NAMES[::-1][gold]) == np.mean(columns == gold)
+    numbered = LabelBiasCorrector().fit(scores, gold * 10 + 5)
+    assert numbered.classes_.tolist() == [5, 15, 25]
+    floats = LabelBiasCorrector().fit(scores, gold.astype(float))
+    assert floats.classes_.tolist() == [0, 1, 2]
+
+
+def scores_of(fitted, frame):
+    return frame if hasattr(fitted, "feature_names_in_") else frame.to_numpy()
+
+
+def test_named_classes_reach_the_methods_that_read_labels(rows):
+    scores, gold = rows
+    half = np.where(np.arange(60) < 30, -1, gold)
+    expected = LabelBiasCorrector("bcl").fit(scores, half).transform(scores)
+    turned = LabelBiasCorrector("bcl", classes=[9, 7, 5])
+    found = turned.fit(scores, np.where(half < 0, -1, 9 - 2 * gold))
+    np.testing.assert_array_equal(found.transform(scores), expected)
+    whole = LabelBiasCorrector("bcl").fit(scores, gold)
+    texts = LabelBiasCorrector("bcl").fit(scores, NAMES[gold])
+    np.testing.assert_array_equal(texts.transform(scores), whole.transform(scores))
+
+
+@pytest.mark.parametrize(
+    ("given", "y", "sentence"),
+    [
+        ({"classes": ["a", "b"]}, None, r"classes: expected 3 different ones.*got \['a', 'b'\]"),
+        ({"classes": ["a", "b", "b"]}, None, "classes: expected 3 different ones"),
+        ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30, "y: expected classes of the 3 .*'d' among"),
+        ({"classes": [5, 6, 7]}, [5, 8] * 30, "y: expected classes of the 3 columns.*8 among"),
+        ({}, ["a", "b"] * 30, r"y: expected classes of the 3 columns of X, \[0, 1, 2\]; got 2 "),
+        ({"method": "bcl"}, [0, 3] * 30, "y: expected classes .* got 2 classes with 3 among them"),
+    ],
+)
+def test_a_class_without_a_column_is_refused(given, y, sentence, rows):
+    with pytest.raises(InputError, match=sentence):
+        LabelBiasCorrector(**given).fit(rows[0], y)
+
+
+def test_a_class_without_a_column_is_warned_of_where_no_label_is_read(rows):
+    scores, gold = rows
+    with pytest.warns(UserWarning, match="y: the class 3 has no column in X") as heard:
+        fitted = LabelBiasCorrector().fit(scores, np.where(gold > 0, 3, 0))
+    assert heard[0].filename == __file__ and fitted.classes_.tolist() == [0, 1, 2]
+    for y in (gold[:10], np.full(60, 0.5), [[0, 1]] * 60):
+        with pytest.raises(ValueError):
+            LabelBiasCorrector().fit(scores, y)
+
+
+def test_parts_give_what_the_whole_gives(rows):
+    scores, gold = rows
+    whole = LabelBiasCorrector(strength=0.5, target_prior=(0.5, 0.3, 0.2)).fit(scores, gold)
+    parts = clone(whole)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # few rows at a time are the point
+        for start in range(0, 60, 7):
+            parts.partial_fit(scores[start : start + 7], gold[start : start + 7])
+    np.testing.assert_allclose(parts.transform(scores), whole.transform(scores), atol=2e-6)
+    assert int(parts.seen_.count) == int(whole.seen_.count) == 60
+    more = clone(whole).fit(scores[:20]).partial_fit(scores[20:])
+    np.testing.assert_allclose(more.transform(scores), whole.transform(scores), atol=2e-6)
+    again = more.fit(scores[:20])
+    assert int(again.seen_.count) == 20
+    named = LabelBiasCorrector().partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
+    assert named.classes_.tolist() == NAMES.tolist()
+    with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecting 3"):
+        parts.partial_fit(scores[:, :2])
+
+
+def test_only_bc_has_parts(rows):
+    assert hasattr(LabelBiasCorrector(), "partial_fit")
+    other = LabelBiasCorrector("pc", random_state=0)
+    assert not hasattr(other, "partial_fit")
+    with pytest.raises(AttributeError) as caught:
+        other.partial_fit(rows[0])
+    assert "partial_fit: expected method='bc'" in str(caught.value.__cause__)
+    fitted = LabelBiasCorrector().fit(rows[0]).set_params(method="cc").fit(rows[0])
+    assert not hasattr(fitted, "seen_")
+
+
+def test_probabilities_are_recognized(rows):
+    probs = np.exp(rows[0])
+    with pytest.raises(InputError, match=r"X: expected log-probabilities.*from_probs=True"):
+        LabelBiasCorrector().fit(probs)
+    found = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
+    np.testing.assert_allclose(found, calibrate(rows[0]), atol=1e-5)

@@ -7,6 +7,8 @@ CASES = {
     "score_file": 800, "score_header": 800, "records": 80, "task_file": 500, "json_lines": 3000,
     "csv": 3000, "config": 40, "tokenizer_config": 20, "tensors_header": 40, "api": 60, "logs": 800,
     "responses": 1500, "missing": 100, "program": 60,
+    "delimited_scores": 800, "array_scores": 600, "columnar_scores": 300, "json_scores": 600,
+    "frames_of_scores": 600,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The Flax layer: what it returns under plain jit advances, and evaluation leaves it alone."""
+"""The Flax layer: it keeps its estimate as nnx.BatchNorm does, outside of jit and within."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from batch_calibration.calibration.running import running_shift
+from batch_calibration.calibration.running import merge, running_shift, update
 from batch_calibration.layer import BatchCalibration
 
 
@@ -15,18 +15,43 @@ def rows(planted):
     return planted(48, 3)[0]
 
 
-def compiled(layer):
-    graph = nnx.split(layer)[0]
-    return jax.jit(lambda state, batch: nnx.merge(graph, state)(batch))
+@nnx.jit
+def called(layer, batch):
+    return layer(batch)
 
 
-def test_count_advances_under_jit(rows):
+def test_it_keeps_what_it_saw_and_returns_scores_alone(rows):
     layer = BatchCalibration(3)
-    step = compiled(layer)
+    scores = layer(rows)
+    assert scores.shape == rows.shape and int(layer.seen.count) == 48
+    np.testing.assert_allclose(layer.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
+    np.testing.assert_allclose(scores, rows - jnp.mean(rows, axis=0), atol=2e-6)
+
+
+def test_count_advances_under_nnx_jit(rows):
+    layer = BatchCalibration(3)
+    outside = BatchCalibration(3)
     for done in (16, 32, 48):
-        _, seen = step(nnx.state(layer), rows[done - 16 : done])
-        layer.remember(seen)
+        batch = rows[done - 16 : done]
+        np.testing.assert_allclose(called(layer, batch), outside(batch), atol=2e-6)
         assert int(layer.seen.count) == done
+    np.testing.assert_allclose(layer.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
+
+
+def test_count_advances_in_the_state_that_plain_jit_returns(rows):
+    layer = BatchCalibration(3)
+    graph, state = nnx.split(layer)
+
+    @jax.jit
+    def step(state, batch):
+        merged = nnx.merge(graph, state)
+        return merged(batch), nnx.state(merged)
+
+    for start in (0, 16, 32):
+        _, state = step(state, rows[start : start + 16])
+    assert int(layer.seen.count) == 0
+    nnx.update(layer, state)
+    assert int(layer.seen.count) == 48
     np.testing.assert_allclose(layer.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
     assert step._cache_size() == 1
 
@@ -34,61 +59,107 @@ def test_count_advances_under_jit(rows):
 def test_scores_are_those_of_the_causal_stream(rows):
     layer = BatchCalibration(3, strength=0.5)
     made = running_shift(batch_size=16, causal=True, strength=0.5)
-    scores = []
-    for start in (0, 16, 32):
-        corrected, seen = layer(rows[start : start + 16])
-        layer.remember(seen)
-        scores.append(corrected)
+    scores = [layer(rows[start : start + 16]) for start in (0, 16, 32)]
     expected = made.apply(made.fit(rows), rows)
     np.testing.assert_allclose(jnp.concatenate(scores), expected, atol=2e-6)
 
 
-def test_calling_changes_nothing(rows):
-    layer = BatchCalibration(3)
-    layer(rows)
-    assert int(layer.seen.count) == 0
+def test_it_is_switched_as_batch_norm_is(rows):
+    class Network(nnx.Module):
+        def __init__(self):
+            self.norm = nnx.BatchNorm(3, rngs=nnx.Rngs(0))
+            self.calibrate = BatchCalibration(3)
+
+    network = Network()
+    for switch, average in ((network.eval, True), (network.train, False)):
+        switch()
+        assert network.norm.use_running_average is network.calibrate.use_running_average is average
+    for layer in (network.norm, network.calibrate):
+        before = layer.mean[...]
+        layer(rows, True)
+        layer(rows, use_running_average=True)
+        np.testing.assert_array_equal(layer.mean[...], before)
+        layer.use_running_average = True
+        layer(rows)
+        np.testing.assert_array_equal(layer.mean[...], before)
+        layer(rows, use_running_average=False)
+        assert not np.array_equal(layer.mean[...], before)
+    assert BatchCalibration(3, use_running_average=True).use_running_average is True
 
 
-def test_evaluation_uses_the_bias_as_it_is(rows):
+def test_evaluation_uses_the_estimate_as_it_is(rows):
     layer = BatchCalibration(3)
-    layer.remember(layer(rows[:16])[1])
+    layer(rows[:16])
     layer.eval()
-    scores, seen = compiled(layer)(nnx.state(layer), rows[16:])
-    assert int(seen.count) == 16
-    np.testing.assert_allclose(scores, rows[16:] - jnp.mean(rows[:16], axis=0), atol=2e-6)
+    for call in (layer, lambda batch: called(layer, batch)):
+        scores = call(rows[16:])
+        assert int(layer.seen.count) == 16
+        np.testing.assert_allclose(scores, rows[16:] - jnp.mean(rows[:16], axis=0), atol=2e-6)
     layer.train()
-    assert int(layer(rows[16:])[1].count) == 48
+    called(layer, rows[16:])
+    assert int(layer.seen.count) == 48
 
 
 def test_absent_rows_do_not_enter(rows):
-    weight = jnp.asarray([1.0] * 10 + [0.0] * 38)
-    _, seen = BatchCalibration(3)(rows, weight)
-    assert int(seen.count) == 10
-    np.testing.assert_allclose(seen.mean, jnp.mean(rows[:10], axis=0), atol=1e-6)
+    layer = BatchCalibration(3)
+    layer(rows, weight=jnp.asarray([1.0] * 10 + [0.0] * 38))
+    assert int(layer.seen.count) == 10
+    np.testing.assert_allclose(layer.seen.mean, jnp.mean(rows[:10], axis=0), atol=1e-6)
 
 
 def test_per_batch_counts_batches(rows):
     layer = BatchCalibration(3, per_batch=True)
-    layer.remember(layer(rows[:40])[1])
-    layer.remember(layer(rows[40:])[1])
+    layer(rows[:40])
+    layer(rows[40:])
     assert int(layer.seen.count) == 2
     expected = (jnp.mean(rows[:40], axis=0) + jnp.mean(rows[40:], axis=0)) / 2.0
     np.testing.assert_allclose(layer.seen.mean, expected, atol=1e-6)
 
 
-def test_it_sits_in_a_network_and_lets_gradients_through(rows):
-    class Head(nnx.Module):
-        def __init__(self):
-            self.linear = nnx.Linear(3, 3, rngs=nnx.Rngs(0))
-            self.calibrate = BatchCalibration(3)
+def test_the_estimates_of_two_devices_become_one(rows):
+    one, other = BatchCalibration(3), BatchCalibration(3)
+    one(rows[:20])
+    other(rows[20:])
+    one.remember(merge(one.seen, other.seen))
+    np.testing.assert_allclose(one.seen.mean, jnp.mean(rows, axis=0), atol=1e-6)
+    assert int(one.seen.count) == 48
 
-        def __call__(self, x):
-            return self.calibrate(jax.nn.log_softmax(self.linear(x)))
 
-    def loss(head):
-        scores, seen = head(rows)
-        return jnp.mean(scores[:, 0] ** 2), seen
+def test_it_trains_in_a_network(rows):
+    network = nnx.Sequential(
+        nnx.Linear(3, 3, rngs=nnx.Rngs(0)), jax.nn.log_softmax, BatchCalibration(3)
+    )
 
-    gradient, seen = nnx.grad(loss, has_aux=True)(Head())
-    assert int(seen.count) == 48
-    assert float(jnp.abs(gradient["linear"]["kernel"][...]).sum()) > 0.0
+    @nnx.jit
+    def step(network, batch):
+        return nnx.grad(lambda network: jnp.mean(network(batch)[:, 0] ** 2))(network)
+
+    gradient = step(network, rows)
+    assert float(jnp.abs(gradient["layers"][0]["kernel"][...]).sum()) > 0.0
+    assert int(network.layers[2].seen.count) == 48
+    step(network, rows)
+    assert int(network.layers[2].seen.count) == 96
+
+    # The gradient goes through the batch's own mean, as that of BatchNorm does.
+    def loss(kernel):
+        scores = jax.nn.log_softmax(rows @ kernel)
+        return jnp.mean((scores - jnp.mean(scores, axis=0))[:, 0] ** 2)
+
+    linear = network.layers[0]
+    fresh = nnx.Sequential(linear, jax.nn.log_softmax, BatchCalibration(3))
+    expected = jax.grad(loss)(linear.kernel[...])
+    found = step(fresh, rows)["layers"][0]["kernel"][...]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_one_layer_per_context_by_vmap(rows):
+    layers = nnx.vmap(lambda _: BatchCalibration(3), axis_size=2)(jnp.arange(2))
+    batches = jnp.stack([rows[:24], rows[24:]])
+    scores = nnx.vmap(lambda layer, batch: layer(batch))(layers, batches)
+    for i, batch in enumerate(batches):
+        np.testing.assert_allclose(scores[i], batch - batch.mean(0), atol=2e-6)
+        np.testing.assert_allclose(layers.mean[...][i], update_mean(batch), atol=1e-6)
+
+
+def update_mean(batch):
+    return update(BatchCalibration(3).seen, batch).mean

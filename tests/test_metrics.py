@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 from sklearn import metrics as peer
 
-from batch_calibration import metrics
+from batch_calibration import InputError, metrics
 
 KEY = jax.random.key(0)
 
@@ -140,7 +140,10 @@ def test_bootstrap_draws_present_rows_alone(rows):
 
 def test_summary_is_plain_floats(rows):
     report = metrics.summary(*rows)
-    assert set(report) == {*metrics.METRICS, "accuracy_low", "accuracy_high"}
+    ends = {
+        f"{name}_{end}" for name in ("accuracy", "balanced_accuracy") for end in ("low", "high")
+    }
+    assert set(report) == {*metrics.METRICS, *ends}
     assert all(type(value) is float for value in report.values())
 
 
@@ -168,3 +171,98 @@ def test_summary_counts_labeled_and_present_rows_alone(rows):
     absent = metrics.summary(scores, gold, weight)
     for found in (hidden, absent):
         assert found == pytest.approx(alone, abs=1e-6)
+
+
+OF_ANSWERS = [name for name, metric in metrics.METRICS.items() if hasattr(metric, "of_answers")]
+OF_SCORES = [name for name in metrics.METRICS if name not in OF_ANSWERS]
+
+
+def test_which_metrics_need_scores():
+    assert OF_SCORES == ["nll", "brier", "ece", "bias_score"]
+
+
+@pytest.mark.parametrize("name", OF_ANSWERS)
+def test_predictions_do_as_well_as_scores(name, rows, host):
+    scores, gold = rows
+    said = host[2]
+    metric = metrics.METRICS[name]
+    expected = float(metric(scores, gold))
+    for given in (said, said.tolist(), metrics.predict(scores), said.astype(np.uint8)):
+        assert float(metric(given, gold)) == pytest.approx(expected, abs=1e-6)
+    assert float(metric(said, host[1].tolist())) == pytest.approx(expected, abs=1e-6)
+    drawn = metrics.bootstrap_interval(metric, scores, gold, 3, draws=50)
+    same = metrics.bootstrap_interval(metric, said, gold, 3, draws=50)
+    np.testing.assert_allclose(drawn, same, atol=1e-6)
+
+
+def test_predictions_name_labels_that_no_row_has():
+    assert float(metrics.accuracy([0, 5], [0, 1])) == 0.5
+    assert float(metrics.macro_f1([0, 5], [0, 1])) == pytest.approx(1 / 3)
+    assert float(metrics.accuracy([0, 1], [-1, 1])) == 1.0
+
+
+@pytest.mark.parametrize("name", OF_SCORES)
+def test_metrics_of_scores_refuse_predictions(name, host):
+    with pytest.raises(InputError, match=r"got shape \(80,\), as predicted labels have: give"):
+        metrics.METRICS[name](host[2], host[1])
+    with pytest.raises(InputError, match="as predicted labels have"):
+        metrics.bootstrap_interval(metrics.METRICS[name], host[2], host[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([0.0, 1.0], r"or the whole numbers \[n\] of predicted labels; got list \[n\] of float64"),
+        (["a", "b"], "or the whole numbers .* of predicted labels; got list of <U1"),
+        ([0, -1], "expected predicted labels from 0 on; got -1 in row 1"),
+        ([0, 7000], "expected predicted labels below 1,000; got 7,000"),
+        ([0, 1, 1], r"labels: expected one per row of the scores, shape \(3,\); got \(2,\)"),
+    ],
+)
+def test_what_is_neither_scores_nor_predictions_is_refused(given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        metrics.accuracy(given, [0, 1])
+
+
+def test_predictions_under_jit_are_refused_and_scores_are_not(rows, host):
+    with pytest.raises(InputError, match="do not say how many labels there are: give the scores"):
+        jax.jit(metrics.accuracy)(host[2], host[1])
+    assert float(jax.jit(metrics.accuracy)(*rows)) == float(metrics.accuracy(*rows))
+
+
+def test_balanced_accuracy_is_scikit_learn_s(rows, host):
+    scores, said = rows[0], host[2]
+    uneven = np.where(np.arange(80) < 50, 0, host[1])
+    for labels in (host[1], uneven):
+        expected = peer.balanced_accuracy_score(labels, said)
+        assert float(metrics.balanced_accuracy(scores, labels)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
+    said, gold = host[2], np.where(np.arange(80) < 50, 0, host[1])
+    random = np.random.default_rng(5)
+    places = [np.flatnonzero(gold == label) for label in range(3)]
+    drawn = [
+        np.mean([(said[random.choice(own, len(own))] == j).mean() for j, own in enumerate(places)])
+        for _ in range(4000)
+    ]
+    found = metrics.balanced_accuracy_interval(rows[0], gold)
+    np.testing.assert_allclose(found, np.quantile(drawn, (0.025, 0.975)), atol=0.015)
+    assert found == metrics.balanced_accuracy_interval(said, gold, key=jax.random.key(0))
+    assert found != metrics.balanced_accuracy_interval(said, gold, key=1)
+    report = metrics.summary(rows[0], gold)
+    assert (report["balanced_accuracy_low"], report["balanced_accuracy_high"]) == found
+    assert metrics.balanced_accuracy_interval(said, np.full(80, -1)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("key", [None, 0.5, "seed", 2**40])
+def test_an_interval_s_key_is_a_key_or_a_seed(key, rows):
+    with pytest.raises(InputError, match=r"key: expected one .* key or an int seed"):
+        metrics.bootstrap_interval(metrics.accuracy, *rows, key)
+    with pytest.raises(InputError, match=r"key: expected one .* key or an int seed"):
+        metrics.balanced_accuracy_interval(*rows, key=key)
+
+
+def test_a_seed_is_the_key_of_that_seed(rows):
+    seeded, keyed = (metrics.bootstrap_interval(metrics.accuracy, *rows, k) for k in (0, KEY))
+    assert [float(x) for x in seeded] == [float(x) for x in keyed]

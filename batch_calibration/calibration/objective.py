@@ -1,9 +1,9 @@
-"""What a strength is judged by: accuracy and macro-F1, of labeled rows alone."""
+"""What predictions are judged by: accuracy, recall and macro-F1, of labeled rows alone."""
 
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.arrays import of_rows
+from batch_calibration.arrays import of_answers
 from batch_calibration.calibration.base import predict, weights_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
@@ -13,10 +13,15 @@ def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) 
     return jnp.where(labels >= 0, weights_of(rows, weight), 0.0)
 
 
-@of_rows
+@of_answers
 def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The share of labeled rows whose prediction is right; 0 where no row is labeled.
 
+    Predicted labels [n] do as well as the scores [n k] they are predicted from, here and in
+    macro_f1.
+
+    >>> accuracy([0, 0], [0, 1]).item()
+    0.5
     >>> accuracy(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
     0.5
     """
@@ -26,7 +31,7 @@ def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     return right / jnp.where(total > 0, total, 1.0)
 
 
-@of_rows
+@of_answers
 def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
 
@@ -44,3 +49,42 @@ def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     f1 = 2.0 * both / jnp.where(either > 0, either, 1.0)
     occurring = jnp.sum(either > 0).astype(jnp.float32)
     return jnp.sum(f1) / jnp.maximum(occurring, 1.0)
+
+
+def present_mean(values: jax.Array, weights: jax.Array, axis: int | None = None) -> jax.Array:
+    """The weighted mean, 0 where nothing weighs; absent values are masked, as they may be NaN."""
+    total = jnp.sum(weights, axis=axis)
+    kept = jnp.where(weights > 0, weights * values, 0.0)
+    return jnp.sum(kept, axis=axis) / jnp.where(total > 0, total, 1.0)
+
+
+def one_hot(scores: ProbeRows, labels: Labels) -> jax.Array:
+    """One-hot labels [m k]; a row of zeros where the label is unknown."""
+    return jax.nn.one_hot(labels, scores.shape[-1], dtype=jnp.float32)
+
+
+def mean_per_label(
+    values: jax.Array, scores: ProbeRows, labels: Labels, weight: Weight | None
+) -> tuple[jax.Array, jax.Array]:
+    """The mean of values[m] over the rows of each label, [k], and whether the label occurs."""
+    weights = known_weight(scores, labels, weight)[:, None] * one_hot(scores, labels)
+    return present_mean(values[:, None], weights, axis=0), jnp.sum(weights, axis=0) > 0
+
+
+def recall_per_label(
+    scores: ProbeRows, labels: Labels, weight: Weight | None
+) -> tuple[jax.Array, jax.Array]:
+    """The share of each label's rows that are right, [k], and whether the label occurs."""
+    right = (predict(scores) == labels).astype(jnp.float32)
+    return mean_per_label(right, scores, labels, weight)
+
+
+@of_answers
+def balanced_accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The mean recall over the labels that occur: the accuracy at equal shares of labels.
+
+    >>> balanced_accuracy([0, 0, 0, 0], [0, 0, 0, 1]).item()
+    0.5
+    """
+    recall, occurs = recall_per_label(scores, labels, weight)
+    return present_mean(recall, occurs.astype(jnp.float32))

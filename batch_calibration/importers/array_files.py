@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from batch_calibration.importers.named_arrays import Arrays, from_arrays
 DAMAGED = (
     ValueError, TypeError, KeyError, OSError, EOFError, MemoryError, OverflowError, SyntaxError,
     NotImplementedError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
-    SafetensorError,
+    SafetensorError, tokenize.TokenError,
 )  # fmt: skip
 """What numpy and safetensors raise where a file is not whole."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.arrays import whole_numbers
+from batch_calibration.arrays import nats, whole_numbers
 from batch_calibration.censored import BELOW, Missing, absent, fill
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
@@ -147,7 +147,7 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
         raise InputError(f"{where}: expected {k} scores a row, got shape {scores.shape}.")
     if not len(scores):
         raise InputError(f"{where}: expected at least one row of scores, found none.")
-    scores = nats(scores, reading, where)
+    scores = nats(scores, where, reading.from_probs)
     scores, kept, notes = filled(replace(found, log_probs=scores), reading)
     found = found.rows(kept)
     refuse_constant(scores, where)
@@ -165,7 +165,9 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
     for name, rows in found.blocks.items():
-        blocks[name] = make_block(_filled_block(nats(rows, reading, where), reading, where, name))
+        blocks[name] = make_block(
+            _filled_block(nats(rows, where, reading.from_probs), reading, where, name)
+        )
     about = {**found.about, **_named(reading)}
     digest = hashlib.sha256(b"".join(b.log_probs.tobytes() for b in blocks.values()))
     digest.update(blocks["test"].labels.tobytes())
@@ -183,36 +185,6 @@ def to_tables(found: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
 def _named(reading: Reading) -> dict[str, Json]:
     """What the person calls the model; the task's name is the importer's to use."""
     return {"model": reading.model} if reading.model else {}
-
-
-def looks_like_probs(scores: np.ndarray) -> bool:
-    """Whether numbers can be probabilities and no log-probabilities: in [0, 1], sums at most 1.
-
-    >>> looks_like_probs(np.array([[0.9, 0.1]])), looks_like_probs(np.array([[-0.1, -2.3]]))
-    (True, False)
-    """
-    finite = np.where(np.isfinite(scores), scores, 0.0)
-    inside = (finite >= 0).all() and (finite > 0).any()
-    return bool(inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
-
-
-def nats(scores: np.ndarray, reading: Reading, where: str) -> np.ndarray:
-    """Log-probabilities of what came."""
-    if reading.from_probs:
-        if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
-            raise InputError(
-                f"{where}: expected probabilities from 0 to 1, got {np.nanmin(scores):g} to "
-                f"{np.nanmax(scores):g}; leave --from-probs out if they are log-probabilities."
-            )
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(scores))
-    if reading.from_probs is None and looks_like_probs(scores):
-        raise InputError(
-            f"{where}: expected log-probabilities in nats, got numbers from 0 to 1 whose rows sum "
-            "to at most 1, which are probabilities; say --from-probs (from_probs=True), or "
-            "--no-from-probs if they are scores of another kind."
-        )
-    return scores
 
 
 def filled(

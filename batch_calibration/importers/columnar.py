@@ -74,7 +74,10 @@ def _read(path: Path, reading: Reading, table: "Callable[[], pa.Table]") -> list
     import pyarrow as pa
 
     try:
-        found = arrow_columns(str(path), table())
+        read = table()
+        # Damaged offsets would be followed out of memory.
+        read.validate(full=True)
+        found = arrow_columns(str(path), read)
     except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
         if isinstance(error, InputError):
             raise

@@ -149,7 +149,9 @@ def _is_vector(column: Column) -> bool:
     cell = _first(column)
     if isinstance(cell, dict):
         cell = list(cell.values())
-    if not isinstance(cell, list | tuple | np.ndarray) or np.ndim(cell) != 1:
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist()
+    if not isinstance(cell, list | tuple):
         return False
     return any(number(one) is not None and one is not None for one in cell)
 

@@ -1,0 +1,174 @@
+"""Scores in a data frame or a tensor: read by name, and given back as they came."""
+
+import sys
+from collections.abc import Hashable, Iterable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.errors import InputError, shown
+
+FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
+"""Package -> its classes of named columns; a value's class is asked, no package is imported."""
+
+GOLD = (
+    "gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth",
+)  # fmt: skip
+"""Names of columns that hold right labels and no scores."""
+
+MOST_NAMED = 12
+
+
+def package(given: object) -> str:
+    """The package of a value's class, or of the class it is derived from, "" where none is known.
+
+    >>> package(jnp.zeros(2)), package([1.0])
+    ('', '')
+    """
+    for kind in type(given).__mro__:
+        name = kind.__module__.split(".")[0]
+        if name == "torch" and kind.__name__ == "Tensor":
+            return name
+        if kind.__name__ in FRAMES.get(name, ()):
+            return name
+    return ""
+
+
+def is_frame(given: object) -> bool:
+    """Whether a value has named columns: a frame of pandas or polars, a table of pyarrow."""
+    return package(given) in FRAMES
+
+
+def names_of(frame: object) -> list[Hashable]:
+    """The names of a frame's columns, in order."""
+    names = getattr(frame, "column_names", None)
+    return list(frame.columns if names is None else names)  # type: ignore[attr-defined]
+
+
+def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None) -> np.ndarray:
+    """The columns of a frame that hold scores, [n, k], in the order of `columns`.
+
+    Args:
+        frame: of pandas, polars or pyarrow.
+        where: what to call it in the sentence.
+        columns: which columns hold the scores; None for all, none of which may then look like right
+            labels, row numbers or texts.
+
+    Raises:
+        InputError: unknown, repeated or too few names; columns that hold no scores.
+    """
+    names, kind = names_of(frame), type(frame).__name__
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{where}: expected columns of different names; got a {kind} with the columns "
+            f"{shown(names)}: rename those that share a name."
+        )
+    chosen = names if columns is None else _checked(columns, names, where)
+    held = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
+    other = {name: why for name in chosen if (why := _why_no_scores(held[name]))}
+    if columns is None:
+        whole = {name: "holds whole numbers" for name in names if _is_whole(held[name])}
+        # Where all columns hold whole numbers, none stands out as labels or row numbers.
+        other |= whole if len(whole) < len(names) else {}
+        other |= {name: "has the name of right labels" for name in names if _is_gold(name)}
+    if other:
+        name, why = next(iter(other.items()))
+        left = [one for one in names if one not in other]
+        # Of many columns the sentence names none: which are the labels, only their owner knows.
+        named = str(left) if 1 < len(left) <= MOST_NAMED else "[...]"
+        raise InputError(
+            f"{where}: expected columns of log-probabilities, one per label; got a {kind} whose "
+            f"column {shown(name)} {why}: name the columns of the labels, columns={named}, or drop "
+            f"{shown(name)}."
+        )
+    return np.stack([held[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
+
+
+def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> list[Hashable]:
+    try:
+        chosen = [] if isinstance(columns, str) else list(columns)
+        alike = len(chosen) - len(set(chosen))
+    except TypeError:  # no iterable, or of lists
+        chosen, alike = [], 0
+    if len(chosen) < 2 or alike:
+        raise InputError(
+            f"columns: expected a list of at least two names, one per label, all different; got "
+            f"{shown(columns)}: name columns of {where}, such as columns={shown(names[:2])}."
+        )
+    for name in chosen:
+        if name not in names:
+            raise InputError.unknown(f"column of {where}", name, map(str, names))
+    return chosen
+
+
+def _values(column: object) -> np.ndarray:
+    """A column [n] as numpy has it; what is missing in columns of numbers becomes NaN."""
+    array = np.asarray(column)
+    if array.dtype != object:
+        return array
+    try:
+        return np.array([np.nan if _is_missing(x) else x for x in array.tolist()])
+    except (TypeError, ValueError):
+        return array
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or type(value).__name__ == "NAType"
+
+
+def _why_no_scores(values: np.ndarray) -> str:
+    """Why a column can hold no scores, whoever named it; "" where it can."""
+    return "" if values.dtype.kind in "iuf" else f"holds no numbers ({values.dtype})"
+
+
+def _is_gold(name: Hashable) -> bool:
+    return isinstance(name, str) and name.strip().lower() in GOLD
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    """Whether a column holds integers, or whole numbers from 0 on as a column with gaps does."""
+    if values.dtype.kind in "iub":
+        return True
+    if values.dtype.kind != "f":
+        return False
+    known = values[np.isfinite(values)]
+    return bool(known.size and (known >= 0).all() and known.any() and (known % 1 == 0).all())
+
+
+def tensor_values(tensor: object) -> np.ndarray:
+    """A tensor of torch as numpy has it, from any device; bfloat16 becomes float32."""
+    on_host = tensor.detach().cpu()  # type: ignore[attr-defined]
+    if on_host.is_floating_point() and on_host.element_size() < 4:
+        on_host = on_host.float()
+    return np.asarray(on_host)
+
+
+def like(
+    given: object, scores: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
+) -> object:
+    """Scores in the kind of container that others came in.
+
+    A frame has the index and the names of the columns that were read, a tensor lies on the same
+    device; arrays of jax stay arrays of jax, and all else is a numpy array.
+
+    >>> like([[1.0]], jnp.ones((1, 1)))
+    array([[1.]], dtype=float32)
+    """
+    if isinstance(given, jax.Array):
+        return jnp.asarray(scores)
+    values, kind = np.array(scores), package(given)
+    if kind == "torch":
+        return sys.modules["torch"].from_numpy(values).to(given.device)  # type: ignore[attr-defined]
+    if kind not in FRAMES:
+        return values
+    names = names_of(given) if columns is None else list(columns)
+    by_name = dict(zip(names, values.T, strict=True))
+    if kind == "pyarrow":
+        return type(given).from_pydict(by_name)  # type: ignore[attr-defined]
+    frame = sys.modules[kind].DataFrame
+    if kind == "polars":
+        return frame(by_name)
+    made = frame(values, given.index)  # type: ignore[attr-defined]
+    made.columns = given[names].columns  # type: ignore[index]
+    return made

@@ -1,0 +1,88 @@
+"""Files of scores in every format of tables and arrays, for the fuzz: name -> bytes."""
+
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import safetensors.numpy
+
+from batch_calibration.importers import Reading
+
+SCORES = [[-1.5, -2.25], [-0.25, -4.5], [-3.5, -0.125], [-0.75, -0.5]]
+GOLD = ["yes", "no", "", "yes"]
+ROWS = [
+    {"id": f"r{i}", "no": no, "yes": yes, "gold": gold, "topic": "ab"[i % 2]}
+    for i, ((no, yes), gold) in enumerate(zip(SCORES, GOLD, strict=True))
+]
+TOGETHER = [{"id": row["id"], "scores": [row["no"], row["yes"]], "gold": 1} for row in ROWS]
+READINGS = (
+    Reading(gold="gold"), Reading(gold="gold", ids="id", by=("topic",)),
+    Reading(labels=("yes", "no"), gold="gold", missing="least"),
+    Reading(gold="gold", missing="drop"), Reading(gold="gold", missing=-30.0),
+    Reading(labels=("no", "yes"), from_probs=True, missing="least"),
+)  # fmt: skip
+
+
+def _text(delimiter):
+    lines = [ROWS[0].keys(), *(row.values() for row in ROWS)]
+    return "\n".join(delimiter.join(map(str, line)) for line in lines).encode()
+
+
+def _arrays():
+    return {
+        "scores": np.array([SCORES, SCORES]) - 0.5, "gold": np.array([1, 0, -1, 1], np.int8),
+        "labels": np.array(["no", "yes"]), "models": np.array(["m", "n"]),
+        "id": np.array([row["id"] for row in ROWS]), "topic": np.array([0, 1, 0, 1], np.uint8),
+        "topics": np.array(["a", "b"]),
+    }  # fmt: skip
+
+
+def _numpy(save, given):
+    file = io.BytesIO()
+    save(file, given) if save is np.save else save(file, **given)
+    return file.getvalue()
+
+
+def _tensors():
+    numbers = {name: of for name, of in _arrays().items() if of.dtype.kind != "U"}
+    texts = {name: json.dumps(of.tolist()) for name, of in _arrays().items() if name not in numbers}
+    return safetensors.numpy.save(numbers, texts)
+
+
+def _arrow(write, rows):
+    file = io.BytesIO()
+    write(pa.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+def _stream(table, file):
+    with pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+FORMS = {
+    "delimited": {"a.csv": _text(","), "a.tsv": _text("\t"), "b.csv": _text(";")},
+    "arrays": {
+        "a.npz": _numpy(np.savez, _arrays()), "b.npz": _numpy(np.savez_compressed, _arrays()),
+        "a.npy": _numpy(np.save, np.array(SCORES)), "a.safetensors": _tensors(),
+    },
+    "columnar": {
+        "a.parquet": _arrow(pa.parquet.write_table, ROWS),
+        "b.parquet": _arrow(pa.parquet.write_table, TOGETHER),
+        "a.feather": _arrow(pa.feather.write_feather, ROWS), "a.arrows": _arrow(_stream, ROWS),
+    },
+}  # fmt: skip
+VALUES = {
+    "a.jsonl": ROWS, "b.jsonl": TOGETHER, "a.json": ROWS,
+    "b.json": {"labels": ["no", "yes"], "rows": TOGETHER},
+}  # fmt: skip
+
+
+def as_json(name, value, as_text):
+    """A JSON value as a file of its name: a row a line, or one text."""
+    if name.endswith(".jsonl") and isinstance(value, list):
+        return "\n".join(map(as_text, value)).encode()
+    return as_text(value).encode()

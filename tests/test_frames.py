@@ -1,0 +1,200 @@
+"""`calibrate` gives back what came: frames with their index and names, arrays of their kind."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from batch_calibration import METHODS, InputError, accuracy, calibrate, predict
+from batch_calibration.arrays import looks_like_probs
+
+ROWS = {"no": [-1.0, -2.25, -0.5, -3.0] * 3, "yes": [-3.0, -2.5, -1.75, -0.25] * 3}
+VALUES = np.stack(list(ROWS.values()), axis=-1)
+EXPECTED = (VALUES - VALUES.mean(axis=0)).astype(np.float32)
+MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table,
+          "batch": pa.record_batch}  # fmt: skip
+EXTRA = {
+    "gold": ([0, 1] * 6, "column 'gold' has the name of right labels"),
+    "Label": ([-0.5, -1.5] * 6, "column 'Label' has the name of right labels"),
+    "row": (list(range(12)), "column 'row' holds whole numbers"),
+    "right": ([0.0, 1.0] * 6, "column 'right' holds whole numbers"),
+    "kept": ([True, False] * 6, r"column 'kept' holds "),
+    "text": (["good", "bad"] * 6, "column 'text' holds no numbers"),
+}
+
+
+def values(frame):
+    return np.stack([np.asarray(frame[name]) for name in ("no", "yes")], axis=-1)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_frame_gives_a_frame_of_its_kind(kind):
+    frame = MAKERS[kind](ROWS)
+    found = calibrate(frame)
+    assert type(found) is type(frame)
+    np.testing.assert_allclose(values(found), EXPECTED, atol=1e-6)
+    assert values(found).dtype == np.float32
+    assert accuracy(found, [0, 1] * 6) == accuracy(calibrate(VALUES), [0, 1] * 6)
+    assert predict(frame).tolist() == VALUES.argmax(axis=1).tolist()
+
+
+def test_a_frame_of_pandas_keeps_its_index_and_names():
+    index = pd.Index([f"row {i}" for i in range(12)], name="id")
+    columns = pd.Index(["no", "yes"], name="label")
+    found = calibrate(pd.DataFrame(VALUES, index, columns))
+    pd.testing.assert_index_equal(found.index, index)
+    pd.testing.assert_index_equal(found.columns, columns)
+    levels = pd.MultiIndex.from_tuples([("p", "no"), ("p", "yes")])
+    found = calibrate(pd.DataFrame(VALUES, columns=levels))
+    pd.testing.assert_index_equal(found.columns, levels)
+
+
+@pytest.mark.parametrize("name", EXTRA)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name):
+    column, sentence = EXTRA[name]
+    frame = MAKERS[kind]({**ROWS, name: column})
+    with pytest.raises(InputError, match=sentence) as caught:
+        calibrate(frame)
+    assert f"columns=['no', 'yes'], or drop '{name}'." in str(caught.value)
+    for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
+        with pytest.raises(InputError, match=sentence):
+            door(frame)
+    found = calibrate(frame, columns=["yes", "no"])
+    assert list(getattr(found, "column_names", None) or found.columns) == ["yes", "no"]
+    np.testing.assert_allclose(values(found), EXPECTED, atol=1e-6)
+
+
+def test_whole_numbers_that_are_named_as_scores_are_scores():
+    frame = pd.DataFrame({"gold": [-1, -2] * 5, "y": [-3, -1] * 5})
+    expected = calibrate(frame.to_numpy().astype(float))
+    np.testing.assert_allclose(calibrate(frame, columns=("gold", "y")), expected)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (["no", "yess"], "no column of scores named 'yess'; did you mean 'yes'"),
+        ("no", "columns: expected a list of at least two names.*got 'no'"),
+        (["no"], r"columns: expected a list of at least two names.*got \['no'\]"),
+        (["no", "no"], "columns: expected a list of at least two names, one per label, all diff"),
+        ([["no"], ["yes"]], "columns: expected a list of at least two names"),
+        (3, "columns: expected a list of at least two names.*got 3"),
+        (["no", "text"], r"column 'text' holds no numbers .*columns=.'no', 'yes'., or drop 'text'"),
+    ],
+)
+def test_columns_are_names_of_the_frame(columns, sentence):
+    with pytest.raises(InputError, match=sentence):
+        calibrate(pd.DataFrame({**ROWS, "text": "a"}), columns=columns)
+
+
+def test_columns_of_an_array_and_columns_of_one_name_are_refused():
+    with pytest.raises(InputError, match="columns: expected none, for scores came as ndarray"):
+        calibrate(VALUES, columns=["no", "yes"])
+    with pytest.raises(InputError, match=r"expected columns of different names.*rename those"):
+        calibrate(pd.DataFrame(VALUES, columns=["no", "no"]))
+
+
+def test_probe_and_labeled_are_read_by_the_names_of_the_scores():
+    frame = pd.DataFrame(ROWS)
+    turned = frame[["yes", "no"]]
+    expected = calibrate(VALUES, "cc", probe=VALUES[:3])
+    np.testing.assert_allclose(calibrate(frame, "cc", probe=turned[:3]), expected)
+    np.testing.assert_allclose(calibrate(frame, "cc", probe=VALUES[:3]), expected)
+    gold = [0, 1] * 6
+    named = {"labeled": turned.assign(gold=gold), "labels": pd.Series(gold)}
+    expected = calibrate(VALUES, "bcl", labeled=VALUES, labels=gold)
+    np.testing.assert_allclose(calibrate(frame, "bcl", **named), expected)
+    with pytest.raises(InputError, match="no column of probe named 'no'"):
+        calibrate(frame, "cc", probe=pd.DataFrame({"nay": [-1.0], "yes": [-2.0]}))
+
+
+def test_a_gap_in_a_frame_is_missing_not_text():
+    for frame in (
+        pd.DataFrame({"no": pd.array([-1.0, None], "Float64"), "yes": [-2.0, -3.0]}),
+        pl.DataFrame({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
+        pa.table({"no": [-1.0, None], "yes": [-2.0, -3.0]}),
+    ):
+        with pytest.raises(InputError, match="got NaN in row 1, label 0"):
+            calibrate(frame)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (VALUES, np.ndarray),
+        (VALUES.astype(np.float16), np.ndarray),
+        (VALUES.tolist(), np.ndarray),
+        ([jnp.asarray(row) for row in VALUES.astype(np.float32)], np.ndarray),
+        (jnp.asarray(VALUES, jnp.float32), jax.Array),
+        (jnp.asarray(VALUES, jnp.bfloat16), jax.Array),
+    ],
+)
+def test_an_array_gives_an_array_of_its_kind(given, kind):
+    found = calibrate(given)
+    assert isinstance(found, kind) and found.dtype == jnp.float32
+    np.testing.assert_allclose(found, EXPECTED, atol=1e-2)
+    found = np.asarray(calibrate(given, "pc", key=0, starts=2))
+    assert found.shape == VALUES.shape
+
+
+def test_what_comes_back_can_be_written_to():
+    found = calibrate(VALUES)
+    found[0] = 0.0
+    assert found[0].tolist() == [0.0, 0.0]
+
+
+PROBS = np.exp(VALUES) / 2
+
+
+def test_probabilities_are_recognized_and_taken_when_named():
+    for given in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
+        with pytest.raises(InputError, match="which are probabilities; say from_probs=True"):
+            calibrate(given)
+        found = calibrate(given, from_probs=True)
+        np.testing.assert_allclose(found, EXPECTED, atol=1e-5)
+    np.testing.assert_allclose(
+        calibrate(PROBS, from_probs=False), PROBS - PROBS.mean(axis=0), atol=1e-6
+    )
+    with pytest.raises(InputError, match="probe: expected log-probabilities in nats, got numbers"):
+        calibrate(VALUES, "cc", probe=PROBS)
+    both = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
+    np.testing.assert_allclose(both, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
+
+
+def test_what_is_no_probability_and_what_is_zero_are_refused():
+    with pytest.raises(InputError, match=r"expected probabilities from 0 to 1, got -3 to -0\.25"):
+        calibrate(VALUES, from_probs=True)
+    some = PROBS.copy()
+    some[2, 1] = 0.0
+    with pytest.raises(
+        InputError, match=r"scores \(logarithms of probabilities\): .* got -inf in row 2, label 1"
+    ):
+        calibrate(some, from_probs=True)
+    lifted = calibrate(some, from_probs=True, floor=-20.0)
+    some[2, 1] = np.exp(-20.0)
+    np.testing.assert_allclose(lifted, calibrate(some, from_probs=True), atol=1e-5)
+
+
+def test_what_looks_like_probabilities():
+    assert looks_like_probs(np.array([[1.0, 0.0], [0.2, 0.3]]))
+    assert not looks_like_probs(np.zeros((2, 2)))
+    assert not looks_like_probs(np.array([[0.9, 0.8]]))
+    assert not looks_like_probs(np.array([[0.9, -0.1]]))
+
+
+def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():
+    rows = jnp.asarray(VALUES, jnp.float32)
+    for transformed, given in ((jax.jit(calibrate), rows), (jax.vmap(calibrate), rows[None])):
+        with pytest.raises(InputError, match=r"use the pure pair there, fit, apply = METHODS\[na"):
+            transformed(given)
+    fit, apply = METHODS["bc"].make()
+
+    def pure(x):
+        return apply(fit(x), x)
+
+    np.testing.assert_allclose(jax.jit(pure)(rows), calibrate(rows), atol=1e-6)
+    np.testing.assert_allclose(jax.vmap(pure)(rows[None])[0], calibrate(rows), atol=1e-6)
