@@ -51,6 +51,7 @@ ARROWS = {
     "models": {"errors", "files"},
     "scoring": {"errors", "files", "inputs", "settings", "models", "scores", "importers"},
     "study": {
+        "arrays",
         "errors", "typing", "files", "inputs", "settings", "calibration", "methods", "metrics",
         "validation", "scores", "records", "store", "tasks", "embedded", "prompts", "data",
         "models", "scoring",

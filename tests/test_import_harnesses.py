@@ -130,6 +130,17 @@ def test_details_without_scores_are_refused(lighteval):
     assert "no whole Parquet file" in refused(path, format="lighteval")
 
 
+def test_the_gold_label_may_be_another_field(lighteval, inspect_log, helm):
+    rows = [details(i) for i in range(2)]
+    for row in rows:
+        row["doc"]["specific"]["answer"] = "yes"
+    found = [sample(i, metadata={"answer": "B"}) for i in range(2)]
+    states = separate(2, extra_data={"answer": 1})
+    for path in (lighteval(rows), inspect_log(found), helm(states)):
+        assert the_one(path, gold="answer").blocks["test"].labels.tolist() == [1, 1]
+        assert "no field 'x'" in refused(path, gold="x")
+
+
 # Inspect
 
 

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.scores import ScoreTable, load, make_block
 
+ROOT = Path(__file__).resolve().parents[1]
 SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])
 GOLD = ["yes", "no", ""]
 PLAIN = "id,no,yes,gold,topic\na,-1.5,-2.25,yes,x\nb,-0.25,-4,no,y\nc,-3.5,-0.125,,x\n"
@@ -544,3 +547,17 @@ def test_the_fixture_of_probabilities_is_read(shared):
     )
     assert table.blocks["test"].labels.tolist() == [row["gold"] for row in held["rows"]]
     assert list(table.label_names) == held["labels"]
+
+
+def test_the_page_on_tables_runs(tmp_path, monkeypatch):
+    text = (ROOT / "docs/importing-tables.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scores.csv").write_text(PLAIN)
+    frame = pd.DataFrame({**PYTHON, "gold": GOLD})
+    (tmp_path / "scores").mkdir()
+    pd.concat([frame] * 10).drop(columns="id").to_parquet(tmp_path / "scores/a.parquet")
+    known = {"frame": frame}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, known)
+    assert known["table"].blocks["test"].row_ids == ("a", "b", "c")
+    assert known["done"].rows == 30 and (tmp_path / "corrected.parquet").stat().st_size

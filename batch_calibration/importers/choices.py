@@ -141,6 +141,13 @@ def by_columns(
     return {name: str(field_of(known, name, where, what=what)) for name in names}
 
 
+def target_of(
+    known: Mapping[str, T], own: T, where: str, reading: Reading, *, what: str = "document"
+) -> T:
+    """The right choice of a row: the log's own, or the field that `reading.gold` names."""
+    return field_of(known, reading.gold, where, what=what) if reading.gold else own
+
+
 def field_of(known: Mapping[str, T], name: str, where: str, *, what: str) -> T:
     """A field by its name, which may begin with "doc." as the harness's own documents do."""
     plain = name.removeprefix("doc.")

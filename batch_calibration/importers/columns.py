@@ -9,14 +9,25 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column, is_whole, number, text_of, values
 from batch_calibration.importers.labels import choose, gold_indices, renumbered
 
-GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class")
+GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth")
 """Names under which tables keep the right label."""
 SCORES = (
     "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
     "probabilities",
 )  # fmt: skip
 """Names under which tables keep all scores of a row together."""
-NUMBERED = ("", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0")
+NUMBERED = (
+    "",
+    "id",
+    "ids",
+    "idx",
+    "index",
+    "row",
+    "row_id",
+    "doc_id",
+    "unnamed: 0",
+    "__index_level_0__",
+)
 """Names of columns that number the rows."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, by_columns, to_imported
+from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.first_tokens import scored
 from batch_calibration.importers.json_parts import fields, items
 from batch_calibration.importers.one_context import KEPT, differing_demonstrations
@@ -124,9 +124,9 @@ def _separate(
             key[1],
             tuple(x for x in scores["original"] if x is not None),
             choices,
-            right,
+            target_of(_known(state), right, where, reading, what="instance"),
             alone=tuple(x for x in scores.get("calibration", []) if x is not None),
-            columns=_columns(state, where, reading),
+            columns=by_columns(_known(state), where, reading, what="instance"),
         )
     return rows, prompts
 
@@ -156,7 +156,9 @@ def _joint(
             raise InputError(f"{where}: instance {key[1]} stands there twice.")
         lists.append({token: _number(x, where) for token, x in top.items()})
         _, right = _references(state, where)
-        rows[key] = Row(key[1], (), letters, right, columns=_columns(state, where, reading))
+        gold = target_of(_known(state), right, where, reading, what="instance")
+        columns = by_columns(_known(state), where, reading, what="instance")
+        rows[key] = Row(key[1], (), letters, gold, columns=columns)
         prompts.setdefault(key[0], []).append(_prompt(state))
     values = scored(list(rows.values()), lists, path, reading) if rows else []
     return dict(zip(rows, values, strict=True)), prompts
@@ -213,10 +215,10 @@ def _of_reference(tokens: list[dict[str, Json]], text: str, where: str) -> float
     )
 
 
-def _columns(state: Mapping[str, Json], where: str, reading: Reading) -> dict[str, str]:
+def _known(state: Mapping[str, Json]) -> dict[str, Json]:
+    """The fields of a request's instance."""
     instance = fields(state.get("instance"))
-    known = {**fields(instance.get("extra_data")), **instance}
-    return by_columns(known, where, reading, what="instance")
+    return {**fields(instance.get("extra_data")), **instance}
 
 
 def _prompt(state: Mapping[str, Json]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, by_columns, to_imported
+from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.first_tokens import scored
 from batch_calibration.importers.json_parts import fields, text
 from batch_calibration.importers.responses import add
@@ -190,12 +190,12 @@ def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, readin
             f"{where}: the choices were shuffled for the model, and the log's letters are those "
             "before; evaluate with shuffled data in place of shuffled choices."
         )
-    target = sample.get("target")
+    known = {**fields(sample.get("metadata")), **sample}
+    target = target_of(known, sample.get("target"), where, reading, what="sample")
     if isinstance(target, str) and target.strip().upper() in labels:
         target = target.strip().upper()
     values = {"C": True, "I": False, 1: True, 0: False}
     value = scores[0].get("value") if len(scores) == 1 else None
     right = values.get(value) if isinstance(value, str | int | float) else None
-    known = {**fields(sample.get("metadata")), **sample}
     columns = by_columns(known, where, reading, what="sample")
     return Row(str(sample.get("id")), (), labels, target, right, columns=columns)

@@ -13,7 +13,7 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, by_columns, to_imported
+from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.lm_eval_results import DATE
 from batch_calibration.importers.one_context import KEPT, differing_demonstrations
 
@@ -99,15 +99,15 @@ def _row(
         )
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     prompt = answer.get("input") if document else record.get("full_prompt")
-    special = source.get("specific", source.get("specifics"))
+    known = {**_fields(source.get("specific", source.get("specifics"))), **source}
     row = Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
         choices=tuple(choices),
-        target=_gold(source.get("gold_index")),
+        target=_gold(target_of(known, source.get("gold_index"), where, reading)),
         right=bool(right) if right in (0, 1) else None,
         alone=tuple(_numbers(alone, where)) if alone else (),
-        columns=by_columns({**_fields(special), **source}, where, reading),
+        columns=by_columns(known, where, reading),
     )
     return row, prompt if isinstance(prompt, str) else str(source.get("query", ""))
 
@@ -134,7 +134,7 @@ def _numbers(value: object, where: str) -> list[float]:
 def _gold(index: object) -> Json:
     if isinstance(index, list):
         return [int(one) for one in index if isinstance(one, int)]
-    return index if isinstance(index, int) else None
+    return index if isinstance(index, int | str) else None
 
 
 def _fields(value: object) -> dict[str, object]:

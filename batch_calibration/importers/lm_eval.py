@@ -9,7 +9,7 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading, beginning
-from batch_calibration.importers.choices import Row, by_columns, field_of, to_imported
+from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.json_parts import fields
 from batch_calibration.importers.json_rows import json_rows
 from batch_calibration.importers.lm_eval_results import about_log
@@ -125,14 +125,15 @@ def _logged(value: Mapping[str, Json], where: str, reading: Reading) -> Logged:
     contexts = {pairs[i][0] for i in asked}
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
     texts = tuple(pairs[i][1] for i in asked) if len(contexts) == 1 else ()
+    document = fields(value.get("doc"))
     row = Row(
         id=str(value["doc_id"]),
         scores=tuple(scores[i] for i in asked),
         choices=texts,
-        target=_target(value, reading, where) if texts else None,
+        target=target_of(document, value.get("target") if texts else None, where, reading),
         right=_right(value.get("acc")),
         alone=tuple(scores[i] for i in alone),
-        columns=by_columns(fields(value.get("doc")), where, reading),
+        columns=by_columns(document, where, reading),
     )
     mark = hash((tuple(pairs), tuple(scores), str(value.get("target"))))
     named = value.get("filter", "")
@@ -195,7 +196,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
 def _without_question(pairs: list[tuple[str, str]], mutual: bool) -> list[int]:
     """Which requests ask for a choice without its question, as `acc_mutual_info` has them.
 
-    They follow the others, or alternate with them (0.4.0, 0.4.1).
+    They follow the others, or alternate with them (to 0.4.3 or later).
     """
     n, half = len(pairs), len(pairs) // 2
     empty = [i for i, (prompt, _) in enumerate(pairs) if not prompt]
@@ -217,10 +218,3 @@ def _right(acc: Json) -> bool | None:
     except (ValueError, OverflowError):
         number = math.nan
     return bool(number) if number in (0.0, 1.0) else None
-
-
-def _target(value: Mapping[str, Json], reading: Reading, where: str) -> Json:
-    """The right choice: the log's target, or the field of its document that is asked for."""
-    if not reading.gold:
-        return value.get("target")
-    return field_of(fields(value.get("doc")), reading.gold, where, what="document")
