@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REFERENCE := .venv-reference
+SERVER := .venv-server
 BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 RUN := runs/mini
@@ -34,7 +35,7 @@ check: $(VENV)/.test
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-reference: $(REFERENCE)/.installed
+reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
 
 bench: $(BENCH)/.installed
@@ -57,7 +58,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,test]'
 	touch $@
 
 # torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
@@ -66,6 +67,15 @@ $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.tx
 	$(REFERENCE)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-reference.txt)"
 	$(REFERENCE)/bin/python -m pip install --quiet --constraint constraints-reference.txt \
 		--editable '.[test]' transformers 'lm-eval[hf]'
+	touch $@
+
+# llama.cpp is compiled here, in minutes: without what reads images, for any CPU, quickly.
+$(SERVER)/.installed: constraints-server.txt
+	test -x $(SERVER)/bin/python || $(PYTHON) -m venv $(SERVER)
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DGGML_NATIVE=OFF \
+		-DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
+		$(SERVER)/bin/python -m pip install --quiet --constraint constraints-server.txt \
+		'llama-cpp-python[server]' gguf safetensors
 	touch $@
 
 $(BENCH)/.installed: pyproject.toml constraints-bench.txt
@@ -81,4 +91,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(BENCH) $(MUTATIONS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,7 @@
 """`calibrate`: scores in, corrected scores out; bad input is answered in sentences."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TypeVar, overload
 
@@ -33,7 +34,7 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
@@ -51,7 +52,7 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
@@ -68,7 +69,7 @@ def calibrate(
     probe: object = None,
     labeled: object = None,
     labels: object = None,
-    columns: Iterable[Hashable] | None = None,
+    columns: Sequence[Hashable] | None = None,
     from_probs: bool | None = None,
     key: int | Key | None = None,
     floor: float | None = None,
@@ -117,26 +118,11 @@ def calibrate(
     """
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
-    array = check_scores(
-        scores, floor=floor, missing=missing, bound=bound, from_probs=from_probs, columns=columns
-    )
-    if is_frame(scores) and columns is None:
-        columns = names_of(scores)
-    columns = None if columns is None else list(columns)
+    read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
+    array = read(scores, columns=columns, bound=bound)
+    if is_frame(scores):
+        columns = names_of(scores) if columns is None else list(columns)
     rows, k = array.shape[-2:]
-
-    def read(given: object, where: str) -> np.ndarray:
-        named = columns if is_frame(given) else None
-        return check_scores(
-            given,
-            where,
-            labels=k,
-            floor=floor,
-            missing=missing,
-            from_probs=from_probs,
-            columns=named,
-        )
-
     warn_of_few(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.make, options, k)
     random_key = None if key is None else check_key(key)
@@ -161,7 +147,7 @@ def calibrate(
                 f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
                 f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
             )
-        probes = read(probe, "probe")
+        probes = read(probe, "probe", labels=k, columns=columns if is_frame(probe) else None)
         if chosen.needs_log_probs and (why := no_log_probs(probes)):
             raise InputError(
                 f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
@@ -175,7 +161,9 @@ def calibrate(
                 f"{'labels' if labels is None else 'labeled'} did not come: give "
                 f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
             )
-        set_scores = read(labeled, "labeled")
+        set_scores = read(
+            labeled, "labeled", labels=k, columns=columns if is_frame(labeled) else None
+        )
         gold = check_labels(labels, set_scores)
         blocks["labeled"] = Evidence(
             _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]

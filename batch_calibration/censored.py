@@ -144,15 +144,16 @@ def settled(
             "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
         )
     gone = absent(scores)
+    least: np.ndarray | None = None
     if bound is not None:
         remedy = "give the least log-probability returned for each row, of any token"
-        bound = np.asarray(numbers(bound, "bound", "one number of nats per row", remedy))
-        if bound.shape != scores.shape[:-1] or absent(bound).any() or (bound > LARGEST).any():
+        least = np.asarray(numbers(bound, "bound", "one number of nats per row", remedy))
+        if least.shape != scores.shape[:-1] or absent(least).any() or (least > LARGEST).any():
             raise InputError(
                 f"bound: expected one finite number of nats per row, shape {scores.shape[:-1]}; "
-                f"got shape {bound.shape}, {int(absent(bound).sum())} not finite: {remedy}."
+                f"got shape {least.shape}, {int(absent(least).sum())} not finite: {remedy}."
             )
-        bound = bound.reshape(-1)
+        least = least.reshape(-1)
     empty = np.argwhere(gone.all(axis=-1))
     if len(empty):
         raise InputError(
@@ -160,7 +161,7 @@ def settled(
             "so nothing tells its labels apart; drop it, or ask for more tokens."
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
-    return fill(rows, check_missing(missing), bound)[0].reshape(scores.shape)
+    return fill(rows, check_missing(missing), least)[0].reshape(scores.shape)
 
 
 def range_of_predictions(

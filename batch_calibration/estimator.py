@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 from batch_calibration.arrays import check_key
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
+from batch_calibration.censored import Missing
 from batch_calibration.classes import class_columns
 from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import Method, get_method, make_calibrator
@@ -64,6 +65,7 @@ class LabelBiasCorrector(
         target_prior: the share of each of the k labels one expects.
         metric: what bcl chooses its strength by, "accuracy" or "macro_f1".
         floor: minus infinity and all below it is raised to this many nats.
+        missing: what scores of labels that were not returned become, as in `calibrate`.
         from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
             like them, and False takes it for scores.
         classes: the class of each column, in order.
@@ -90,6 +92,7 @@ class LabelBiasCorrector(
         target_prior: Sequence[float] | None = None,
         metric: str | None = None,
         floor: float | None = None,
+        missing: Missing | None = None,
         from_probs: bool | None = None,
         classes: Sequence[Hashable] | None = None,
     ):
@@ -100,6 +103,7 @@ class LabelBiasCorrector(
         self.target_prior = target_prior
         self.metric = metric
         self.floor = floor
+        self.missing = missing
         self.from_probs = from_probs
         self.classes = classes
 
@@ -219,7 +223,9 @@ class LabelBiasCorrector(
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
-        scores = check_scores(X, "X", floor=self._floor, from_probs=self.from_probs)
+        scores = check_scores(
+            X, "X", floor=self._floor, from_probs=self.from_probs, missing=self.missing
+        )
         if scores.ndim != 2:
             raise InputError(
                 f"X: expected one context, an array [n, k]; got shape {scores.shape}: fit one "

@@ -7,25 +7,24 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self, TypeVar
 
 from batch_calibration.errors import InputError
+from batch_calibration.settings_key import Key, Value, whole
 
-ScorerKind = Literal["causal_lm", "dual_encoder"]
+ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
+ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 ContentFreeFill = Literal["per_field", "whole_input"]
 RandomWordPreset = Literal["paper", "original"]
 Classes = Literal["task", "present"]
-
-Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...]
-"""What a setting may be."""
+T = TypeVar("T", int, float)
 
 
-def _at_least(least: int, default: int, unit: str) -> int:
+def _at_least(least: int, default: T, unit: str) -> T:
     """A field whose value is at least `least`, counted in `unit`."""
-    made: int = field(default=default, metadata={"least": least, "unit": unit})
+    made: T = field(default=default, metadata={"least": least, "unit": unit})
     return made
 
 
@@ -91,8 +90,9 @@ class ModelSettings:
 
     Attributes:
         scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
-            image with label statements (sentence encoders, CLIP).
-        model: a checkpoint directory, a name on the Hugging Face hub, "mini" or "mini_clip".
+            image with label statements (sentence encoders, CLIP); "api" asks a server.
+        model: a checkpoint directory, a name on the Hugging Face hub, "mini" or "mini_clip"; of the
+            scorer "api", what the server calls it.
         batch_size: most rows in a batch; lower it only where memory is short.
         dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
         mesh: devices, such as "data:4,model:2"; "" is one device.
@@ -112,6 +112,39 @@ class ModelSettings:
 
 
 @dataclass(frozen=True)
+class ApiSettings:
+    """How a server is asked, for the scorer "api": docs/asking-an-api.md.
+
+    Attributes:
+        server: its address, such as "http://127.0.0.1:8000/v1".
+        api_scores: the way of asking. Of whole labels: "echo" (OpenAI-style completions),
+            "prompt_logprobs" (vLLM). Of labels of one token: "logprob_token_ids" (vLLM), "score"
+            (SGLang). Of first tokens among the likeliest: "top_k" (completions), "chat".
+        tokenizer: directory of the model's tokenizer.json and config.json: counts tokens, fits
+            prompts (`over_long`), and tells "logprob_token_ids" and "score" the labels' ids.
+        top_logprobs: how many of the likeliest first tokens "top_k" and "chat" ask for.
+        missing: what is done about labels that are not among them: "least" puts them just below
+            the least one, "drop" leaves the row out, a number of nats stands for them.
+        in_flight: most requests at a time.
+        per_minute: most requests a minute; 0 is no limit.
+        timeout: seconds after which a request is given up and asked again.
+        price: dollars per million tokens sent, for the estimate before the run.
+        key_variable: the environment variable that holds the key; none is sent where it is unset.
+    """
+
+    server: str = ""
+    api_scores: ApiScores = "echo"
+    tokenizer: str = ""
+    top_logprobs: int = _at_least(1, 20, "tokens")
+    missing: str = "least"
+    in_flight: int = _at_least(1, 8, "requests")
+    per_minute: int = _at_least(0, 0, "requests (0: no limit)")
+    timeout: float = _at_least(1, 120.0, "seconds")
+    price: float = _at_least(0, 0.0, "dollars")
+    key_variable: str = "API_KEY"
+
+
+@dataclass(frozen=True)
 class Settings:
     """Settings of a study: its tasks and seeds, and the parts that modules take.
 
@@ -123,6 +156,7 @@ class Settings:
         data: which rows.
         prompt: how rows become prompts.
         model: which model.
+        api: how a server is asked, where one is.
 
     >>> Settings.of(tasks="sst2", shots=4).prompt.shots
     4
@@ -133,6 +167,7 @@ class Settings:
     data: DataSettings = DataSettings()
     prompt: PromptSettings = PromptSettings()
     model: ModelSettings = ModelSettings()
+    api: ApiSettings = ApiSettings()
 
     @classmethod
     def of(cls, **values: object) -> Self:
@@ -180,7 +215,7 @@ class Settings:
                     "the study's settings, or score two studies."
                 )
         mine = self.replace(**values)
-        return Cell(keys()["tasks"].check_one(task), _whole("seed", seed), mine.data, mine.prompt)
+        return Cell(keys()["tasks"].check_one(task), whole("seed", seed), mine.data, mine.prompt)
 
     def grid(self) -> Iterator[Cell]:
         """The usual sweep: each task with each seed, one seed where nothing is drawn."""
@@ -210,78 +245,12 @@ class Cell:
         return dataclasses.replace(self, prompt=dataclasses.replace(self.prompt, over_long="error"))
 
 
-PARTS = {"data": DataSettings, "prompt": PromptSettings, "model": ModelSettings}
-
-
-class Key(NamedTuple):
-    """What a key may be: the part it belongs to ("" for the whole), its type, its least value."""
-
-    name: str
-    part: str
-    kind: object
-    least: int | None = None
-    unit: str = ""
-
-    def check(self, value: object) -> Value:
-        """The value in its own kind; what can mean one thing alone is accepted.
-
-        One word stands for a tuple of one, words with commas for a tuple of them, a list for a
-        tuple, a whole number for a real one.
-
-        Raises:
-            InputError: another kind, an unknown choice, a number below the least.
-        """
-        if typing.get_origin(self.kind) is Literal:
-            choices = typing.get_args(self.kind)
-            if value not in choices:
-                raise InputError.unknown(f"config.{self.name}", value, choices)
-            return str(value)
-        if typing.get_origin(self.kind) is tuple:
-            return self._tuple(value)
-        if self.kind is float and type(value) in (int, float):
-            return float(typing.cast(float, value))
-        if type(value) is not self.kind:
-            raise InputError(f"config.{self.name}: expected {_WORDS[self.kind]}, got {value!r}.")
-        if self.least is not None and typing.cast(int, value) < self.least:
-            raise InputError(
-                f"config.{self.name}: expected {self.least} or more {self.unit}, got {value}."
-            )
-        return typing.cast(Value, value)
-
-    def check_one(self, value: object) -> str:
-        """One member of a tuple of texts."""
-        if not isinstance(value, str) or not value:
-            raise InputError(f"task: expected a task's name or a task file's path, got {value!r}.")
-        return value
-
-    def _tuple(self, value: object) -> tuple[str | int, ...]:
-        member = typing.get_args(self.kind)[0]
-        kinds = typing.get_args(member) or (member,)
-        given = [value] if isinstance(value, str) else value
-        if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
-            raise InputError(
-                f'config.{self.name}: expected names such as {self.name}=\'("a","b")\', got '
-                f"{value!r}."
-            )
-        found: list[str | int] = []
-        for one in given:
-            # A task file's path may hold a comma.
-            if isinstance(one, str) and "," in one and not Path(one).exists():
-                words = one.strip("()[]").split(",")
-                found += [word.strip(" '\"") for word in words if word.strip(" '\"")]
-            else:
-                found.append(one)
-        return tuple(found)
-
-
-_WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "True or False",
-                             str: "a text"}  # fmt: skip
-
-
-def _whole(name: str, value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise InputError(f"{name}: expected a whole number from 0 on, got {value!r}.")
-    return value
+PARTS = {
+    "data": DataSettings,
+    "prompt": PromptSettings,
+    "model": ModelSettings,
+    "api": ApiSettings,
+}
 
 
 @cache

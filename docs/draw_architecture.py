@@ -29,7 +29,7 @@ LAYERS = {
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("settings", "files", "arrays", "censored"),
+    "below all": ("settings", "settings_key", "files", "arrays", "censored"),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

@@ -1,6 +1,6 @@
 """Prints what a model will be asked: prompts, where labels begin in tokens, and the cost."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
@@ -11,8 +11,11 @@ from rich.text import Text
 from batch_calibration.inputs import ImageInputs
 from batch_calibration.methods import METHODS
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.api.tokens import BYTES
 from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.settings import ModelSettings
+from batch_calibration.study.loading import api_cost
 
 NOTES = {
     "causal_lm": "asked: what prompts share is run once, labels as a trie",
@@ -28,7 +31,7 @@ def show(
     for _, group in groupby(contexts, key=_task):
         first = next(group)
         show_context(first, rows)
-        if budget and model.scorer == "causal_lm":
+        if budget and model.scorer != "dual_encoder":
             show_boundary(first, budget)
 
 
@@ -81,21 +84,40 @@ def show_cost(
     contexts: Sequence[RenderedContext], model: ModelSettings, budget: TokenBudget | None
 ) -> None:
     """Print what the sweep asks: rows and tokens, task by task."""
+    columns = ("tokens in the prompts", "positions asked for")
+    _show_sums(contexts, columns, lambda context: _tokens(context, model, budget))
+    print(NOTES[model.scorer] if budget else "no tokens are counted without config.model")
+
+
+def show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
+    """Print what the sweep asks a server: requests and tokens, task by task, and their price."""
+    costs = {id(one): api_cost([(one, one.blocks)], scorer) for one in contexts}
+    _show_sums(contexts, ("requests", "tokens sent"), lambda one: costs[id(one)][:2])
+    tokens = sum(cost.tokens for cost in costs.values())
+    price, counted = scorer.settings.price, scorer.settings.tokenizer or f"{BYTES} bytes each"
+    print(f"tokens as {counted} (config.tokenizer); {tokens:,} tokens at config.price, "
+          f"${price:g} a million, are ${tokens / 1e6 * price:,.2f}")  # fmt: skip
+
+
+def _show_sums(
+    contexts: Sequence[RenderedContext],
+    names: tuple[str, str],
+    count: Callable[[RenderedContext], tuple[int, int]],
+) -> None:
+    """Print contexts, rows and two counts of each task, and the sums of all."""
     table = Table(title="the whole sweep", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("task", "contexts", "rows", "tokens in the prompts", "positions asked for"):
+    for name in ("task", "contexts", "rows", *names):
         table.add_column(name, justify="left" if name == "task" else "right")
     sums = [0, 0, 0, 0]
     for task, group in groupby(contexts, key=_task):
         counts = [0, 0, 0, 0]
         for context in group:
-            read, asked = _tokens(context, model, budget)
-            for i, value in enumerate((1, context.size, read, asked)):
+            for i, value in enumerate((1, context.size, *count(context))):
                 counts[i] += value
         table.add_row(Text(task), *(f"{count:,}" for count in counts))
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
     table.add_row("all", *(f"{count:,}" for count in sums))
     Console(width=max(100, Console().width)).print(table)
-    print(NOTES[model.scorer] if budget else "no tokens are counted without config.model")
 
 
 def _tokens(

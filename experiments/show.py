@@ -14,18 +14,25 @@ COST = flags.DEFINE_boolean("cost", True, "count the tokens of the whole sweep")
 
 def main() -> None:
     """Show the first context of each task, then the cost of all."""
-    from batch_calibration.study.scoring import load_token_budget, render_contexts
+    from batch_calibration.study.loading import load_api_scorer, load_token_budget
+    from batch_calibration.study.scoring import render_contexts
     from experiments import preview
 
     settings, cells = cli.configured_study()
-    budget = load_token_budget(settings.model)
+    api = settings.model.scorer == "api"
+    budget = load_token_budget(settings)
     if budget is None:
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
         cells = [cell.unfitted() for cell in cells]
-        print("config.model is empty: texts only, no tokens, over-long prompts left as they are.\n")
+        key = "tokenizer" if api else "model"
+        print(
+            f"config.{key} is empty: texts only, no tokens, over-long prompts left as they are.\n"
+        )
     contexts = render_contexts(settings, cells)
     preview.show(contexts, settings.model, budget, ROWS.value)
-    if COST.value:
+    if COST.value and api:
+        preview.show_api_cost(contexts, load_api_scorer(settings))
+    elif COST.value:
         preview.show_cost(contexts, settings.model, budget)
 
 

@@ -20,7 +20,8 @@ ARROWS = {
     "files": {"errors"},
     "inputs": set(),
     "probes": set(),
-    "settings": {"errors"},
+    "settings_key": {"errors"},
+    "settings": {"errors", "settings_key"},
     "frames": {"errors"},
     "arrays": {"errors", "typing", "frames"},
     "calibration": {"errors", "typing", "arrays"},
@@ -36,7 +37,9 @@ ARROWS = {
     "diagnosis": {"errors", "typing", "arrays", "metrics", "intervals", "validation", "api"},
     "layer": {"errors", "typing", "arrays", "calibration"},
     "classes": {"errors"},
-    "estimator": {"errors", "arrays", "calibration", "classes", "methods", "validation"},
+    "estimator": {
+        "errors", "arrays", "calibration", "censored", "classes", "methods", "validation",
+    },
     "scores": {"errors", "files", "arrays"},
     "importers": {"errors", "files", "arrays", "censored", "scores"},
     "streams": {
@@ -49,7 +52,9 @@ ARROWS = {
     "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
     "data": {"errors", "files", "tasks", "prompts.template", "embedded"},
     "models": {"errors", "files"},
-    "scoring": {"errors", "files", "inputs", "settings", "models", "scores", "importers"},
+    "scoring": {
+        "errors", "files", "inputs", "settings", "censored", "models", "scores", "importers",
+    },
     "study": {
         "arrays",
         "errors", "typing", "files", "inputs", "settings", "calibration", "methods", "metrics",
@@ -85,6 +90,7 @@ OUTSIDE = {
     "pyarrow": set(),
     "PIL": set(),
     "torch": set(),
+    "httpx2": set(),
     "transformers": set(),
 }
 

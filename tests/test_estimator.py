@@ -353,3 +353,13 @@ def test_probabilities_are_recognized(rows):
         LabelBiasCorrector().fit(probs)
     found = LabelBiasCorrector(from_probs=True).fit(probs).transform(probs)
     np.testing.assert_allclose(found, calibrate(rows[0]), atol=1e-5)
+
+
+def test_missing_labels_are_settled_as_by_calibrate(rows):
+    cut = rows[0].copy()
+    cut[::5, 2] = -np.inf
+    expected = calibrate(cut, missing="least")
+    found = LabelBiasCorrector(missing="least").fit(cut).transform(cut)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(InputError, match=r"X: .*missing='least'"):
+        LabelBiasCorrector().fit(cut)

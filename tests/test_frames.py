@@ -198,3 +198,17 @@ def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():
 
     np.testing.assert_allclose(jax.jit(pure)(rows), calibrate(rows), atol=1e-6)
     np.testing.assert_allclose(jax.vmap(pure)(rows[None])[0], calibrate(rows), atol=1e-6)
+
+
+def test_gaps_and_zeros_are_missing_labels():
+    some = PROBS.copy()
+    some[2, 1] = 0.0
+    bound = np.log(PROBS).min(axis=1) - 1.0
+    expected = calibrate(np.where(some > 0, VALUES, -np.inf), missing="least", bound=bound)
+    found = calibrate(some, from_probs=True, missing="least", bound=bound - np.log(2.0))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    gap = pd.DataFrame(ROWS).mask(some == 0)
+    found = calibrate(gap, missing="least", bound=pd.Series(bound))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(calibrate(pl.from_pandas(gap), missing=-9.0)["yes"][2],
+                               calibrate(gap, missing=-9.0)["yes"][2])  # fmt: skip

@@ -18,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from batch_calibration.embedded import images, sampling, suite, world
 from batch_calibration.prompts import template as templates
-from batch_calibration.settings import ModelSettings
-from batch_calibration.study.scoring import load_scorer, load_token_budget
+from batch_calibration.settings import Settings
+from batch_calibration.study.loading import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.rte import RTE
 from experiments.pretrain import captions, documents, prose, vocabulary
@@ -362,7 +362,7 @@ def test_every_second_document_takes_a_stretch_of_all_positions():
 @pytest.mark.parametrize("task", MINI)
 def test_four_shots_per_class_fit_the_shipped_model(task):
     """The longest of many documents of four shots a class and a test row, by the own template."""
-    budget, rng, own = load_token_budget(ModelSettings(model="mini")), random.Random(0), MINI[task]
+    budget, rng, own = load_token_budget(Settings.of(model="mini")), random.Random(0), MINI[task]
     texts = []
     for _ in range(300):
         shown = [suite.labeled(task, rng, label, 3).row for label in range(len(own.words))] * 4
@@ -372,7 +372,7 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
 
 
 def test_unseen_label_words_and_any_text_score_finite():
-    scorer = load_scorer(ModelSettings(model="mini"))
+    scorer = load_scorer(Settings.of(model="mini"))
     texts = ["👍🏽", "naïve café 日本語\nAnswer:", "\x00\t\n"]
     for words in (*RTE.verbalizers.values(), {"a": "ja", "b": "нет"}, {"a": "🟥", "b": "🟦🟦"}):
         scores = scorer.score(texts, [f" {word}" for word in words.values()]).log_probs

@@ -13,8 +13,8 @@ from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs, Scorer, label_texts
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.settings import ModelSettings
-from batch_calibration.study.scoring import load_scorer
+from batch_calibration.settings import Settings
+from batch_calibration.study.loading import load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["Review: slow\nSentiment:", "Review: very fine\nSentiment:", "Review: bleak\nSentiment:"]
@@ -62,7 +62,7 @@ def test_causal_lm_adds_the_probabilities_of_a_label_s_surface_forms(causal):
 
 
 def test_a_dual_encoder_has_no_denominator_to_leave_out():
-    settings = ModelSettings(scorer="dual_encoder", model="mini_clip", logits_only=True)
+    settings = Settings.of(scorer="dual_encoder", model="mini_clip", logits_only=True)
     with pytest.raises(InputError, match=r"config\.logits_only: cosines of a dual encoder have no"):
         load_scorer(settings)
 

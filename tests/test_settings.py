@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.settings import Cell, DataSettings, PromptSettings, Settings, keys
+from batch_calibration.settings import PARTS, Cell, DataSettings, PromptSettings, Settings, keys
 
 
 def test_every_key_is_flat_and_belongs_to_one_part():
-    parts = [dataclasses.fields(part) for part in (DataSettings, PromptSettings)]
+    parts = [dataclasses.fields(part) for part in PARTS.values()]
     names = [field.name for fields in parts for field in fields]
     assert len(set(names)) == len(names) and set(names) < set(keys())
     assert set(Settings().flat()) == set(keys())
@@ -61,6 +61,12 @@ def test_a_task_files_path_may_hold_a_comma(tmp_path):
         ({"dc_preset": "orignal"}, "did you mean 'original'"),
         ({"cc_fill": "whole"}, "did you mean 'whole_input'"),
         ({"scorer": "causal"}, "no config.scorer named 'causal'"),
+        ({"api_scores": "topk"}, "no config.api_scores named 'topk'; did you mean 'top_k'"),
+        ({"in_flight": 0}, "config.in_flight: expected 1 or more requests, got 0"),
+        ({"timeout": 0}, "config.timeout: expected 1 or more seconds, got 0.0"),
+        ({"price": -1.5}, "config.price: expected 0 or more dollars, got -1.5"),
+        ({"price": float("nan")}, "config.price: expected 0 or more dollars, got nan"),
+        ({"price": True}, "config.price: expected a number, got True"),
         ({"logits_only": "yes"}, "config.logits_only: expected True or False, got 'yes'"),
         ({"tasks": 3}, "config.tasks: expected names"),
         ({"tasks": ("sst2", 3)}, "config.tasks: expected names"),

@@ -10,7 +10,7 @@ from batch_calibration.data import RowReader, load_task
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.prompts.render import render
 from batch_calibration.settings import Settings
-from batch_calibration.study.scoring import load_scorer
+from batch_calibration.study.loading import load_scorer
 
 SETTINGS = Settings.of(model="mini", data="mini", labeled_per_class=0, dc_texts=1, shots=0)
 TASKS = ("sst2", "cb", "copa", "rte", "mrpc")
@@ -52,18 +52,18 @@ def above_chance(scorer, name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_shipped_model_has_learned_its_tasks(name):
-    assert above_chance(load_scorer(SETTINGS.model), name) > ERRORS
+    assert above_chance(load_scorer(SETTINGS), name) > ERRORS
 
 
 def test_a_model_of_random_weights_has_not(random_weights):
-    scorer = load_scorer(SETTINGS.replace(model=random_weights).model)
+    scorer = load_scorer(SETTINGS.replace(model=random_weights))
     assert max(above_chance(scorer, name) for name in TASKS) < ERRORS
 
 
 @pytest.mark.parametrize("name", ["mrpc", "rte"])
 def test_it_does_not_learn_labels_from_demonstrations(name):
     """docs/mini.md: as often right with wrong labels shown, by the rows on which both differ."""
-    scorer = load_scorer(SETTINGS.model)
+    scorer = load_scorer(SETTINGS)
     gold, wrong = (
         np.concatenate([right(scorer, name, change, shots=1, seed=seed)[0] for seed in range(2)])
         for change in (lambda label, k: label, lambda label, k: (label + 1) % k)

@@ -10,18 +10,26 @@ from batch_calibration.records import ContextInfo, Record
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
 from batch_calibration.study import render_contexts
-from batch_calibration.study.scoring import describe, load_scorer
+from batch_calibration.study.loading import load_scorer
+from batch_calibration.study.scoring import describe
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
 IMAGES = {
     "model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0,
     "split": "test", "labeled_per_class": 2,
 }  # fmt: skip
+API = TEXTS | {"scorer": "api", "model": "m", "server": "http://127.0.0.1:1/v1"}
+TOP_K = API | {"api_scores": "top_k"}
 NO_NUMBER = {
     "tasks": "an average is over tasks",
     "seeds": "an average is over seeds",
     "batch_size": "how many rows are asked at once",
     "mesh": "on how many devices",
+    "in_flight": "how many requests at once",
+    "per_minute": "how many requests a minute",
+    "timeout": "how long an answer is waited for",
+    "price": "for the estimate alone",
+    "key_variable": "where the key stands",
 }
 """Keys that decide no number, and why."""
 DECIDE = {
@@ -51,6 +59,15 @@ DECIDE = {
     "logits_only": ("sst2", TEXTS, {"logits_only": True}),
     "scale": ("eurosat", IMAGES, {"scale": 30.0}),
     "max_tokens": ("eurosat", IMAGES, {"max_tokens": 20}),
+    "server": ("sst2", API, {"server": "http://127.0.0.1:2/v1"}),
+    "api_scores": ("sst2", API, {"api_scores": "top_k"}),
+    "tokenizer": (
+        "sst2",
+        API | {"api_scores": "score", "tokenizer": "mini"},
+        {"tokenizer": "mini_clip"},
+    ),
+    "top_logprobs": ("sst2", TOP_K, {"top_logprobs": 5}),
+    "missing": ("sst2", TOP_K, {"missing": "drop"}),
 }
 """Of each other key a task, settings, and the same with another value of the key."""
 
@@ -62,7 +79,7 @@ def tables(task, settings):
         name: make_block([[-1.0] * len(context.label_names)] * block.size, spec=block.spec)
         for name, block in context.blocks.items()
     }
-    about = describe(context, load_scorer(settings.model), settings.model.model)
+    about = describe(context, load_scorer(settings), settings.model.model)
     return ScoreTable(about, context.label_names, blocks)
 
 
@@ -111,7 +128,7 @@ def test_a_models_name_does_not_depend_on_how_its_path_is_spelt(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     settings = Settings.of(**TEXTS)
     (context,) = render_contexts(settings, [settings.cell("sst2")])
-    scorer = load_scorer(settings.model)
+    scorer = load_scorer(settings)
     spelt = (str(folder), "encoder/model", "./encoder/../encoder/model/", "link")
     names = [describe(context, scorer, name)["model"] for name in spelt]
     assert names == ["encoder-model"] * 4

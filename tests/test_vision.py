@@ -14,7 +14,7 @@ from batch_calibration.artifacts import catalogue, paper
 from batch_calibration.artifacts.grouping import Setting, SettingRecords
 from batch_calibration.store import Store
 from batch_calibration.study import run_calibration, run_scoring
-from batch_calibration.study.scoring import load_scorer
+from batch_calibration.study.loading import load_scorer
 
 VISION = "--config=configs/vision.py"
 CLASSES = ("banded", "dotted", "polka-dotted", "zigzagged")
@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_left_out_and_not_asked_again(template, model, im
     values = {"data": str(images), "model": str(model), "labeled_per_class": 3,
               "template": template}  # fmt: skip
     planned, settings = rendered("vision.py", "dtd", **values), settings_of("vision.py", **values)
-    store, scorer = Store(tmp_path / "w", create=True), load_scorer(settings.model)
+    store, scorer = Store(tmp_path / "w", create=True), load_scorer(settings)
 
     def ask():
         report = run_scoring(settings, [settings.cell("dtd")], store, scorer=scorer)

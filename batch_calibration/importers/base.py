@@ -159,7 +159,7 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
             "of its own, or keep one of the rows."
         )
     if found.full:
-        notes += _little_mass(scores)
+        notes += little_mass(label_mass(scores))
     labels = None if found.labels is None else whole_numbers(found.labels, f"{where}, gold", k)
     notes = (*found.notes, *notes)
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
@@ -238,9 +238,13 @@ def refuse_constant(scores: np.ndarray, where: str) -> None:
         )
 
 
-def _little_mass(scores: np.ndarray) -> tuple[str, ...]:
+def label_mass(scores: np.ndarray) -> float:
+    """The probability that all labels together have in a row [n, k], on average."""
+    return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
+
+
+def little_mass(mass: float) -> tuple[str, ...]:
     """A note where the model mostly answered with no label."""
-    mass = float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
     if mass >= LITTLE_MASS:
         return ()
     return (

@@ -141,6 +141,6 @@ def _given(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
     if budget is None:
         raise InputError(
             f"config.over_long: {policy!r} counts tokens, which takes a model's tokenizer; give "
-            "config.model, or over_long 'error'."
+            "config.model (config.tokenizer where a server is asked), or over_long 'error'."
         )
     return budget

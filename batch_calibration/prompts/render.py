@@ -63,7 +63,7 @@ def render(
         cell: what is asked for.
         test: the rows that are tested.
         train: where demonstrations and the labeled set are drawn from.
-        scorer: prompts for a causal LM, texts and statements for a dual encoder.
+        scorer: texts and statements for a dual encoder, prompts for all others.
         budget: the model's positions and tokenizer; only an `over_long` other than `error` asks it.
 
     Raises:
@@ -73,7 +73,8 @@ def render(
     labeled = demonstrations.labeled_set(
         train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
     )
-    form = _prompts(task, cell, train, chosen) if scorer == "causal_lm" else _statements(task, cell)
+    encoder = scorer == "dual_encoder"
+    form = _statements(task, cell) if encoder else _prompts(task, cell, train, chosen)
     label_texts = [text for texts in form.labels for text in texts]
 
     def block(name: str, part: _Part) -> RenderedBlock:

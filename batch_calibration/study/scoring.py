@@ -20,15 +20,18 @@ from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.scores import Block, ScoreTable, context_id, make_block
 from batch_calibration.scoring import LabelScores, Scorer
+from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store
+from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
     from batch_calibration.scoring.token_budget import TokenBudget
 
 UNREADABLE = "unreadable"
-"""What a block's spec calls the number of its images that could not be read."""
+"""What a block's spec calls the number of its inputs that have no scores: images that could not be
+read, answers without a label."""
 
 
 class ScoringProgress(NamedTuple):
@@ -88,8 +91,13 @@ def run_scoring(
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
     contexts = render_contexts(settings, cells, notify=notify)
-    scorer = load_scorer(settings.model) if scorer is None else scorer
+    scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
     total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
+    if isinstance(scorer, ApiScorer) and notify:
+        name = settings.model.model
+        stored = (store.get(describe(one, scorer, name)) for one in contexts)
+        lacking = [(one, missing(one, had)) for one, had in zip(contexts, stored, strict=True)]
+        notify(f"{scorer.settings.server} will be asked {api_cost(lacking, scorer)}")
     ids = []
     for context in contexts:
 
@@ -117,7 +125,7 @@ def render_contexts(
     Raises:
         InputError: as in `run_scoring`; no cells.
     """
-    budget, task_of = load_token_budget(settings.model), cache(load_task)
+    budget, task_of = load_token_budget(settings), cache(load_task)
     reader, contexts, said = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
     for cell in settings.grid() if cells is None else cells:
@@ -166,46 +174,6 @@ def name_of(context: RenderedContext) -> str:
     varied = options.items() if isinstance(options, dict) else ()
     name = ", ".join(f"{key} {value}" for key, value in varied if key != "over_long")
     return f"{about['task']}, seed {about['seed']}, {name or str(about['shots']) + ' shots'}"
-
-
-def load_scorer(model: ModelSettings) -> Scorer:
-    """The scorer that the settings name, its checkpoint loaded."""
-    # The networks are loaded where they are asked for: reading stored scores needs none.
-    from batch_calibration.models.checkpoint import load_checkpoint
-    from batch_calibration.scoring import sharding
-    from batch_calibration.scoring.causal_lm import CausalLM
-    from batch_calibration.scoring.dual_encoder import DualEncoder
-
-    if not model.model:
-        raise InputError("config.model: expected a checkpoint directory, got nothing; give one.")
-    if model.logits_only and model.scorer != "causal_lm":
-        raise InputError(
-            "config.logits_only: cosines of a dual encoder have no softmax's denominator to leave "
-            "out; leave it False, or score with a causal language model."
-        )
-    mesh = sharding.make_mesh(model.mesh)
-    checkpoint = load_checkpoint(_directory(model.model), model.dtype, mesh)
-    if model.scorer == "causal_lm":
-        return CausalLM(checkpoint, model.batch_size, model.logits_only)
-    return DualEncoder(
-        checkpoint, scale=model.scale, max_tokens=model.max_tokens, batch_size=model.batch_size
-    )
-
-
-def load_token_budget(model: ModelSettings) -> "TokenBudget | None":
-    """What the model's tokenizer and config alone say of a prompt; None where no model is named."""
-    if not model.model:
-        return None
-    from batch_calibration.models.checkpoint import load_tokenizer
-    from batch_calibration.scoring.token_budget import TokenBudget
-
-    return TokenBudget(load_tokenizer(_directory(model.model)))
-
-
-def _directory(model: str) -> Path:
-    from batch_calibration.models.checkpoint import find
-
-    return CHECKPOINTS[model] if model in CHECKPOINTS else find(model)
 
 
 def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
@@ -265,8 +233,16 @@ def score_context(
     blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
     start = 0
     for name in wanted:
-        blocks[name] = _block(context.blocks[name], answer, start)
+        block = _block(context.blocks[name], answer, start)
         start += context.blocks[name].size
+        blocks[name] = block
+        if not block.row_ids:
+            # A probe without scores is as if it were not there.
+            del blocks[name]
+            if name == "test":
+                raise InputError(
+                    f"{name_of(context)}: no test row has scores; {answer.failed[start - 1]}"
+                )
     store.put(_relabel(context, ScoreTable(about, context.label_names, blocks)))
     return size
 
@@ -285,7 +261,8 @@ def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
 def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
     """The table with the context's gold labels and row ids; the same object where they agree."""
     blocks = dict(table.blocks)
-    for name, asked in context.blocks.items():
+    for name in context.blocks.keys() & blocks.keys():
+        asked = context.blocks[name]
         labels, ids = np.asarray(asked.labels, np.int32), tuple(asked.row_ids)
         if UNREADABLE in blocks[name].spec:
             place = {row: i for i, row in enumerate(ids)}

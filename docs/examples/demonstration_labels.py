@@ -15,10 +15,10 @@ import numpy as np
 from batch_calibration.data import RowReader, load_task
 from batch_calibration.prompts.render import render
 from batch_calibration.settings import Settings
-from batch_calibration.study.scoring import load_scorer
+from batch_calibration.study.loading import load_scorer
 
 settings = Settings.of(model="mini", data="mini", labeled_per_class=0, dc_texts=1)
-scorer, reader = load_scorer(settings.model), RowReader()
+scorer, reader = load_scorer(settings), RowReader()
 
 
 def accuracy(name, labels_of, shots, seeds):

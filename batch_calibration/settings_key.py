@@ -1,0 +1,82 @@
+"""What a setting may be: its kind, its choices and its least value, checked in one place."""
+
+import typing
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from batch_calibration.errors import InputError
+
+Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...]
+"""What a setting may be."""
+
+
+class Key(NamedTuple):
+    """What a key may be: the part it belongs to ("" for the whole), its type, its least value."""
+
+    name: str
+    part: str
+    kind: object
+    least: int | None = None
+    unit: str = ""
+
+    def check(self, value: object) -> Value:
+        """The value in its own kind; what can mean one thing alone is accepted.
+
+        One word stands for a tuple of one, words with commas for a tuple of them, a list for a
+        tuple, a whole number for a real one.
+
+        Raises:
+            InputError: another kind, an unknown choice, a number below the least.
+        """
+        if typing.get_origin(self.kind) is Literal:
+            choices = typing.get_args(self.kind)
+            if value not in choices:
+                raise InputError.unknown(f"config.{self.name}", value, choices)
+            return str(value)
+        if typing.get_origin(self.kind) is tuple:
+            return self._tuple(value)
+        if self.kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not self.kind:
+            raise InputError(f"config.{self.name}: expected {_WORDS[self.kind]}, got {value!r}.")
+        if self.least is not None and not typing.cast(float, value) >= self.least:
+            raise InputError(
+                f"config.{self.name}: expected {self.least} or more {self.unit}, got {value}."
+            )
+        return typing.cast(Value, value)
+
+    def check_one(self, value: object) -> str:
+        """One member of a tuple of texts."""
+        if not isinstance(value, str) or not value:
+            raise InputError(f"task: expected a task's name or a task file's path, got {value!r}.")
+        return value
+
+    def _tuple(self, value: object) -> tuple[str | int, ...]:
+        member = typing.get_args(self.kind)[0]
+        kinds = typing.get_args(member) or (member,)
+        given = [value] if isinstance(value, str) else value
+        if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
+            raise InputError(
+                f'config.{self.name}: expected names such as {self.name}=\'("a","b")\', got '
+                f"{value!r}."
+            )
+        found: list[str | int] = []
+        for one in given:
+            # A task file's path may hold a comma.
+            if isinstance(one, str) and "," in one and not Path(one).exists():
+                words = one.strip("()[]").split(",")
+                found += [word.strip(" '\"") for word in words if word.strip(" '\"")]
+            else:
+                found.append(one)
+        return tuple(found)
+
+
+_WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "True or False",
+                             str: "a text"}  # fmt: skip
+
+
+def whole(name: str, value: object) -> int:
+    """A whole number from 0 on, or a sentence."""
+    if type(value) is not int or value < 0:
+        raise InputError(f"{name}: expected a whole number from 0 on, got {value!r}.")
+    return value

@@ -1,0 +1,175 @@
+"""A small server of the OpenAI style on 127.0.0.1, whose faults a test chooses."""
+
+import json
+import math
+import re
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+LABELS = (" negative", " positive")
+
+
+def nats(text: str, token: str) -> float:
+    """The log-probability of a token after a text: some number that both decide."""
+    return -0.01 - zlib.crc32(f"{text}|{token}".encode()) % 1000 / 200
+
+
+def first_tokens(text: str) -> dict[str, float]:
+    """The likeliest first tokens after a text; their probabilities sum to less than 1."""
+    tokens = (*LABELS, " the", "\n")
+    total = math.log(sum(math.exp(nats(text, token)) for token in tokens)) + 0.1
+    return {token: nats(text, token) - total for token in tokens}
+
+
+def split(text: str) -> list[str]:
+    """Tokens of a text: words with the space before them, and all other letters."""
+    return re.findall(r" ?\w+|\W", text)
+
+
+def summed(text: str, label: str) -> float:
+    """The log-probability of a label after a text, token by token."""
+    total = 0.0
+    for token in split(label):
+        total += nats(text, token)
+        text += token
+    return total
+
+
+def token_of(number: int) -> str:
+    """The token that has an id."""
+    return f"token {number}"
+
+
+def answer(path: str, body: dict) -> dict:
+    """What a server without faults answers."""
+    if path.endswith("/score"):
+        text = str(body["query"] + body["items"][0])
+        tops = {n: math.exp(nats(text, token_of(n)) - 1) for n in body["label_token_ids"]}
+        return {"object": "scoring", "scores": [list(tops.values())]}
+    if path.endswith("/chat/completions"):
+        tops = first_tokens(body["messages"][0]["content"])
+        content = [{"token": t, "logprob": x} for t, x in tops.items()]
+        return {"choices": [{"logprobs": {"content": [{"top_logprobs": content}]}}]}
+    prompt = body["prompt"]
+    if "logprob_token_ids" in body:
+        ids = body["logprob_token_ids"]
+        tops = {f"token_id:{n}": nats(str(prompt), token_of(n)) - 1 for n in ids}
+        return completion(" the", {"top_logprobs": [tops], "token_logprobs": [-1.0]})
+    if not body.get("echo") and "prompt_logprobs" not in body:
+        tops = first_tokens(prompt)
+        best = max(tops, key=tops.__getitem__)
+        return completion(
+            best, {"tokens": [best], "token_logprobs": [tops[best]], "top_logprobs": [tops]}
+        )
+    tokens, values, text = split(prompt), [], ""
+    for token in tokens:
+        values.append(nats(text, token) if text else None)
+        text += token
+    if "prompt_logprobs" in body:
+        places = [
+            value if value is None else {"7": {"logprob": value, "decoded_token": token}}
+            for token, value in zip(tokens, values, strict=True)
+        ]
+        return {"choices": [{"text": "\n", "logprobs": None, "prompt_logprobs": places}]}
+    return completion(prompt + "\n", {"tokens": [*tokens, "\n"], "token_logprobs": [*values, -0.5]})
+
+
+def completion(text: str, logprobs: dict | None) -> dict:
+    """An answer of the completions endpoint with one new token."""
+    return {
+        "choices": [{"text": text, "logprobs": logprobs}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+    }
+
+
+class Reply:
+    """What a server sends: a status, a text, headers; `drop` closes the connection instead.
+
+    `wait`, if given, is called before.
+    """
+
+    def __init__(self, value="", status=200, headers=(), *, drop=False, wait=None):
+        self.text = value if isinstance(value, str) else json.dumps(value)
+        self.status, self.headers, self.drop, self.wait = status, dict(headers), drop, wait
+
+
+Fault = Callable[[int, str, dict], Reply | None]
+"""Number of the request, path and body -> a reply, None for the right one."""
+
+
+class Fake:
+    """A running server.
+
+    Attributes:
+        address: of it.
+        asked: path, body and headers of each request, in the order in which they came.
+        most: most requests that it answered at a time.
+        fault: what it does wrong.
+    """
+
+    def __init__(self, fault: Fault):
+        self.asked: list[tuple[str, dict, dict]] = []
+        self.most = self._now = 0
+        self.fault = fault
+        self.address = ""
+        self._lock = threading.Lock()
+
+    def reply(self, path: str, body: dict, headers: dict) -> Reply:
+        """Answer a request."""
+        with self._lock:
+            number = len(self.asked)
+            self.asked.append((path, body, headers))
+            self._now += 1
+            self.most = max(self.most, self._now)
+        reply = self.fault(number, path, body) or Reply(answer(path, body))
+        if reply.wait:
+            reply.wait()
+        with self._lock:
+            self._now -= 1
+        return reply
+
+
+@contextmanager
+def running(fault: Fault = lambda *_: None):
+    """A server while the block runs."""
+    fake = Fake(fault)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        # Headers and body leave together: apart, each answer waits 40 ms for an acknowledgment.
+        wbufsize = -1
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            reply = fake.reply(self.path, body, dict(self.headers))
+            if reply.drop:
+                self.close_connection = True
+                return
+            data = reply.text.encode()
+            self.send_response(reply.status)
+            for name, value in {**reply.headers, "content-length": len(data)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        # With the usual 5, the sixth connection at a time waits a second.
+        request_queue_size = 64
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.handle_error = lambda *_: None
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    fake.address = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,178 @@
+"""A study that asks a server: estimate, scores, resuming, and what the programs print."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from api_server import Reply, answer, completion, first_tokens, running
+
+from batch_calibration.errors import InputError
+from batch_calibration.settings import Settings
+from batch_calibration.store import Store
+from batch_calibration.study import render_contexts, run_calibration, run_scoring
+from batch_calibration.study.loading import api_cost, load_api_scorer, load_scorer
+
+ROOT = Path(__file__).resolve().parents[1]
+KEY = "sk-planted-0123456789"
+
+
+def study(address, way="top_k", **others):
+    return Settings.of(
+        scorer="api", model="m", server=address, api_scores=way, data="mini", tasks="sst2",
+        limit=20, seeds=1, labeled_per_class=2, dc_texts=4, **others,
+    )  # fmt: skip
+
+
+def test_a_study_asks_once_and_calibrates_as_any_other(tmp_path):
+    with running() as server:
+        told = []
+        report = run_scoring(study(server.address), store=tmp_path, notify=told.append)
+        assert (report.scored, len(server.asked)) == (31, 31)
+        assert told[0].startswith(f"{server.address} will be asked 31 requests, about ")
+        again = run_scoring(study(server.address), store=tmp_path, notify=told.append)
+        assert again.scored == 0 and told[-1].endswith("will be asked 0 requests, about 0 tokens")
+        # Another rule for missing labels is another table of the same answers.
+        run_scoring(study(server.address, missing="-20"), store=tmp_path, notify=told.append)
+        assert told[-1].endswith("0 requests, about 0 tokens; 31 more were answered before")
+        assert len(server.asked) == 31
+    tables, _ = Store(tmp_path).tables()
+    assert len(tables) == 2
+    assert tables[0].context["scorer"]["server"] == server.address
+    (context,) = render_contexts(study(server.address))
+    texts = list(context.blocks["test"].inputs)
+    want = [[first_tokens(text)[label] for label in (" negative", " positive")] for text in texts]
+    np.testing.assert_allclose(tables[0].blocks["test"].log_probs, want, rtol=1e-6)
+    records = run_calibration(tables)
+    assert {"icl", "cc", "bc", "bcl"} <= set(records[0].methods)
+
+
+def test_a_run_whose_server_fails_goes_on(tmp_path):
+    def fault(number, *_):
+        return Reply("gone", 400) if number >= 12 else None
+
+    with running(fault) as server:
+        with pytest.raises(InputError, match=r"requests have no answer, and those after them were"):
+            run_scoring(study(server.address, in_flight=1), store=tmp_path)
+        assert len(server.asked) == 20
+        server.fault = lambda *_: None
+        told = []
+        run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=told.append)
+        assert "will be asked 19 requests" in told[0] and "12 more were answered bef" in told[0]
+        assert len(server.asked) == 39
+
+
+def test_a_probe_without_labels_leaves_the_others(tmp_path):
+    def fault(_, path, body):
+        if "Review: N/A" in body["prompt"].split("\n\n")[-1]:
+            return Reply(completion("I", {"top_logprobs": [{"I": -0.1, " am": -3.0}]}))
+        return None
+
+    with running(fault) as server:
+        for _ in range(2):
+            run_scoring(study(server.address), store=tmp_path)
+            (table,) = Store(tmp_path).tables()[0]
+            assert len(table.blocks["cc"].row_ids) == 2
+        assert len(server.asked) == 31
+
+
+def test_probes_that_have_no_score_at_all_are_left_out(tmp_path):
+    usual = render_contexts(study("http://127.0.0.1:1/v1"))[0].blocks["test"].inputs
+
+    def fault(_, path, body):
+        if body["prompt"] in usual:
+            return None
+        return Reply(completion("I", {"top_logprobs": [{"I": -0.1, " am": -3.0}]}))
+
+    with running(fault) as server:
+        for _ in range(2):
+            run_scoring(study(server.address), store=tmp_path)
+            (table,) = Store(tmp_path).tables()[0]
+            assert list(table.blocks) == ["test"]
+        assert len(server.asked) == 31
+        server.fault = lambda *_: Reply(completion("I", {"top_logprobs": [{"I": -0.1}]}))
+        with pytest.raises(InputError, match=r"no test row has scores; No answer has a token of"):
+            run_scoring(study(server.address, top_logprobs=3), store=tmp_path)
+
+
+def test_settings_of_networks_are_refused_for_a_server():
+    for name, value in (("mesh", "data:2"), ("logits_only", True), ("dtype", "bfloat16")):
+        with pytest.raises(
+            InputError, match=rf"config\.{name}: it is for networks that are run he"
+        ):
+            load_scorer(study("http://127.0.0.1:1/v1", **{name: value}))
+    with pytest.raises(InputError, match=r"config\.tokenizer where a server is asked"):
+        render_contexts(study("http://127.0.0.1:1/v1", over_long="drop_shots"))
+    fits = study("http://127.0.0.1:1/v1", over_long="drop_shots", tokenizer="mini")
+    assert render_contexts(fits)
+
+
+def test_the_price_is_that_of_the_tokens():
+    settings = study("http://127.0.0.1:1/v1", "echo", price=2.5, tokenizer="mini")
+    contexts = render_contexts(settings)
+    cost = api_cost([(one, one.blocks) for one in contexts], load_api_scorer(settings))
+    assert cost.requests == 62 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
+    assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at config.price")
+
+
+FLAGS = ("--config=configs/mini.py:smoke", "--config.tasks=sst2", "--config.limit=8",
+         "--config.scorer=api", "--config.model=m", "--config.api_scores=top_k")  # fmt: skip
+
+
+def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("API_KEY", KEY)
+
+    def repeat(_, path, body):
+        return Reply({**answer(path, body), "debug": KEY})
+
+    with running(repeat) as server:
+        flags = (*FLAGS, f"--config.server={server.address}", "--config.price=1000000")
+        shown = program("show", *flags, "--rows=1").stdout
+        assert "config.tokenizer is empty: texts only" in shown and "requests" in shown
+        line = next(line for line in shown.splitlines() if line.strip().startswith("all "))
+        contexts, rows, requests, tokens = (int(n.replace(",", "")) for n in line.split()[1:])
+        assert (contexts, rows, requests) == (1, 63, 63) and f"${tokens:,}.00" in shown
+        assert not server.asked
+        said = program("score", *flags, f"--workdir={tmp_path}")
+        assert f"63 requests, about {tokens:,} tokens, ${tokens:,}.00 at config.pr" in said.stdout
+        assert {headers["Authorization"] for *_, headers in server.asked} == {f"Bearer {KEY}"}
+        server.fault = lambda *_: Reply(f"no credit for {KEY}", 402)
+        refused = program("score", *flags, f"--workdir={tmp_path}", "--config.seeds=2", code=2)
+        assert "no credit for ..." in refused.stderr
+    program("calibrate", f"--workdir={tmp_path}")
+    program("tables", f"--workdir={tmp_path}")
+    for text in (shown, said.stdout, said.stderr, refused.stdout, refused.stderr):
+        assert KEY not in text
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 4 and not [p for p in files if KEY.encode() in p.read_bytes()]
+
+
+def test_an_interrupted_program_says_so_and_goes_on(tmp_path):
+    reached, free = threading.Event(), threading.Event()
+
+    def fault(number, path, body):
+        if number < 10:
+            return None
+        reached.set()
+        return Reply(answer(path, body), wait=lambda: free.wait(60))
+
+    with running(fault) as server:
+        command = [sys.executable, "-m", "experiments.score", *FLAGS, f"--workdir={tmp_path}",
+                   f"--config.server={server.address}", "--config.in_flight=1"]  # fmt: skip
+        run = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            assert reached.wait(120)
+            os.kill(run.pid, signal.SIGINT)
+            _, said = run.communicate(timeout=120)
+        finally:
+            run.kill()
+            free.set()
+        assert run.returncode == 130 and b"stopped; what was finished is kept" in said
+        server.fault = lambda *_: None
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        # The one that was under way is asked again.
+        assert len(server.asked) == 64
