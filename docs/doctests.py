@@ -4,7 +4,7 @@ import re
 
 from griffe import Extension, Object
 
-EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.M)
+EXAMPLE = re.compile(r"^( *)(>>> .*(?:\n(?!\s*$).*)*)", re.M)
 """From a prompt to the next empty line."""
 
 
@@ -14,4 +14,4 @@ class Doctests(Extension):
     def on_object(self, *, obj: Object, **_: object) -> None:
         """Called for each module, class and function that has been read."""
         if obj.docstring:
-            obj.docstring.value = EXAMPLE.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            obj.docstring.value = EXAMPLE.sub(r"\1```pycon\n\g<0>\n\1```", obj.docstring.value)
