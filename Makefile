@@ -10,7 +10,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check reference bench mutations wheel clean
+.PHONY: run test check docs reference bench mutations wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -29,7 +29,11 @@ check: $(VENV)/.test
 	$(BIN)/mypy --strict -p batch_calibration
 	$(BIN)/mypy -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
+	$(MAKE) docs
 	$(BIN)/python -m pytest
+
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
@@ -54,7 +58,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,test]'
 	touch $@
 
 # torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
@@ -87,4 +91,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
