@@ -41,7 +41,7 @@ ARROWS = {
         "errors", "arrays", "calibration", "censored", "classes", "methods", "validation",
     },
     "scores": {"errors", "files", "arrays"},
-    "importers": {"errors", "files", "arrays", "censored", "scores"},
+    "importers": {"errors", "files", "frames", "arrays", "censored", "scores"},
     "streams": {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batch_calibration.errors import InputError, shown
+from batch_calibration.frames import GOLD
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column, is_whole, number, text_of, values
 from batch_calibration.importers.labels import choose, gold_indices, renumbered
 
-GOLD = ("gold", "label", "labels", "target", "targets", "answer", "answers", "y", "class", "truth")
-"""Names under which tables keep the right label."""
 SCORES = (
     "scores", "log_probs", "logprobs", "log_likelihoods", "loglikelihoods", "logits", "probs",
     "probabilities",
