@@ -154,6 +154,13 @@ def read_rows(
     return rows, gold, weights
 
 
+def _judged(
+    scores: object, labels: object, weight: object
+) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+    """What `read_rows` reads, where labels are needed: None is no array of them."""
+    return read_rows(scores, whole_numbers(labels, "labels"), weight)
+
+
 def of_rows(function: Callable[..., Result]) -> Callable[..., Result]:
     """A function of scores, labels and weight that reads them by `read_rows` first."""
 
@@ -161,7 +168,7 @@ def of_rows(function: Callable[..., Result]) -> Callable[..., Result]:
     def reading(
         scores: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, **options: object
     ) -> Result:
-        return function(*read_rows(scores, labels, weight), **options)
+        return function(*_judged(scores, labels, weight), **options)
 
     return reading
 
@@ -173,7 +180,7 @@ def of_answers(function: Callable[..., Result]) -> Callable[..., Result]:
     def reading(
         scores: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, **options: object
     ) -> Result:
-        return function(*read_rows(as_scores(scores, labels), labels, weight), **options)
+        return function(*_judged(as_scores(scores, labels), labels, weight), **options)
 
     reading.of_answers = True  # type: ignore[attr-defined]
     return reading

@@ -79,8 +79,8 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         named = str(left) if 1 < len(left) <= MOST_NAMED else "[...]"
         raise InputError(
             f"{where}: expected columns of log-probabilities, one per label; got a {kind} whose "
-            f"column {shown(name)} {why}: name the columns of the labels, columns={named}, or drop "
-            f"{shown(name)}."
+            f"column {shown(name)} {why}: name the columns of the labels, columns={named} in "
+            f"calibrate, or drop {shown(name)}."
         )
     return np.stack([held[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
 
@@ -104,13 +104,17 @@ def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> 
 
 def _values(column: object) -> np.ndarray:
     """A column [n] as numpy has it; what is missing in columns of numbers becomes NaN."""
-    array = np.asarray(column)
+    try:
+        array = np.asarray(column)
+    except Exception:  # each package has its own, for values that numpy has no type for
+        return np.full(len(column), None)  # type: ignore[arg-type]
     if array.dtype != object:
         return array
     try:
-        return np.array([np.nan if _is_missing(x) else x for x in array.tolist()])
+        plain = np.array([np.nan if _is_missing(x) else x for x in array.tolist()])
     except (TypeError, ValueError):
         return array
+    return plain if plain.ndim == 1 else array
 
 
 def _is_missing(value: object) -> bool:

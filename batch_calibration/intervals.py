@@ -144,7 +144,8 @@ def balanced_accuracy_interval(
     """
     recall, occurs = (np.asarray(x) for x in recall_per_label(scores, labels, weight))
     present = np.asarray(known_weight(scores, labels, weight)) > 0
-    counts = np.bincount(np.asarray(labels)[present], minlength=len(recall))[occurs]
+    each = np.bincount(np.asarray(labels)[present], minlength=len(recall))
+    counts = each[: len(recall)][occurs]
     if not counts.size:
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(check_key(key))))

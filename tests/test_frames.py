@@ -23,6 +23,7 @@ EXTRA = {
     "right": ([0.0, 1.0] * 6, "column 'right' holds whole numbers"),
     "kept": ([True, False] * 6, r"column 'kept' holds "),
     "text": (["good", "bad"] * 6, "column 'text' holds no numbers"),
+    "lists": ([[-1.0], [-2.0]] * 6, "column 'lists' holds no numbers"),
 }
 
 
@@ -59,13 +60,21 @@ def test_a_column_that_holds_no_scores_is_refused_and_named(kind, name):
     frame = MAKERS[kind]({**ROWS, name: column})
     with pytest.raises(InputError, match=sentence) as caught:
         calibrate(frame)
-    assert f"columns=['no', 'yes'], or drop '{name}'." in str(caught.value)
+    assert f"columns=['no', 'yes'] in calibrate, or drop '{name}'." in str(caught.value)
     for door in (predict, lambda x: accuracy(x, [0, 1] * 6)):
         with pytest.raises(InputError, match=sentence):
             door(frame)
     found = calibrate(frame, columns=["yes", "no"])
     assert list(getattr(found, "column_names", None) or found.columns) == ["yes", "no"]
     np.testing.assert_allclose(values(found), EXPECTED, atol=1e-6)
+
+
+def test_a_column_that_numpy_has_no_type_for_is_refused():
+    frame = pl.DataFrame({**ROWS, "huge": [2**70] * 12})
+    with pytest.raises(InputError, match="column 'huge' holds no numbers"):
+        calibrate(frame)
+    with pytest.raises(InputError, match="got one number: give one row per input"):
+        predict(np.asarray(-1.0))
 
 
 def test_whole_numbers_that_are_named_as_scores_are_scores():
@@ -83,7 +92,10 @@ def test_whole_numbers_that_are_named_as_scores_are_scores():
         (["no", "no"], "columns: expected a list of at least two names, one per label, all diff"),
         ([["no"], ["yes"]], "columns: expected a list of at least two names"),
         (3, "columns: expected a list of at least two names.*got 3"),
-        (["no", "text"], r"column 'text' holds no numbers .*columns=.'no', 'yes'., or drop 'text'"),
+        (
+            ["no", "text"],
+            r"column 'text' holds no numbers .*'yes'. in calibrate, or drop 'text'",
+        ),
     ],
 )
 def test_columns_are_names_of_the_frame(columns, sentence):

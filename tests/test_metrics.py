@@ -255,6 +255,15 @@ def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
     assert metrics.balanced_accuracy_interval(said, np.full(80, -1)) == (0.0, 0.0)
 
 
+def test_labels_are_needed_and_those_beyond_the_columns_have_no_recall(rows):
+    for metric in (metrics.accuracy, metrics.nll, metrics.summary):
+        with pytest.raises(InputError, match=r"labels: expected an array.*got NoneType"):
+            metric(rows[0], None)
+    within = metrics.balanced_accuracy_interval(rows[0][:40], rows[1][:40])
+    beyond = np.where(np.arange(80) < 40, rows[1], 7)
+    assert metrics.balanced_accuracy_interval(rows[0], beyond) == within
+
+
 @pytest.mark.parametrize("key", [None, 0.5, "seed", 2**40])
 def test_an_interval_s_key_is_a_key_or_a_seed(key, rows):
     with pytest.raises(InputError, match=r"key: expected one .* key or an int seed"):

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_rows, real
+from batch_calibration.arrays import EACH_SCORE, SCORES, read_rows, real
+from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     Bias,
     Key,
@@ -85,7 +86,10 @@ def predict(scores: ArrayLike) -> Predictions:
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
     """
-    return jnp.argmax(real(scores), axis=-1).astype(jnp.int32)
+    rows = real(scores)
+    if rows.ndim == 0:
+        raise InputError(f"scores: expected {SCORES}; got one number: {EACH_SCORE}.")
+    return jnp.argmax(rows, axis=-1).astype(jnp.int32)
 
 
 def label_normalized(log_probs: Rows) -> Scores:
