@@ -12,6 +12,7 @@ import pytest
 from log_forms import VALUES, as_log
 from pyarrow import parquet
 
+import batch_calibration
 from batch_calibration import METHODS
 from batch_calibration.importers import IMPORTERS
 
@@ -98,3 +99,10 @@ def test_every_file_it_names_is_there():
 def test_it_names_every_command_of_continuous_integration():
     commands = re.findall(r"^make \w+", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.M)
     assert commands and all(command in README for command in commands)
+
+
+def test_the_reference_has_every_public_name():
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    named = set(re.findall(r"^(?:::: .*\.| +- )(\w+)$", text, re.M))
+    assert named >= set(batch_calibration.__all__) - {"__version__"}
