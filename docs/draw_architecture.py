@@ -25,11 +25,11 @@ LAYERS = {
     "study": ("study", "artifacts", "store", "records", "streams"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
-        "metrics", "boundary", "diagnosis",
+        "metrics", "intervals", "boundary", "diagnosis", "classes",
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("settings", "settings_key", "files", "arrays", "censored"),
+    "below all": ("settings", "settings_key", "files", "frames", "arrays", "censored"),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 
