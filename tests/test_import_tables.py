@@ -21,6 +21,7 @@ from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.scores import ScoreTable, load, make_block
+from batch_calibration.study.corrected import corrected_scores
 
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = np.array([[-1.5, -2.25], [-0.25, -4.0], [-3.5, -0.125]])
@@ -509,10 +510,12 @@ MMLU = {
 }  # fmt: skip
 
 
+def hits(table, scores):
+    return (scores.argmax(axis=1) == table.blocks["test"].labels).sum()
+
+
 def right(table, method, **given):
-    block = table.blocks["test"]
-    corrected = np.asarray(calibrate(block.log_probs, method, **given))
-    return (corrected.argmax(axis=1) == block.labels).sum()
+    return hits(table, np.asarray(calibrate(table.blocks["test"].log_probs, method, **given)))
 
 
 @pytest.mark.parametrize("order", MMLU)
@@ -528,7 +531,9 @@ def test_mmlu_by_subject_is_the_reference_table(shared, order):
     for model, whole in wholes.items():
         rows, probe = 12508, probes[model].blocks["test"].log_probs
         found = [right(whole, "icl"), right(whole, "cc", probe=probe), right(whole, "bc")]
-        each = [(right(part, "icl"), right(part, "bc")) for part in subjects[model]]
+        parts = subjects[model]
+        scores = zip(parts, corrected_scores(parts, "bc"), strict=True)
+        each = [(hits(part, part.blocks["test"].log_probs), hits(part, bc)) for part, bc in scores]
         found.append(sum(bc for _, bc in each))
         won, lost = sum(bc > icl for icl, bc in each), sum(bc < icl for icl, bc in each)
         assert (*(round(100 * one / rows, 1) for one in found), won, lost) == MMLU[order][model]
