@@ -103,3 +103,12 @@ def test_our_scores_are_the_harness_s(name, logs):
     assert not any("demonstrations" in note for note in block.spec.get("notes", ()))
     assert not any("accuracy" in note for note in block.spec.get("notes", ()))
     print(f"{name}: {apart:.1e} nats apart at most, accuracy {accuracy}, notes {block.spec}")
+
+
+def test_the_console_program_makes_the_page_of_the_logs(logs, tmp_path, capsys):
+    from batch_calibration import cli
+
+    cli.run(["report", str(logs), f"--output={tmp_path / 'page.html'}"])
+    assert "mini_sst2" in capsys.readouterr().out
+    text = (tmp_path / "page.html").read_text()
+    assert "mini_cb" in text and "What the prompts prefer" in text and "image/png" in text
