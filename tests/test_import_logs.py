@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from batch_calibration import importers
+from batch_calibration.censored import BELOW
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, lm_eval
+from batch_calibration.importers import Reading, lm_eval, lm_eval_results
 from batch_calibration.importers.one_context import differing_demonstrations
 
 CHOICES = ("no", "yes")
@@ -365,7 +366,7 @@ def test_a_number_that_is_not_finite_is_a_sentence(number, log):
 
 def test_minus_infinity_is_taken_where_a_rule_is_given(log):
     table = the_one(log([row(0), row(1, (-1.0, float("-inf")))]), missing="least")
-    np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.001])
+    np.testing.assert_allclose(table.blocks["test"].log_probs[1], [-1.0, -1.0 - BELOW])
 
 
 @pytest.mark.parametrize(
@@ -471,3 +472,11 @@ NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in ra
 def test_whether_prompts_are_one_context(prompts, shots, differ):
     note = differing_demonstrations(prompts, shots, "do so.")
     assert bool(note) == differ and (not differ or note.endswith("do so."))
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("meta/llama", "meta/llama"), ("/data/run/last", "run/last"), ("./run/last", "./run/last")],
+)
+def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(given, name):
+    assert lm_eval_results._model({"model_name": given}, {}) == name

@@ -41,8 +41,15 @@ class Found(Protocol):
 
 
 def title(table: ScoreTable) -> str:
-    """The task and the model, as far as they are known."""
-    named = (str(table.context.get(key) or "") for key in ("task", "model"))
+    """The task, the model, shots and seed, as far as they are known.
+
+    >>> title(ScoreTable({"task": "sst2", "shots": 4, "seed": 0}, (), {}))
+    'sst2, 4-shot, seed 0'
+    """
+    about = table.context
+    named = [str(about.get(key) or "") for key in ("task", "model")]
+    named += ["{}-shot".format(about["shots"])] if about.get("shots") is not None else []
+    named += [f"seed {about['seed']}"] if about.get("seed") is not None else []
     return ", ".join(filter(None, named)) or "scores"
 
 
@@ -119,7 +126,7 @@ CONTEXT_NOTE = (
 def context_cells(found: Sequence[Found]) -> Cells:
     """A row a context: what it prefers, and accuracies where right labels are known."""
     rows: Cells = [["context", "rows", "prefers", "nats", "changed", "before", "after", "gain"]]
-    for one in found:
+    for one in sorted(found, key=lambda one: title(one.table)):
         d = one.diagnosis
         rights = [
             (right and f"{100 * right.accuracy.value:.1f}") or "" for right in (d.before, d.after)

@@ -59,12 +59,14 @@ def _task(stem: str, results: Mapping[str, Json]) -> str:
 
 
 def _model(results: Mapping[str, Json], run: Mapping[str, Json]) -> str:
-    """The model's name: since 0.4.3 as such, before that in the arguments."""
+    """The model's name: since 0.4.3 as such, before that in the arguments; of a path the end."""
     args = run.get("model_args")
     given = fields(args).get("pretrained") if isinstance(args, dict) else ""
     if isinstance(args, str) and (found := re.search(r"(?:pretrained|model)=([^,]+)", args)):
         given = found[1]
-    return _text(results.get("model_name")) or _text(given) or _text(run.get("model"))
+    name = _text(results.get("model_name")) or _text(given) or _text(run.get("model"))
+    # Two parts: checkpoints of several runs are often called alike.
+    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
 
 
 def _text(*parts: Json) -> str:

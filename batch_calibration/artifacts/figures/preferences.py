@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -27,7 +28,7 @@ def draw(found: Sequence[Diagnosis], titles: Sequence[str]) -> Figure:
         figure, grid = plt.subplots(
             len(found),
             2,
-            figsize=(4 + 0.9 * most, 2.9 * len(found)),
+            figsize=(max(8.0, 4 + 0.9 * most), 3 * len(found)),
             squeeze=False,
             layout="constrained",
         )
@@ -43,7 +44,7 @@ def _preference(axes: Axes, one: Diagnosis, title: str) -> None:
     axes.axhline(0, color="black", lw=0.8)
     axes.set_xticks(places, one.label_names, rotation=20 if len(places) > 4 else 0)
     axes.set_ylabel("mean log-probability\nless the labels' mean (nats)")
-    axes.set_title(f"{title}: preference", loc="left")
+    axes.set_title(fill(f"{title}: preference", 44), loc="left")
 
 
 def _shares(axes: Axes, one: Diagnosis) -> None:
