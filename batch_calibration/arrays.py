@@ -48,8 +48,10 @@ def numbers(given: object, where: str, expected: str, remedy: str) -> AnyArray:
     """
     array: object = given
     found = ""
-    if isinstance(given, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(given).sum())):
-        found = f" with {masked} masked entries"
+    mask = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(0, bool)
+    # The mask of a structured array has its fields; the array is refused below.
+    if mask.dtype == bool and mask.any():
+        found = f" with {int(mask.sum())} masked entries"
     elif not isinstance(given, jax.Array):
         try:
             array = tensor_values(given) if package(given) == "torch" else np.asarray(given)
