@@ -575,3 +575,18 @@ def test_the_page_on_tables_runs(tmp_path, monkeypatch):
         exec(block, known)
     assert known["table"].blocks["test"].row_ids == ("a", "b", "c")
     assert known["done"].rows == 30 and (tmp_path / "corrected.parquet").stat().st_size
+
+
+def test_a_column_without_a_name_may_hold_the_scores():
+    table = only(tables_of({"": [[-1.5, -2.5], [-0.5, -3.5]]}, Reading(labels=("no", "yes"))))
+    assert table.label_names == ("no", "yes")
+    np.testing.assert_allclose(table.blocks["test"].log_probs, [[-1.5, -2.5], [-0.5, -3.5]])
+
+
+def test_texts_that_are_no_unicode_are_refused():
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xc6")]
+    )
+    given = pa.table({"no": [-1.5], "yes": [-2.5], "text": broken})
+    with pytest.raises(InputError, match="the column 'text' cannot be read"):
+        tables_of(given)

@@ -101,5 +101,10 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
         plain = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-        columns[name] = np.asarray(column.to_numpy()) if plain else column.to_pylist()
+        try:
+            columns[name] = np.asarray(column.to_numpy()) if plain else column.to_pylist()
+        except ValueError as error:
+            raise InputError(
+                f"{where}: the column {name!r} cannot be read ({error}); write it again."
+            ) from error
     return columns

@@ -59,7 +59,7 @@ def from_columns(
         raise InputError(f"{where}: expected at least one row of scores, found none.")
     left = _left(where, columns, reading)
     together = _together(where, left, reading.labels)
-    if together:
+    if together is not None:
         names, scores = _vectors(f"{where}, column {together!r}", left[together], label_names)
         asked = () if reading.labels == (together,) else reading.labels
         numbered = not label_names and not isinstance(_first(left[together]), dict)
@@ -94,7 +94,7 @@ def label_columns(where: str, columns: Mapping[str, Column], reading: Reading) -
     """
     left = _left(where, columns, reading)
     together = _together(where, left, reading.labels)
-    if together:
+    if together is not None:
         raise InputError(
             f"{where}: expected a column of its own for each label, found all scores of a row in "
             f"{together!r}; write one column a label."
@@ -132,12 +132,12 @@ def _refuse_unnamed_gold(where: str, left: Mapping[str, Column]) -> None:
                 )
 
 
-def _together(where: str, left: Mapping[str, Column], labels: tuple[str, ...]) -> str:
-    """The column that holds all scores of a row, "" where each label has a column of its own."""
+def _together(where: str, left: Mapping[str, Column], labels: tuple[str, ...]) -> str | None:
+    """The column that holds all scores of a row, None where each label has one of its own."""
     vectors = [name for name, column in left.items() if _is_vector(column)]
     lacking = [name for name in labels if name not in left]
     if labels and not lacking:
-        return labels[0] if len(labels) == 1 and labels[0] in vectors else ""
+        return labels[0] if len(labels) == 1 and labels[0] in vectors else None
     if lacking and (len(lacking) < len(labels) or not vectors):
         raise InputError(f"{where}: {InputError.unknown('column', lacking[0], left)}")
     flat = not labels and any(_is_real(column) for column in left.values())
@@ -147,7 +147,7 @@ def _together(where: str, left: Mapping[str, Column], labels: tuple[str, ...]) -
             f"{where}: the scores of a row may be in {', '.join(map(repr, fit))}; name one of "
             f"these columns: --labels={fit[0]}"
         )
-    return fit[0] if fit else ""
+    return fit[0] if fit else None
 
 
 def _first(column: Column) -> object:
