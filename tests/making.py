@@ -7,7 +7,7 @@ MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "va
 
 def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, **others):
     """A record of one context; `methods` gives accuracies."""
-    about = ContextInfo(task=task, **MODEL | (context or {}))
+    about = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
     return Record(
         id=f"{task}-{about.shots}-{about.seed}-{sorted(about.options.items())}",
         context=about,
