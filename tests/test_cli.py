@@ -266,6 +266,7 @@ def test_figures(table, tmp_path, ending):
         (["diagnose", "{}", "--plot=x.doc"], "ends in .png, .pdf or .svg"),
         (["calibrate", "{}", "--missing=some"], "missing: expected"),
         (["calibrate", "{}", "--by=subject"], "subject"),
+        (["compare", "{}", "--missing=bound"], "give compare --missing=least"),
         (["calibrate", "{}", "--format=nix"], "There is no format named 'nix'"),
         (["calibrate", "{}", "{}"], "two contexts have one name"),
     ],

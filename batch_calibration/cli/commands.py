@@ -35,7 +35,7 @@ def calibrate(args: Namespace) -> None:
     if stream.takes(args):
         stream.calibrate(args)
         return
-    found = _found(args)
+    found = _corrected(args, _tables(args))
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
     words = sys.stderr if to_output else sys.stdout
@@ -54,7 +54,8 @@ def calibrate(args: Namespace) -> None:
 def diagnose_files(args: Namespace) -> None:
     """What each prompt prefers, and whether a correction helps."""
     _check_plot(args.plot)
-    found = _found(args)
+    _check_method(args)
+    found = _corrected(args, _tables(args))
     said.show(found, args.changed, sys.stdout)
     _range(args, sys.stdout)
     _plot(args.plot, found, sys.stdout)
@@ -132,11 +133,6 @@ def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
     for note in dict.fromkeys(notes):
         print(textwrap.fill(f"note: {note}", 100), file=sys.stderr)
     return tables
-
-
-def _found(args: Namespace) -> list[Found]:
-    _check_method(args)
-    return _corrected(args, _tables(args))
 
 
 def _check_method(args: Namespace) -> None:

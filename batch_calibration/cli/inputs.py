@@ -19,6 +19,8 @@ from batch_calibration.scores import ScoreTable
 
 INPUT = "the input"
 """What sentences call standard input."""
+RANGES = ("calibrate", "diagnose")
+"""Commands that tell the range of predictions that missing labels allow."""
 PROBES = ("cc", "dc")
 """Blocks that --probe may name."""
 
@@ -27,6 +29,11 @@ def reading_of(args: Namespace) -> Reading:
     """What the options say of the files."""
     missing = args.missing
     if missing == "bound":
+        if args.command not in RANGES:
+            raise InputError(
+                f"--missing=bound: only {' and '.join(RANGES)} tell the range that missing labels "
+                f"allow; give {args.command} --missing=least."
+            )
         missing = "least"
     return Reading(
         format=args.format,
