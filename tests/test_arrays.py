@@ -175,3 +175,11 @@ def test_what_jit_hides_cannot_be_checked_and_the_sentence_says_what_can():
     np.testing.assert_array_equal(
         jax.jit(lambda x: BC.apply(BC.fit(x), x))(jnp.asarray(ROWS)), BC.apply(BC.fit(ROWS), ROWS)
     )
+
+
+def test_predictions_or_labels_that_are_traced_are_refused_each_by_itself():
+    guess, gold = jnp.array([0, 1, 1]), jnp.array([0, 1, 0])
+    with pytest.raises(InputError, match="do not say how many labels"):
+        jax.jit(lambda given: metrics.accuracy(given, gold))(guess)
+    with pytest.raises(InputError, match="do not say how many labels"):
+        jax.jit(lambda given: metrics.accuracy(guess, given))(gold)
