@@ -590,3 +590,13 @@ def test_texts_that_are_no_unicode_are_refused():
     given = pa.table({"no": [-1.5], "yes": [-2.5], "text": broken})
     with pytest.raises(InputError, match="the column 'text' cannot be read"):
         tables_of(given)
+
+
+def test_a_sentence_on_a_damaged_zip_does_not_repeat_its_bytes(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, scores=np.zeros((500, 2)))
+    data = bytearray(path.read_bytes())
+    # The length of the first member's name, which the zip's directory gives otherwise.
+    data[26:28] = (3000).to_bytes(2, "little")
+    path.write_bytes(data)
+    assert len(refused(path)) < 300

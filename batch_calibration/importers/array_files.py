@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.files import parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.named_arrays import Arrays, from_arrays
@@ -83,7 +83,8 @@ def _read(path: Path, reading: Reading, arrays: Callable[[], Arrays]) -> list[Im
     try:
         found = arrays()
     except DAMAGED as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
+        # A zip's error repeats its headers, of any length.
+        said = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
         raise InputError(
             f"{path}: expected a whole file of arrays, found none ({said})."
         ) from error

@@ -103,7 +103,7 @@ def _values(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: no whole log ({error}); copy it again.") from error
+        raise InputError(f"{path}: no whole log ({shown(str(error))}); copy it again.") from error
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> bytes:

@@ -73,7 +73,9 @@ def _records(path: Path) -> Iterator[dict[str, object]]:
             for batch in file.iter_batches(1024):
                 yield from batch.to_pylist()
     except (ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: no whole Parquet file ({error}); copy it again.") from error
+        raise InputError(
+            f"{path}: no whole Parquet file ({shown(str(error))}); copy it again."
+        ) from error
 
 
 def _row(
