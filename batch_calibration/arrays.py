@@ -61,7 +61,9 @@ def numbers(given: object, where: str, expected: str, remedy: str) -> AnyArray:
             found = f" ({str(error).splitlines()[0]})"
     if not found and isinstance(array, jax.Array | np.ndarray):
         kind = array.dtype
-        if jnp.issubdtype(kind, jnp.integer) or jnp.issubdtype(kind, jnp.floating):
+        # numpy counts spans of time among the integers.
+        whole = jnp.issubdtype(kind, jnp.integer) and kind.kind != "m"
+        if whole or jnp.issubdtype(kind, jnp.floating):
             return array
         found = f" of {kind}"
     raise InputError(

@@ -46,6 +46,7 @@ REFUSED = {
     "truth values": (np.asarray(ROWS) < -2, "ndarray of bool"),
     "complex": (np.asarray(ROWS) + 1j, "ndarray of complex128"),
     "dates": (np.asarray(ROWS).astype("datetime64[s]"), r"ndarray of datetime64\[s\]"),
+    "spans of time": (np.asarray(ROWS).astype("timedelta64[s]"), r"ndarray of timedelta64\[s\]"),
     "texts of numbers": ([["-1.0", "-3.0"]] * 10, "list of <U4"),
     "records": (np.zeros(10, [("a", "f4"), ("b", "f4")]), "ndarray of "),
     "objects": (np.array([[None, -1.0]] * 10), "ndarray of object"),
