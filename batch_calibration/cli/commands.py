@@ -6,25 +6,18 @@ import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 import numpy as np
 
 from batch_calibration.censored import DISTANCES
 from batch_calibration.cli import inputs, options, output, prior, said, stream
-from batch_calibration.diagnosis import Diagnosis, diagnose
+from batch_calibration.cli.said import Found
+from batch_calibration.diagnosis import diagnose
 from batch_calibration.errors import InputError
 from batch_calibration.methods import get_method
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.corrected import corrected_scores
-
-
-class Found(NamedTuple):
-    """A context, its corrected scores, and what they say."""
-
-    table: ScoreTable
-    scores: np.ndarray
-    diagnosis: Diagnosis
 
 
 def calibrate(args: Namespace) -> None:

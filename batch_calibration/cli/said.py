@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from typing import Protocol, TextIO
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
@@ -24,20 +24,12 @@ METHOD_NOTE = (
 )
 
 
-class Found(Protocol):
-    """A context, its corrected scores, and what they say."""
+class Found(NamedTuple):
+    """A context, its corrected scores [n, k], and what they say."""
 
-    @property
-    def table(self) -> ScoreTable:
-        """The context."""
-
-    @property
-    def scores(self) -> np.ndarray:
-        """Its corrected scores [n, k]."""
-
-    @property
-    def diagnosis(self) -> Diagnosis:
-        """What they say."""
+    table: ScoreTable
+    scores: np.ndarray
+    diagnosis: Diagnosis
 
 
 def title(table: ScoreTable) -> str:

@@ -14,6 +14,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
+from batch_calibration.importers.columnar import need_pyarrow
 from batch_calibration.importers.lm_eval_results import DATE
 from batch_calibration.importers.one_context import KEPT, differing_demonstrations
 
@@ -62,12 +63,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _records(path: Path) -> Iterator[dict[str, object]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise InputError(
-            f"{path}: Parquet needs pyarrow; pip install 'batch-calibration[data]'."
-        ) from error
+    need_pyarrow(str(path))
+    from pyarrow import ArrowException, parquet
+
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(1024):
