@@ -13,7 +13,7 @@ from batch_calibration.arrays import check_key
 from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
 from batch_calibration.frames import is_frame, like, names_of
-from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.methods import Evidence, Method, correct, get_method
 from batch_calibration.typing import Key
 from batch_calibration.validation import (
     check_labels,
@@ -133,7 +133,7 @@ def calibrate(
     needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
     for name, given, reads in (
         ("probe", probe, needed),
-        ("labeled", labeled, chosen.probe.labels),
+        ("labeled", labeled, "labeled" in chosen.probe.blocks),
         ("labels", labels, chosen.probe.labels),
     ):
         if given is not None and not reads:
@@ -141,32 +141,22 @@ def calibrate(
                 f"{name}: expected none, for {method} reads {chosen.probe.description}; got "
                 f"{type(given).__name__}: leave {name}= out."
             )
-    if needed:
-        if probe is None:
+    for block in chosen.probe.blocks:
+        if block == "test":
+            continue
+        name, given = ("labeled", labeled) if block == "labeled" else ("probe", probe)
+        gold = labels if block in chosen.probe.labeled else None
+        if given is None or (gold is None and block in chosen.probe.labeled):
+            raise InputError(_lacks(chosen, method, block, name if given is None else "labels"))
+        rows_of = read(given, name, labels=k, columns=columns if is_frame(given) else None)
+        if chosen.needs_log_probs and (why := no_log_probs(rows_of)):
             raise InputError(
-                f"{method} learns its bias from probe prompts ({chosen.probe.description}) and "
-                f"none came: give their scores, probe=[m, k], or use bc, which needs no probe."
-            )
-        probes = read(probe, "probe", labels=k, columns=columns if is_frame(probe) else None)
-        if chosen.needs_log_probs and (why := no_log_probs(probes)):
-            raise InputError(
-                f"probe: {method} needs log-probabilities over the whole vocabulary, and {why}: "
+                f"{name}: {method} needs log-probabilities over the whole vocabulary, and {why}: "
                 f"give such scores, or use {method.removesuffix('_original')}, which takes any."
             )
-        blocks[needed[0]] = Evidence(_spread(probes, lead))
-    if chosen.probe.labels:
-        if labeled is None or labels is None:
-            raise InputError(
-                f"{method} learns its strength from a labeled set; "
-                f"{'labels' if labels is None else 'labeled'} did not come: give "
-                f"labeled=[m, k] and labels=[m], or use bc, which needs no labels."
-            )
-        set_scores = read(
-            labeled, "labeled", labels=k, columns=columns if is_frame(labeled) else None
-        )
-        gold = check_labels(labels, set_scores)
-        blocks["labeled"] = Evidence(
-            _spread(set_scores, lead), _spread(gold[..., None], lead)[..., 0]
+        known = None if gold is None else check_labels(gold, rows_of)[..., None]
+        blocks[block] = Evidence(
+            _spread(rows_of, lead), None if known is None else _spread(known, lead)[..., 0]
         )
 
     def context(parts: dict[str, Evidence]) -> jax.Array:
@@ -179,6 +169,25 @@ def calibrate(
     else:
         corrected = jax.vmap(context)(blocks)
     return like(scores, corrected.reshape(array.shape), columns)
+
+
+def _lacks(method: Method, name: str, block: str, what: str) -> str:
+    """That a method did not get the rows of a block, or their labels."""
+    if block == "labeled":
+        return (
+            f"{name} learns from a labeled set; {what} did not come: give labeled=[m, k] and "
+            "labels=[m], or use bc, which needs no labels."
+        )
+    if what == "labels":
+        return (
+            f"{name} learns from probe prompts whose labels are known "
+            f"({method.probe.description}); labels did not come: give labels=[m] beside "
+            "probe=[m, k], or use bc, which needs no labels."
+        )
+    return (
+        f"{name} learns its bias from probe prompts ({method.probe.description}) and none came: "
+        "give their scores, probe=[m, k], or use bc, which needs no probe."
+    )
 
 
 def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:

@@ -25,6 +25,8 @@ from batch_calibration.calibration.shift import (
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, State, Weight
 
+Group = Literal["paper", "variant", "unlabeled", "labeled"]
+
 
 class Method(NamedTuple):
     """A way to correct label bias, and all that is special about it.
@@ -33,11 +35,14 @@ class Method(NamedTuple):
         probe: what the bias is learned from.
         make: options -> `Calibrator`.
         source: where the method is from.
-        group: "paper" for a method of the paper's comparison, "variant" for a published variant.
+        group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
+            for a published variant of one, "unlabeled" for a correction beyond the paper that
+            needs no labels, "labeled" for one that does.
         most_labels: how many labels it can tell apart, None for any number.
         needs_log_probs: its predictions depend on how probable a row's labels are together, so
             that scores known up to a constant per row (bare logits, cosines) do not do.
         needs_key: `fit` draws at random and takes a `jax.random` key.
+        in_order: its predictions depend on the order of the probe rows.
         looped: contexts and probe sizes are worked on one after the other, as their memory would
             not fit at once.
         keeps_bias: its state is a `Shift` whose bias goes into records.
@@ -50,10 +55,11 @@ class Method(NamedTuple):
     probe: probes.Probe
     make: Callable[..., Calibrator]
     source: str
-    group: Literal["paper", "variant"] = "paper"
+    group: Group = "paper"
     most_labels: int | None = None
     needs_log_probs: bool = False
     needs_key: bool = False
+    in_order: bool = False
     looped: bool = False
     keeps_bias: bool = False
     has_curve: bool = False
@@ -159,9 +165,10 @@ def make_calibrator(method: Method, *, floor: float | None = None, **options: ob
 
 
 def gather(method: Method, blocks: Blocks) -> Evidence:
-    """The rows a method learns from, one after the other; labels kept of "labeled" alone.
+    """The rows a method learns from, one after the other.
 
-    Labels of the test rows are hidden (-1): no method may see them.
+    Labels are kept of the blocks that its probe names as labeled; all others are hidden (-1): no
+    method may see those of the test rows.
 
     Raises:
         InputError: a block that the method's probe names is missing.
@@ -178,7 +185,7 @@ def gather(method: Method, blocks: Blocks) -> Evidence:
     parts = [Evidence(*read_rows(*blocks[name])) for name in names]
     labels = [
         jnp.asarray(part.labels, jnp.int32)
-        if name == "labeled" and part.labels is not None
+        if name in method.probe.labeled and part.labels is not None
         else jnp.full(part.log_probs.shape[0], -1, jnp.int32)
         for name, part in zip(names, parts, strict=True)
     ]

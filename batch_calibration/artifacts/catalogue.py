@@ -248,7 +248,17 @@ def _of_setting(
 
 CATALOGUE = (
     Entry("methods", _by_methods("Methods", "methods", main_table.compared), _bars),
-    Entry("variants", _by_methods("Published variants", "variants", main_table.variants)),
+    Entry("variants", _by_methods("Published variants", "variants", main_table.beside("variant"))),
+    Entry(
+        "unlabeled",
+        _by_methods(
+            "Beyond the paper, without labels", "unlabeled", main_table.beside("unlabeled")
+        ),
+    ),
+    Entry(
+        "labeled",
+        _by_methods("Beyond the paper, with labels", "labeled", main_table.beside("labeled")),
+    ),
     Entry("paper", _beside_paper),
     Entry("boundaries", figures=_boundaries),
     Entry("strength", figures=_strength),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Group
 from batch_calibration.records import Record
 from batch_calibration.tasks import TASKS
 
@@ -107,8 +107,8 @@ class SettingRecords(NamedTuple):
         return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
 
 
-def of_group(group: str) -> list[str]:
-    """Names of the methods of a group, `paper` or `variant`."""
+def of_group(group: Group) -> list[str]:
+    """Names of the methods of a group."""
     return [name for name, method in METHODS.items() if method.group == group]
 
 

@@ -1,10 +1,11 @@
 """The main table: methods x tasks, mean and standard deviation over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from batch_calibration.artifacts.cells import MARK, Best, Cells, best_of, named, tested
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, of_group
 from batch_calibration.artifacts.learned import learned
+from batch_calibration.methods import Group
 
 
 def compared(group: SettingRecords) -> list[str]:
@@ -12,10 +13,14 @@ def compared(group: SettingRecords) -> list[str]:
     return group.compared
 
 
-def variants(group: SettingRecords) -> list[str]:
-    """Methods of the table of published variants, which stand beside icl and bc."""
-    others = group.among(of_group("variant"))
-    return group.among([*REFERENCES, *others]) if others else []
+def beside(kind: Group) -> Callable[[SettingRecords], list[str]]:
+    """Methods of another group's table, which stand beside icl and bc."""
+
+    def methods(group: SettingRecords) -> list[str]:
+        others = group.among(of_group(kind))
+        return group.among([*REFERENCES, *others]) if others else []
+
+    return methods
 
 
 def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:

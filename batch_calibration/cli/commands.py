@@ -131,9 +131,9 @@ def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
 def _check_method(args: Namespace) -> None:
     """Refuse a method that does not exist, or whose probes are not given."""
     probe = get_method(args.method).probe
-    for block, flag in (("cc", args.probe), ("dc", args.probe), ("labeled", args.labeled)):
-        if block in probe.blocks and not flag:
-            option = "--labeled" if block == "labeled" else "--probe"
+    for block in probe.blocks:
+        option = "--labeled" if block == "labeled" else "--probe"
+        if block != "test" and not (args.labeled if block == "labeled" else args.probe):
             raise InputError(
                 f"{args.method} learns its bias from {probe.description}, whose scores did not "
                 f"come: give {option}=FILE, or --method=bc, which needs none."

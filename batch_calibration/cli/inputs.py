@@ -15,13 +15,21 @@ from batch_calibration.censored import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
+from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable
 
 INPUT = "the input"
 """What sentences call standard input."""
 RANGES = ("calibrate", "diagnose")
 """Commands that tell the range of predictions that missing labels allow."""
-PROBES = ("cc", "dc")
+PROBES = tuple(
+    dict.fromkeys(
+        block
+        for method in METHODS.values()
+        for block in method.probe.blocks
+        if block not in ("test", "labeled")
+    )
+)
 """Blocks that --probe may name."""
 
 
@@ -76,10 +84,16 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
     for text in getattr(args, "probe", []):
         name, equals, file = text.partition("=")
         if not equals or name not in PROBES:
-            name, file = ("dc" if getattr(args, "method", "").startswith("dc") else "cc"), text
+            name, file = _block_of(getattr(args, "method", "")), text
         # Prompts without an input have no subject and no right label.
         without = replace(reading_of(args), by=(), gold="", ids="")
         yield from ((name, table) for _, table in _read([file], without))
+
+
+def _block_of(method: str) -> str:
+    """The block that a method's probes are for, "cc" of one that has none."""
+    blocks = METHODS[method].probe.blocks if method in METHODS else ()
+    return next((block for block in blocks if block in PROBES), "cc")
 
 
 def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
