@@ -20,7 +20,7 @@ def otter(*, target_prior: Sequence[float] | None = None) -> Calibrator:
     deviations of the scores. Rows beyond float32's reach of each other, equal ones above all, get
     one label, which a plan may split.
 
-    Source: Shin et al. 2024, arXiv:2404.08461, eq. 1 and algorithm 1. The published code
+    Source: Shin et al. 2024, arXiv:2404.08461, algorithm 1. The published code
     normalizes P over labels, which moves a row's costs alike and so no plan, and adds 1e-6 to P,
     which does for labels below -13.8 nats; as the paper we do not.
 

@@ -1,6 +1,7 @@
 """Shares of the labels from rows, to match the mean prediction to: EM, BBSE, counting."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,31 +16,40 @@ from batch_calibration.calibration.matching import Shares, matched
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import LEAST_SHARE, least_shares
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Weight
 
-TOLERANCE = 1e-6
 STEPS = 500
+"""The most steps of expectation-maximization, which is slow where labels overlap."""
 
 
-def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.0) -> Calibrator:
+class _Search(NamedTuple):
+    """Where expectation-maximization stands."""
+
+    shares: Bias
+    moves: jax.Array
+    steps: Count
+
+
+def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibrator:
     """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
 
-    From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
-    than 1e-6 of itself, at most 500 times: the shares of labels that make the rows likeliest, P_ij being
-    softmax(s_i) and the scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural
-    Computation 14(1), eq. 2.9). Where it stands still, pi is the mean of what it predicts: the
-    bias -log pi is matched already, and matching only completes what was floored, damped or cut
-    short. What the prompt prefers is taken for frequent, so that a label bias is not removed but
-    strengthened: give it scores that are corrected by other means (cc).
+    From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until nothing moves in float32,
+    at most 500 times: the shares under which the rows are likeliest, P_ij being softmax(s_i) of
+    scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation 14(1), sec. 2).
+    Where it stands still, pi is the mean of what it predicts: the bias -log pi is matched already,
+    and matching only completes what was floored, damped or cut short. What the prompt prefers is
+    taken for frequent, so that a label bias is not removed but strengthened: give it scores that
+    are corrected by other means, such as cc.
 
     Args:
         least_share: shares are kept at or above it.
-        damping: 0 to 1, how much of equal shares is mixed into each step's.
+        damping: 0 to 1, how much of equal shares is mixed into each step's; 0 is as published, and
+            often ends with one label alone.
 
     Raises:
         InputError: a least share or a damping that is none.
 
-    >>> fit, apply_ = sld_em()
+    >>> fit, apply_ = sld_em(damping=0.0)
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]))
     >>> jnp.exp(label_normalized(-fit(rows).bias)).round(3).tolist()
     [0.812, 0.188]
@@ -57,19 +67,19 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.0) -> Calibra
         part = weight / jnp.maximum(jnp.sum(weight), 1.0)
         equal = jnp.ones(len(probs)) / len(probs)
 
-        def step(now: tuple[Bias, Scalar, jax.Array]) -> tuple[Bias, Scalar, jax.Array]:
-            last, _, steps = now
+        def step(now: _Search) -> _Search:
+            last = now.shares
             joint = probs * last[:, None]
             sums = jnp.sum(joint, axis=0)
             mean = (joint / jnp.where(sums > 0, sums, 1.0)) @ part
             new = least_shares((1.0 - damping) * mean + damping * equal, least_share)
-            return new, jnp.max(jnp.abs(new / last - 1.0)), steps + 1
+            return _Search(new, jnp.any(new != last), now.steps + 1)
 
-        def moves(now: tuple[Bias, Scalar, jax.Array]) -> jax.Array:
-            return (now[1] > TOLERANCE) & (now[2] < STEPS)
+        def moves(now: _Search) -> jax.Array:
+            return now.moves & (now.steps < STEPS)
 
-        found, _, _ = jax.lax.while_loop(moves, step, (equal, jnp.float32(1.0), jnp.int32(0)))
-        return found, weight
+        start = _Search(equal, jnp.bool_(True), jnp.int32(0))
+        return jax.lax.while_loop(moves, step, start).shares, weight
 
     return matched(shares)
 
@@ -103,7 +113,7 @@ def bbse() -> Calibrator:
     With C_ij the share of labeled rows that are of label j and predicted i, p_j those of label j
     and q_i the share of the batch that is predicted i, w = C^-1 q is how much more frequent each
     label is in the batch, and pi_j = w_j p_j, those below 0 set to 0 (Lipton et al. 2018,
-    arXiv:1802.03916, eq. 4 and algorithm 1). Predictions are the argmax of s - mean s, BC's: on
+    arXiv:1802.03916). Predictions are the argmax of s - mean s, BC's: on
     plain scores some labels may never be predicted, and C have no inverse.
 
     C from n rows is off by about 1 / sqrt(n), and its inverse by far more than C where it is nearly

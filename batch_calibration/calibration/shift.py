@@ -13,6 +13,7 @@ from batch_calibration.calibration.base import (
     weights_of,
 )
 from batch_calibration.typing import (
+    AnyArray,
     Bias,
     Curve,
     Key,
@@ -117,7 +118,7 @@ LEAST_SHARE = 1e-4
 """The least share that a label can be expected to have: log 0 would be no finite bias."""
 
 
-def least_shares(shares: Sequence[float] | jax.Array, least: float = LEAST_SHARE) -> Bias:
+def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_SHARE) -> Bias:
     """Shares of the labels, all at least about `least`, of sum 1.
 
     >>> least_shares((0.5, 0.5, 0.0))[2].item() < 1e-4
