@@ -92,9 +92,9 @@ def test_one_round_divides_by_the_mean_probability():
     np.testing.assert_allclose(one - one.mean(), divided - divided.mean(), atol=1e-5)
 
 
-def test_rounds_below_one_are_a_sentence():
-    with pytest.raises(InputError, match="rounds: expected 1 or more; got 0"):
-        prior_matching(rounds=0)
+def test_rounds_below_zero_are_a_sentence():
+    with pytest.raises(InputError, match="rounds: expected 0 or more; got -1"):
+        prior_matching(rounds=-1)
 
 
 def test_a_share_of_zero_counts_as_a_least_share():
@@ -103,7 +103,7 @@ def test_a_share_of_zero_counts_as_a_least_share():
         found = calibrate(scores, name, target_prior=(0.5, 0.5, 0.0))
         assert np.isfinite(found).all()
     assert not (
-        calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0)).argmax(1) == 2
+        calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1) == 2
     ).any()
     matched_to = softmax(calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)), axis=1)
     np.testing.assert_allclose(matched_to.mean(0)[2], LEAST_SHARE, rtol=0.02)

@@ -177,9 +177,7 @@ def given_shares(target_prior: Sequence[float] | None) -> Shares:
     return shares
 
 
-def prior_matching(
-    *, rounds: int | None = None, target_prior: Sequence[float] | None = None
-) -> Calibrator:
+def prior_matching(*, rounds: int = 0, target_prior: Sequence[float] | None = None) -> Calibrator:
     """Subtracts the bias b after which the mean prediction is pi: mean_i softmax(s_i - b) = pi.
 
     BC makes the mean *score* of all labels alike, this the mean *probability*, which shares of
@@ -188,23 +186,23 @@ def prior_matching(
     of Liusie et al. 2024 (arXiv:2309.04992).
 
     Args:
-        rounds: go so many rounds of UCPA (see `match_in_rounds`) instead of to 1e-6 on each share.
+        rounds: go so many rounds of UCPA (see `match_in_rounds`); 0 goes to 1e-6 on each share.
         target_prior: pi, the share of each of the k labels one expects, by default equal ones; 0
             for a label that is never right counts as 1e-4.
 
     Raises:
-        InputError: rounds below 1.
+        InputError: rounds below 0.
 
     >>> fit, apply_ = prior_matching(target_prior=(0.75, 0.25))
     >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
     >>> jnp.exp(label_normalized(apply_(fit(rows), rows))).mean(axis=0).round(5).tolist()
     [0.75, 0.25]
     """
-    if rounds is None:
-        return matched(given_shares(target_prior))
-    if rounds < 1:
+    if rounds < 0:
         raise InputError(
-            f"rounds: expected 1 or more; got {rounds}: give rounds=10 as UCPA does, or leave it "
+            f"rounds: expected 0 or more; got {rounds}: give rounds=10 as UCPA does, or leave it "
             "out to match exactly."
         )
+    if not rounds:
+        return matched(given_shares(target_prior))
     return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))
