@@ -13,8 +13,10 @@ from batch_calibration.arrays import read_rows
 from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.linc import linc
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
+from batch_calibration.calibration.scaling import scaling
 from batch_calibration.calibration.shift import (
     log_mean_label_prob,
     log_mean_prob,
@@ -88,6 +90,8 @@ Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
 
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
+_SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
+
 _mean_shift = partial(shift, estimate=mean_log_prob)
 
 # fmt: off
@@ -133,6 +137,15 @@ METHODS: dict[str, Method] = {
     "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
     "rbcorr": Method(
         probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
+    ),
+    "temperature": Method(
+        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",
+    ),
+    "vector": Method(probes.LABELED, partial(scaling, form="vector"), _SCALING, group="labeled"),
+    "matrix": Method(probes.LABELED, partial(scaling, form="matrix"), _SCALING, group="labeled"),
+    "linc": Method(
+        probes.CONTENT_FREE_AND_LABELED, linc, "Abbas et al. 2024, arXiv:2401.12406",
+        group="labeled",
     ),
 }
 # fmt: on
