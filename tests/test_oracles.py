@@ -5,6 +5,8 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scaling_oracles import least_loss, scaled, unscaled
+from scipy.special import log_softmax
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.methods import METHODS, correct, fit
@@ -96,6 +98,25 @@ def rbcorr_oracle(blocks):
     return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
 
 
+def scaling_oracle(form):
+    def oracle(blocks):
+        rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
+        bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
+        theta_0 = unscaled(3, form)
+        found = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
+        return scaled(found, test - bias, form)
+
+    return oracle
+
+
+def linc_oracle(blocks):
+    share = normalized(doubles(blocks, "cc")).mean(axis=0)
+    theta_0 = np.concatenate([np.diag(1 / share).ravel(), np.zeros(3)])
+    gold = blocks["labeled"][1].tolist()
+    found = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
+    return scaled(found, normalized(doubles(blocks, "test")), "matrix")
+
+
 ORACLES = {
     "icl": no_oracle,
     "cc": shift_oracle("cc"),
@@ -108,6 +129,10 @@ ORACLES = {
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
     "rbcorr": rbcorr_oracle,
+    "temperature": scaling_oracle("temperature"),
+    "vector": scaling_oracle("vector"),
+    "matrix": scaling_oracle("matrix"),
+    "linc": linc_oracle,
 }
 
 

@@ -51,8 +51,8 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         InputError: a regularization that is not above 0; no labels given to `fit`.
 
     >>> fit, apply_ = linc()
-    >>> rows = jnp.log(jnp.array([[0.8, 0.2], [0.7, 0.3]]))
-    >>> apply_(fit(rows, jnp.array([-1, 1])), rows).argmax(axis=1).tolist()
+    >>> rows = jnp.log(jnp.array([[0.8, 0.2], [0.9, 0.1], [0.6, 0.4]]))
+    >>> apply_(fit(rows, jnp.array([-1, 0, 1])), rows[1:]).argmax(axis=1).tolist()
     [0, 1]
     """
     check_regularization(regularization)
@@ -73,7 +73,7 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
         share = jnp.maximum(mean_label_prob(log_probs, gives_mean), LEAST_SHARE / k)
         start = Affine(jnp.diag(1.0 / share), jnp.zeros(k, jnp.float32))
-        pull = (regularization, regularization)
+        pull = Affine(jnp.float32(regularization), jnp.float32(regularization))
         return LinC(learn(jnp.exp(rows), gold, known, start, pull))
 
     return Calibrator(fit, apply)

@@ -119,7 +119,8 @@ def scaling(
         one = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
         scale = 0.0 * one if toward == "zero" else one
         # An offset without any pull has no least log loss where a label never occurs.
-        pull = (regularization, 1e-4 if toward == "zero" else regularization)
+        free = 1e-6 if toward == "zero" else regularization
+        pull = Affine(jnp.float32(regularization), jnp.float32(free))
         offset = jnp.zeros(() if form == "temperature" else k, jnp.float32)
         found = learn(rows - bias, gold, known, Affine(scale, offset), pull)
         if form == "temperature":
