@@ -66,7 +66,7 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
     >>> rows, none = jnp.eye(2), Affine(jnp.float32(1.0), jnp.float32(0.0))
     >>> found = learn(rows, jnp.array([0, 1]), jnp.ones(2), none, Affine(*jnp.ones(2)))
     >>> round(found.scale.item(), 2)
-    1.32
+    1.4
     """
     true = one_hot(rows, labels)
     # Losses near 1, whatever the number of rows.
