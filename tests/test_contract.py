@@ -57,6 +57,14 @@ CONTRACT = {
     "prior_counted": ("prior_counted", {}),
     "bbse": ("bbse", {}),
     "bc_prob_shift, prior": ("bc_prob_shift", {"target_prior": PRIOR, "strength": 0.5}),
+    "rbcorr": ("rbcorr", {}),
+    "rbcorr, prior": ("rbcorr", {"target_prior": PRIOR, "strength": 0.5}),
+    "temperature": ("temperature", {}),
+    "vector": ("vector", {}),
+    "vector, toward icl": ("vector", {"toward": "icl", "regularization": 1.0}),
+    "matrix": ("matrix", {}),
+    "matrix, toward zero": ("matrix", {"toward": "zero"}),
+    "linc": ("linc", {}),
 }
 
 

@@ -5,7 +5,9 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scaling_oracles import least_loss, scaled, unscaled
 from scipy.optimize import linprog, root
+from scipy.special import log_softmax
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.methods import METHODS, correct, fit
@@ -106,6 +108,26 @@ def matched_oracle(shares):
     return oracle
 
 
+def rbcorr_oracle(blocks):
+    rows, gold = doubles(blocks, "labeled"), blocks["labeled"][1].tolist()
+    means = [
+        mean_log(np.array([row for row, y in zip(rows, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
+
+
+def scaling_oracle(form):
+    def oracle(blocks):
+        rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
+        bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
+        theta_0 = unscaled(3, form)
+        found = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
+        return scaled(found, test - bias, form)
+
+    return oracle
+
+
 def equal_shares(blocks):
     return np.full(3, 1 / 3)
 
@@ -161,6 +183,14 @@ def transport_oracle(blocks):
     return subtract(rows, bias - bias.mean() + np.mean(mean_log(rows)))
 
 
+def linc_oracle(blocks):
+    share = normalized(doubles(blocks, "cc")).mean(axis=0)
+    theta_0 = np.concatenate([np.diag(1 / share).ravel(), np.zeros(3)])
+    gold = blocks["labeled"][1].tolist()
+    found = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
+    return scaled(found, normalized(doubles(blocks, "test")), "matrix")
+
+
 ORACLES = {
     "prior_matching": matched_oracle(equal_shares),
     "otter": transport_oracle,
@@ -177,6 +207,11 @@ ORACLES = {
     "dc_original": original_oracle("dc"),
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
+    "rbcorr": rbcorr_oracle,
+    "temperature": scaling_oracle("temperature"),
+    "vector": scaling_oracle("vector"),
+    "matrix": scaling_oracle("matrix"),
+    "linc": linc_oracle,
 }
 
 
