@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from batch_calibration import probes
 from batch_calibration.arrays import read_rows
+from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
@@ -130,6 +131,9 @@ METHODS: dict[str, Method] = {
         "division by the mean probability: UCPA", group="variant",
     ),
     "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
+    "rbcorr": Method(
+        probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
+    ),
 }
 # fmt: on
 

@@ -48,6 +48,8 @@ CONTRACT = {
     "bc_mean_prob, prior": ("bc_mean_prob", {"target_prior": PRIOR}),
     "bc_prob_shift": ("bc_prob_shift", {}),
     "bc_prob_shift, prior": ("bc_prob_shift", {"target_prior": PRIOR, "strength": 0.5}),
+    "rbcorr": ("rbcorr", {}),
+    "rbcorr, prior": ("rbcorr", {"target_prior": PRIOR, "strength": 0.5}),
 }
 
 

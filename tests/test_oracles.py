@@ -87,6 +87,15 @@ def bcl_oracle(blocks):
     return subtract(doubles(blocks, "test"), bias, strength)
 
 
+def rbcorr_oracle(blocks):
+    rows, gold = doubles(blocks, "labeled"), blocks["labeled"][1].tolist()
+    means = [
+        mean_log(np.array([row for row, y in zip(rows, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
+
+
 ORACLES = {
     "icl": no_oracle,
     "cc": shift_oracle("cc"),
@@ -98,6 +107,7 @@ ORACLES = {
     "dc_original": original_oracle("dc"),
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
+    "rbcorr": rbcorr_oracle,
 }
 
 
