@@ -13,6 +13,8 @@ from batch_calibration.arrays import read_rows
 from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.premise_shift import premise_shift
+from batch_calibration.calibration.pride import option_prior
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.shift import (
@@ -119,11 +121,11 @@ METHODS: dict[str, Method] = {
     ),
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
-        probes.CONTENT_FREE, partial(shift, estimate=log_mean_prob),
+        probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
         "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
     ),
     "dc_original": Method(
-        probes.RANDOM_WORDS, partial(shift, estimate=log_mean_prob),
+        probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
         "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
     ),
     "bc_mean_prob": Method(
@@ -131,6 +133,18 @@ METHODS: dict[str, Method] = {
         "division by the mean probability: UCPA", group="variant",
     ),
     "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
+    "pmi": Method(
+        probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
+        group="unlabeled", in_order=True,
+    ),
+    "looc": Method(
+        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
+        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled",
+    ),
+    "pride": Method(
+        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
+        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
+    ),
     "rbcorr": Method(
         probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
     ),

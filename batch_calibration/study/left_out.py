@@ -22,6 +22,8 @@ def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
         for block in method.probe.blocks:
             if block not in table.blocks:
                 reasons[name] = f"no block {block!r} in the table"
+            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
+                reasons[name] = f"no row of the block {block!r} has a right label"
         if method.most_labels is not None and many > method.most_labels:
             reasons[name] = (
                 f"{many} labels are more than the {method.most_labels} it can tell apart"
