@@ -13,6 +13,7 @@ class Probe(NamedTuple):
             the demonstrations, k for each question that is permuted.
         description: one clause for tables and reports.
         labeled: those of the blocks whose gold labels are read.
+        aligned: its block has one row, or a row for each test row, in their order.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Probe(NamedTuple):
     forwards: int
     description: str
     labeled: tuple[str, ...] = ()
+    aligned: bool = False
 
     @property
     def labels(self) -> bool:
@@ -43,8 +45,9 @@ RANDOM_WORDS_ORIGINAL = Probe(
     "20 texts of random words, lower-cased, of the whole input",
 )  # fmt: skip
 DOMAIN_PREMISE = Probe(
-    "domain premise", ("pmi",), 1, "the prompt without its input and without demonstrations"
-)
+    "domain premise", ("pmi",), 1, "the prompt without its input and without demonstrations",
+    aligned=True,
+)  # fmt: skip
 LEFT_OUT = Probe(
     "demonstrations left out", ("looc",), 0,
     "each demonstration, taken out of the context and asked as the input", ("looc",),

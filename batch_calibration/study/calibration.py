@@ -154,11 +154,13 @@ def grouped(
 
     Blocks that may have a row for each test row are so in all tables of a group, or in none.
     """
-    ordered = {b for name in names if METHODS[name].in_order for b in METHODS[name].probe.blocks}
+    may_be = {
+        b for name in names if METHODS[name].probe.aligned for b in METHODS[name].probe.blocks
+    }
     alike: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
     for place, table in enumerate(tables):
         rows, labels = table.blocks["test"].log_probs.shape
-        aligned = {name for name in ordered & set(table.blocks)
+        aligned = {name for name in may_be & set(table.blocks)
                    if len(table.blocks[name].row_ids) == rows}  # fmt: skip
         shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
         alike.setdefault(shape, []).append((place, table))
