@@ -92,10 +92,10 @@ def original_probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Pa
     )
     dc = [{"input": text} for text in words]
     return {
-        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), form.fill, shots),
         "dc_original": rendered_rows(
             dc, _numbered(f"dc_original/{cell.seed}", len(dc)), form.fill, shots
         ),
+        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), form.fill, shots),
     }
 
 

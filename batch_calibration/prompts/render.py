@@ -113,13 +113,13 @@ def _probes(
     parts = probe_blocks.probes(cell, form, test.rows)
     if not form.template:
         return parts
-    if log_probs:
-        parts |= probe_blocks.original_probes(cell, form, test.rows)
     parts["pmi"] = probe_blocks.domain_premise(form)
     if len(chosen) > 1:
         parts["looc"] = probe_blocks.left_out(form, train, chosen)
     if task.options and set(task.options) <= set(template.fields_of(form.template)):
         parts["pride"] = probe_blocks.permuted(task, cell, form, test)
+    if log_probs:
+        parts |= probe_blocks.original_probes(cell, form, test.rows)
     return parts
 
 
