@@ -12,8 +12,9 @@ import numpy as np
 from batch_calibration.arrays import check_key
 from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
+from batch_calibration.fitting import Evidence, correct
 from batch_calibration.frames import is_frame, like, names_of
-from batch_calibration.methods import Evidence, Method, correct, get_method
+from batch_calibration.methods import Method, get_method
 from batch_calibration.typing import Key
 from batch_calibration.validation import (
     check_labels,

@@ -25,7 +25,8 @@ from batch_calibration.calibration.base import Calibrator, label_normalized, pre
 from batch_calibration.censored import Missing
 from batch_calibration.classes import class_columns
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import Method, get_method, make_calibrator
+from batch_calibration.fitting import make_calibrator
+from batch_calibration.methods import Method, get_method
 from batch_calibration.validation import check_labels, check_options, check_scores, warn_of_few
 
 STREAMED = "bc"

@@ -24,8 +24,8 @@ LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": ("study", "artifacts", "store", "records", "streams"),
     "calibration: pure JAX, no Flax, no files": (
-        FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
-        "metrics", "intervals", "boundary", "diagnosis", "classes",
+        FACE, "api", "layer", "estimator", "validation", "fitting", "methods", "probes",
+        "calibration", "metrics", "intervals", "boundary", "diagnosis", "classes",
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),

@@ -177,8 +177,8 @@ SENTENCES = {
     "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}, "batch_size is 0: give a"),
     "flag that is a word": (
         (GOOD, "bc_running"),
-        {"causal": "no"},
-        "causal: expected True or False; got 'no': give one such as causal=False",
+        {"per_batch": "no"},
+        "per_batch: expected True or False; got 'no': give one such as per_batch=False",
     ),
     "metric that is no name": (
         (GOOD, "bcl"),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from batch_calibration import boundary
-from batch_calibration.calibration.prototypes import apply
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
@@ -69,7 +68,7 @@ def test_pc_s_margin_is_the_difference_of_densities(rows):
     points = boundary.plane(-9.0, -1.0, 11)
     margin = boundary.decision_margin(made, state, points)
     assert margin.shape == (11, 11)
-    densities = apply(state, points[4])
+    densities = made.apply(state, points[4])
     np.testing.assert_allclose(margin[4], densities[:, 0] - densities[:, 1], rtol=1e-5)
     assert float(margin.min()) < 0.0 < float(margin.max())
     # Normalized over the labels first: the curve is constant along the diagonal.

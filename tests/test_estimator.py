@@ -164,7 +164,7 @@ FITTED = {
     "bc": {},
     "pc": {"random_state": 0, "options": {"starts": 3}},
     "bcl": {"metric": "macro_f1"},
-    "bc_running": {"options": {"causal": True, "batch_size": 7}},
+    "bc_running": {"options": {"batch_size": 7}},
     "bc_prob_shift": {"strength": 0.5, "floor": -9.0},
 }
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
-from batch_calibration.methods import METHODS, correct, fit
+from batch_calibration.fitting import correct, fit
+from batch_calibration.methods import METHODS
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +88,42 @@ def bcl_oracle(blocks):
     return subtract(doubles(blocks, "test"), bias, strength)
 
 
+def running_oracle(blocks):
+    """All 31 rows are one mini-batch of the default 32; test_running has several."""
+    return shift_oracle("test")(blocks)
+
+
+def others_oracle(blocks):
+    rows = doubles(blocks, "test")
+    return [
+        subtract(rows[i : i + 1], mean_log(np.delete(rows, i, axis=0)))[0] for i in range(len(rows))
+    ]
+
+
+def shrunk_oracle(blocks):
+    rows = doubles(blocks, "test")
+    # The batch and one more row of no bias: the classical estimate, written out.
+    centered = [[s - sum(row) / len(row) for s in row] for row in rows] + [[0.0] * 3]
+    m = len(centered)
+    mean = mean_log(np.array(centered))
+    error = sum((t - b) ** 2 for row in centered for t, b in zip(row, mean, strict=True))
+    factor = max(0.0, 1 - error / (m - 1) / m / sum(b * b for b in mean))
+    return subtract(rows, mean_log(rows), factor * (m - 1) / m)
+
+
 ORACLES = {
     "icl": no_oracle,
     "cc": shift_oracle("cc"),
     "dc": shift_oracle("dc"),
     "bc": shift_oracle("test"),
-    "bc_running": shift_oracle("test"),
+    "bc_running": running_oracle,
     "bcl": bcl_oracle,
     "cc_original": original_oracle("cc"),
     "dc_original": original_oracle("dc"),
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
+    "bc_loo": others_oracle,
+    "bc_shrunk": shrunk_oracle,
 }
 
 
@@ -121,12 +147,14 @@ def test_strength_curve_is_accuracy_at_each_strength(blocks):
 
 def test_running_by_batches_is_the_paper_s_equation(blocks):
     rows = doubles(blocks, "test")
-    mean = np.zeros(3)
+    mean, expected = np.zeros(3), []
     for n, start in enumerate(range(0, len(rows), 8)):
         batch = rows[start : start + 8].mean(0)
         mean = n / (n + 1) * mean + 1 / (n + 1) * batch
+        expected.append(rows[start : start + 8] - mean)
     made = METHODS["bc_running"].make(batch_size=8, per_batch=True)
-    np.testing.assert_allclose(made.fit(blocks["test"][0]).mean, mean, atol=2e-6)
+    scores = made.apply(made.fit(blocks["test"][0]), blocks["test"][0])
+    np.testing.assert_allclose(scores, np.concatenate(expected), atol=5e-6)
 
 
 def test_target_prior_adds_its_log(blocks):

@@ -12,7 +12,6 @@ from sklearn.mixture import GaussianMixture
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.prototypes import (
     RIDGE,
-    apply_weighted,
     draw_starts,
     prototypes,
 )
@@ -74,8 +73,9 @@ def test_best_of_many_starts_is_scikit_learn_s_best():
 
 def test_state_s_likelihood_is_that_of_its_rows_up_to_one_step():
     scores, _ = language_model_like(600, 2, seed=1)
-    state = prototypes(starts=6, select="likelihood").fit(scores, key=KEY)
-    mean = float(jnp.mean(jax.nn.logsumexp(apply_weighted(state, scores), axis=-1)))
+    made = prototypes(starts=6, select="likelihood", fitted_weights=True)
+    state = made.fit(scores, key=KEY)
+    mean = float(jnp.mean(jax.nn.logsumexp(made.apply(state, scores), axis=-1)))
     assert mean == pytest.approx(float(state.log_likelihood), abs=1e-3)
 
 

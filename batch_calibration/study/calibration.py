@@ -16,7 +16,8 @@ from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
+from batch_calibration.fitting import Corrected, Evidence, compare
+from batch_calibration.methods import METHODS, get_method
 from batch_calibration.prompts import length_limit
 from batch_calibration.records import ContextInfo, Curve, Record, Records
 from batch_calibration.scores import Block, ScoreTable

@@ -8,7 +8,8 @@ import numpy as np
 from batch_calibration import scores
 from batch_calibration.arrays import check_key
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.fitting import Evidence, correct
+from batch_calibration.methods import get_method
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.calibration import grouped
 from batch_calibration.study.left_out import left_out

@@ -9,7 +9,8 @@ import numpy as np
 
 from batch_calibration import metrics
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Evidence, correct
+from batch_calibration.fitting import Evidence, correct
+from batch_calibration.methods import METHODS
 from batch_calibration.records import ProbeSizes
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
