@@ -1,6 +1,7 @@
 """Makes records without scores, as tests of tables and figures need them."""
 
-from batch_calibration.records import ContextInfo, Curve, ProbeSizes, Record, ScorerInfo
+from batch_calibration.accuracies import Curve, ProbeSizes
+from batch_calibration.records import ContextInfo, Record, ScorerInfo
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 

@@ -38,6 +38,7 @@ ARROWS = {
     },
     "diagnosis": {"errors", "typing", "arrays", "metrics", "intervals", "validation", "api"},
     "layer": {"errors", "typing", "arrays", "calibration"},
+    "method_options": {"errors", "methods", "validation"},
     "classes": {"errors"},
     "estimator": {
         "errors", "arrays", "calibration", "censored", "classes", "fitting", "methods",
@@ -48,7 +49,8 @@ ARROWS = {
     "streams": {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
-    "records": {"errors", "files", "scores"},
+    "accuracies": set(),
+    "records": {"errors", "files", "scores", "accuracies"},
     "store": {"errors", "files", "scores", "records"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
@@ -59,7 +61,7 @@ ARROWS = {
         "errors", "files", "inputs", "settings", "censored", "models", "scores", "importers",
     },
     "study": {
-        "arrays",
+        "accuracies", "arrays", "method_options",
         "errors", "typing", "files", "inputs", "settings", "calibration", "fitting", "methods",
         "metrics", "validation", "scores", "records", "store", "tasks", "embedded", "prompts",
         "data", "models", "scoring",
@@ -73,8 +75,8 @@ ARROWS = {
         "scores", "importers",
     },
     "cli": {
-        "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
-        "store", "study", "artifacts", "streams", "version",
+        "errors", "files", "censored", "diagnosis", "method_options", "methods", "scores", "importers",
+        "records", "store", "study", "artifacts", "streams", "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -174,8 +174,8 @@ def prototypes(
         start_means: first means [s k k] in nats instead of random ones; then no key is needed.
 
     Raises:
-        InputError: unknown `features` or `select`; starts or steps below 1; no key given to `fit`; more than
-            20 labels.
+        InputError: unknown `features` or `select`; starts or steps below 1; no key given to `fit`;
+            more than 20 labels.
 
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]))
     >>> fit, apply_ = prototypes(starts=4)
