@@ -131,6 +131,10 @@ def calibrate(
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
+    level = chosen.reads_level(options)
+    if level and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
+        raise InputError(_no_level("scores", method, why))
+
     needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
     for name, given, reads in (
         ("probe", probe, needed),
@@ -150,11 +154,8 @@ def calibrate(
         if given is None or (gold is None and block in chosen.probe.labeled):
             raise InputError(_lacks(chosen, method, block, name if given is None else "labels"))
         rows_of = read(given, name, labels=k, columns=columns if is_frame(given) else None)
-        if chosen.needs_log_probs and (why := no_log_probs(rows_of)):
-            raise InputError(
-                f"{name}: {method} needs log-probabilities over the whole vocabulary, and {why}: "
-                f"give such scores, or use {method.removesuffix('_original')}, which takes any."
-            )
+        if level and (why := no_log_probs(rows_of)):
+            raise InputError(_no_level(name, method, why))
         known = None if gold is None else check_labels(gold, rows_of)[..., None]
         blocks[block] = Evidence(
             _spread(rows_of, lead), None if known is None else _spread(known, lead)[..., 0]
@@ -170,6 +171,14 @@ def calibrate(
     else:
         corrected = jax.vmap(context)(blocks)
     return like(scores, corrected.reshape(array.shape), columns)
+
+
+def _no_level(where: str, method: str, why: str) -> str:
+    """That the scores can be no log-probabilities, which the method needs."""
+    return (
+        f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
+        f"such scores, or use {method.partition('_')[0]} with its defaults, which takes any."
+    )
 
 
 def _lacks(method: Method, name: str, block: str, what: str) -> str:

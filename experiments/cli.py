@@ -14,7 +14,7 @@ from ml_collections import config_flags
 
 from batch_calibration.cli.guard import catch_stops, fail, guard
 from batch_calibration.errors import InputError
-from batch_calibration.settings import keys
+from batch_calibration.settings import Settings, keys
 from experiments import config_files
 from experiments.config_files import ConfiguredStudy
 
@@ -25,13 +25,20 @@ REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
 WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
 GIVE: dict[str, str] = {}
 """What to give for a flag that is missing, where it is not a folder."""
+OPTIONAL = set[str]()
+"""Flags with keys of their own that a program runs without."""
 
 
-def config_flag(help_text: str, example: str = "configs/mini.py") -> flags.FlagHolder[Any]:
-    """The required flag `--config` of a program; `example` is what the sentence offers."""
-    GIVE["config"] = example
+def config_flag(
+    help_text: str, example: str = "configs/mini.py", *, required: bool = True
+) -> flags.FlagHolder[Any]:
+    """The flag `--config` of a program; `example` is what the sentence offers."""
     holder = config_flags.DEFINE_config_file("config", None, help_text, lock_config=True)
-    flags.mark_flag_as_required("config")
+    GIVE["config"] = example
+    if required:
+        flags.mark_flag_as_required("config")
+    else:
+        OPTIONAL.add("config")
     return holder
 
 
@@ -44,6 +51,12 @@ def configured_study() -> ConfiguredStudy:
     """The settings and cells of `--config`, overrides included."""
     path = config_flags.get_config_filename(flags.FLAGS["config"])
     return config_files.read_study(path, flags.FLAGS["config"].value)
+
+
+def configured_settings() -> Settings:
+    """The settings of `--config`, overrides included; the defaults where none is given."""
+    config = flags.FLAGS["config"].value
+    return Settings() if config is None else Settings.of(**config.to_dict())
 
 
 def numbers(name: str, words: Sequence[str]) -> list[int]:
@@ -110,6 +123,8 @@ def _config_keys(argv: Sequence[str]) -> list[str]:
     flags.DEFINE_string("config", None, "", flag_values=first)
     first(list(argv), known_only=True)
     path = first["config"].value
+    if not path and "config" in OPTIONAL:
+        return []
     known = list(config_files.read_config(path or GIVE["config"]).keys())
     flag: Any = flags.FLAGS["config"]
     flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(known)}"

@@ -75,8 +75,8 @@ ARROWS = {
         "scores", "importers",
     },
     "cli": {
-        "errors", "files", "censored", "diagnosis", "method_options", "methods", "scores", "importers",
-        "records", "store", "study", "artifacts", "streams", "version",
+        "errors", "files", "censored", "diagnosis", "method_options", "methods", "scores",
+        "importers", "records", "store", "study", "artifacts", "streams", "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip

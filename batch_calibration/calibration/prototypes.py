@@ -183,7 +183,7 @@ def prototypes(
     [0, 0, 1, 1]
     """
     if features not in FEATURES:
-        raise InputError.unknown("features of pc", features, FEATURES)
+        raise InputError.unknown("kind of features", features, FEATURES)
     if select not in ("assignment", "likelihood"):
         raise InputError.unknown("way to select a start", select, ("assignment", "likelihood"))
     if min(starts, steps) < 1:
