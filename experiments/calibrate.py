@@ -1,10 +1,8 @@
 """Calibrate stored scores with every method; no model is needed.
 
 python -m experiments.calibrate --workdir=W
-python -m experiments.calibrate --workdir=W --options=bc_running.batch_size=8,pc.features=raw
+python -m experiments.calibrate --workdir=W --method_options=bc_running.batch_size=8
 python -m experiments.calibrate --workdir=W --config=configs/mini_probe_size.py
-
-Flags go before the keys of a config, which are `CalibrationSettings`.
 """
 
 from absl import flags
@@ -12,37 +10,19 @@ from absl import flags
 from experiments import cli, machine
 
 WORKDIR = cli.folder_flag("folder with scores")
-CONFIG = cli.config_flag("study whose calibration settings are taken", required=False)
-METHODS = flags.DEFINE_list("methods", None, "methods to apply, comma-separated; all by default")
-OPTIONS = flags.DEFINE_list(
-    "options", None, "options of methods: METHOD.OPTION=VALUE, comma-separated"
-)
+CONFIG = cli.config_flag("study whose keys of `calibration` are taken", required=False)
 FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
-SIZES = flags.DEFINE_list("probe_sizes", None, "also let BC and PC learn from so many rows alone")
-DRAWS = flags.DEFINE_integer("draws", None, "draws of rows for each probe size", lower_bound=1)
-ORDERS = flags.DEFINE_integer(
-    "stream_orders", None, "random orders of the rows, for accuracy by rows seen", lower_bound=0
-)
+cli.key_flags("calibration")
 
 
 def main() -> None:
     """Write one record per stored table."""
     from batch_calibration.errors import InputError
-    from batch_calibration.method_options import read_options
-    from batch_calibration.study import calibrate_store
+    from batch_calibration.study import calibrate_study
 
     machine.set_up()
-    said = cli.configured_settings().calibration
-    report = calibrate_store(
-        WORKDIR.value,
-        METHODS.value or said.methods or None,
-        floor=FLOOR.value,
-        options=read_options(said.method_options if OPTIONS.value is None else OPTIONS.value),
-        probe_sizes=said.probe_sizes
-        if SIZES.value is None
-        else cli.numbers("probe_sizes", SIZES.value),
-        draws=said.draws if DRAWS.value is None else DRAWS.value,
-        stream_orders=said.stream_orders if ORDERS.value is None else ORDERS.value,
+    report = calibrate_study(
+        WORKDIR.value, cli.configured_settings().calibration, floor=FLOOR.value
     )
     for note in report.notes:
         print(note)

@@ -145,7 +145,7 @@ def test_flags_and_configs_reach_the_records(program, table, tmp_path):
     assert set(record.methods) == {"icl", "bc", "bc_running"}
     assert len(record.over_stream.accuracy["bc_running"][0]) == 3
     program("calibrate", workdir, f"--config={config}", "--config.stream_orders=2",
-            "--options=bc_running.batch_size=9,bc.strength=0.5")  # fmt: skip
+            "--method_options=bc_running.batch_size=9,bc.strength=0.5")  # fmt: skip
     (record,) = Store(tmp_path / "w").records()
     assert record.options == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
     assert len(record.over_stream.accuracy["bc_running"][0]) == 2

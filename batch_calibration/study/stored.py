@@ -9,9 +9,11 @@ from typing import NamedTuple, TypeVar
 
 from batch_calibration.accuracies import OverStream, ProbeSizes
 from batch_calibration.errors import InputError
+from batch_calibration.method_options import read_options
 from batch_calibration.methods import METHODS, Options, get_method
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
+from batch_calibration.settings import CalibrationSettings
 from batch_calibration.store import Store
 from batch_calibration.study.calibration import check, run_calibration
 
@@ -79,6 +81,21 @@ def calibrate_store(
         store.put_record(record)
     seconds = time.monotonic() - began
     return CalibrationReport(records, tuple(broken), seconds, tuple(_notes(records)))
+
+
+def calibrate_study(
+    store: Store | str | Path, settings: CalibrationSettings, *, floor: float | None = None
+) -> CalibrationReport:
+    """`calibrate_store` as the settings of a study say; errors as there."""
+    return calibrate_store(
+        store,
+        settings.methods or None,
+        floor=floor,
+        options=read_options(settings.method_options),
+        probe_sizes=settings.probe_sizes,
+        draws=settings.draws,
+        stream_orders=settings.stream_orders,
+    )
 
 
 def _judged(
