@@ -1,6 +1,7 @@
 """Makes records without scores, as tests of tables and figures need them."""
 
-from batch_calibration.records import ContextInfo, Curve, ProbeSizes, Record, ScorerInfo
+from batch_calibration.accuracies import Curve, OverStream, ProbeSizes
+from batch_calibration.records import ContextInfo, Record, ScorerInfo
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 
@@ -22,6 +23,11 @@ def make_curve(values):
     """BCL's curve, the same on both sets of rows."""
     both = tuple(values)
     return Curve(both, both)
+
+
+def make_stream(rows, **accuracy):
+    """Accuracy by rows seen."""
+    return OverStream(tuple(rows), {name: tuple(map(tuple, a)) for name, a in accuracy.items()})
 
 
 def make_sizes(sizes, **accuracy):

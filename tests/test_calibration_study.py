@@ -13,7 +13,8 @@ from batch_calibration import calibrate, metrics, probes
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Method, compare
+from batch_calibration.fitting import compare
+from batch_calibration.methods import METHODS, Method
 from batch_calibration.records import Records
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study.calibration import run_calibration

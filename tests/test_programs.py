@@ -124,6 +124,12 @@ WRONG = {
         "score", [MINI, "--config.shots=two"], "shots"),
     "a flag that does not exist": (
         "score", [MINI, "--wordkir=x"], "no flag is called --wordkir; did you mean 'workdir'?"),
+    "an option that does not exist": (
+        "calibrate", ["--method_options=bc_running.batch=8"], "did you mean 'batch_size'"),
+    "an option of no method": (
+        "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE, got 'batch_size=8'"),
+    "a config key without a config": (
+        "calibrate", ["--config.draws=3"], "give --config=configs/mini.py"),
     "a flag that is missing": (
         "calibrate", ["--floor=-9"], "workdir"),
     "a task that does not exist": (

@@ -183,7 +183,9 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
-    assert "--probe_sizes: expected numbers such as 2,5,10, got '2,few'" in wrong.stderr
+    assert (
+        "probe_sizes: expected whole numbers from 1 on, such as 2,5,10, got '2,few'" in wrong.stderr
+    )
 
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):

@@ -265,5 +265,6 @@ CATALOGUE = (
     Entry("robustness", _robustness, _boxes),
     Entry("shots", _curve_tables(curves.by_shots), _curve_figures(curves.by_shots)),
     Entry("probe sizes", _curve_tables(curves.by_probe_size), _curve_figures(curves.by_probe_size)),
+    Entry("rows seen", _curve_tables(curves.by_rows_seen), _curve_figures(curves.by_rows_seen)),
 )
 """Each table and figure, in the order in which they are shown."""
