@@ -28,6 +28,7 @@ ARROWS = {
     "methods": {"errors", "typing", "arrays", "calibration", "probes"},
     "intervals": {"typing", "arrays", "calibration"},
     "metrics": {"errors", "typing", "arrays", "calibration", "intervals"},
+    "outcomes": set(),
     "boundary": {"errors", "typing", "arrays", "calibration"},
     "censored": {"errors", "arrays"},
     "validation": {"errors", "typing", "arrays", "calibration", "censored"},
@@ -45,7 +46,7 @@ ARROWS = {
     "streams": {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
-    "records": {"errors", "files", "scores"},
+    "records": {"errors", "files", "scores", "outcomes"},
     "store": {"errors", "files", "scores", "records"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
@@ -59,11 +60,11 @@ ARROWS = {
         "arrays",
         "errors", "typing", "files", "inputs", "settings", "calibration", "methods", "metrics",
         "validation", "scores", "records", "store", "tasks", "embedded", "prompts", "data",
-        "models", "scoring",
+        "models", "scoring", "outcomes",
     },
     "artifacts": {
         "errors", "files", "calibration", "methods", "metrics", "boundary", "diagnosis", "scores",
-        "records", "tasks", "typing",
+        "records", "tasks", "typing", "intervals", "outcomes",
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
@@ -71,7 +72,7 @@ ARROWS = {
     },
     "cli": {
         "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
-        "store", "study", "artifacts", "streams", "version",
+        "store", "study", "artifacts", "streams", "version", "intervals",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -14,6 +14,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
 td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left }
+td, th { white-space: nowrap }
+div { overflow-x: auto }
 img { max-width: 100% }
 """
 
@@ -56,4 +58,5 @@ def _table(cells: Cells) -> str:
         )
         return "<tr>" + "".join(f"<{tag}>{value}</{tag}>" for value in marked) + "</tr>"
 
-    return "<table>" + row(cells[0], "th") + "".join(row(r, "td") for r in cells[1:]) + "</table>"
+    rows = row(cells[0], "th") + "".join(row(r, "td") for r in cells[1:])
+    return f"<div><table>{rows}</table></div>"

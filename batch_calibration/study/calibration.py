@@ -15,35 +15,16 @@ import numpy as np
 from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
 from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
-from batch_calibration.prompts import length_limit
-from batch_calibration.records import ContextInfo, Curve, Record, Records
+from batch_calibration.records import Record, Records
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.study.left_out import left_out
+from batch_calibration.study.measured import Measured, make_record
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
 from batch_calibration.validation import check_scores
 
 Progress = Callable[[int], None]
-
-
-class Measured(NamedTuple):
-    """What is found of a group of c contexts.
-
-    Attributes:
-        metrics: metric -> method -> [c].
-        bias: method -> [c k], in nats.
-        strength: method -> [c], of methods that have a curve.
-        labeled: method -> [c g], its curve on the labeled set.
-        test: method -> [c g], its curve on the test rows.
-    """
-
-    metrics: dict[str, dict[str, jax.Array]]
-    bias: dict[str, jax.Array]
-    strength: dict[str, jax.Array]
-    labeled: dict[str, jax.Array]
-    test: dict[str, jax.Array]
 
 
 class Group(NamedTuple):
@@ -114,7 +95,7 @@ def run_calibration(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for group, found in zip(groups, pool.map(partial(_run, key=key), groups), strict=True):
             for i, (place, table) in enumerate(group.tables):
-                record = _record(table, i, found, skipped[place], floor)
+                record = make_record(table, i, found, skipped[place], floor)
                 if probe_sizes:
                     test = jax.tree.map(itemgetter(i), group.blocks["test"])
                     by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed)
@@ -190,7 +171,7 @@ def _run(group: Group, *, key: Key) -> Measured:
     alone = tuple(name for name in group.methods if METHODS[name].looped)
     together = tuple(name for name in group.methods if not METHODS[name].looped)
     if not group.methods:
-        return Measured({}, {}, {}, {}, {})
+        return Measured({}, {}, {}, {}, {}, {})
     looped = _compare(group.blocks, methods=alone, key=key) if alone else {}
     found: Measured = jax.device_get(_measured(group.blocks, looped, key, methods=together))
     return found
@@ -230,64 +211,5 @@ def _measured(
         {name: state.strength for name, state in curved.items()},
         {name: state.curve for name, state in curved.items()},
         {name: jax.vmap(strength_curve)(state.bias, *test) for name, state in curved.items()},
+        {name: metrics.predict(one.scores) == gold for name, one in corrected.items()},
     )
-
-
-def _record(
-    table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str], floor: float | None
-) -> Record:
-    """The i-th context of a group as a record."""
-    known = int((table.blocks["test"].labels >= 0).sum())
-    values = {}
-    for name in found.metrics.get("accuracy", ()):
-        if name not in skipped:
-            one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
-            low, high = metrics.accuracy_interval(one["accuracy"], known)
-            values[name] = one | {"accuracy_low": float(low), "accuracy_high": float(high)}
-    curved = next((name for name in found.strength if name not in skipped), None)
-    over_long = {
-        name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
-        for name, block in table.blocks.items()
-    }
-    shortened = sum(sum(counts.values()) for counts in over_long.values())
-    about = ContextInfo.of(table)
-    return Record(
-        id=table.id,
-        context=about,
-        label_names=tuple(table.label_names),
-        rows={name: len(block.row_ids) for name, block in table.blocks.items()},
-        methods={name: values[name] for name in METHODS if name in values},
-        skipped=skipped,
-        over_long={name: counts for name, counts in over_long.items() if counts},
-        unreadable={
-            name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
-        },
-        bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
-        floor=floor,
-        notes=(
-            *length_limit.notes(about.options.get("over_long"), about.shots, shortened),
-            *(str(note) for block in table.blocks.values() for note in _said(block)),
-        ),
-        strength=float(found.strength[curved][i]) if curved else None,
-        curve=(
-            Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))
-            if curved
-            else None
-        ),
-    )
-
-
-def _said(block: Block) -> list[Json]:
-    """What the importer of a block says of it, in sentences."""
-    said = block.spec.get("notes")
-    return said if isinstance(said, list) else []
-
-
-def _count(block: Block, what: str) -> int:
-    """A number that the block's spec holds, 0 where it holds none."""
-    count = block.spec.get(what)
-    return count if isinstance(count, int) else 0
-
-
-def _floats(array: jax.Array) -> tuple[float, ...]:
-    return tuple(np.asarray(array).tolist())
