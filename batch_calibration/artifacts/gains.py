@@ -21,7 +21,11 @@ NOTE = (
 
 
 def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
-    """The accuracy on a task, mean over seeds."""
+    """The accuracy on a task, mean over seeds; of one seed the interval of its record."""
+    records = group.records[task]
+    if len(records) == 1:
+        found = records[0].methods[method]
+        return Estimate(*(found[f"accuracy{end}"] for end in ("", "_low", "_high")))
     return _mean(_right(group, task, method), OF_ACCURACY)
 
 
@@ -42,9 +46,9 @@ def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
     rows: Cells = [["task", "rows", *methods]]
     found = {m: [gain(group, task, m) for task in group.records] for m in methods}
     for place, (task, records) in enumerate(group.records.items()):
-        cells = [_marked(found[method][place]) for method in methods]
+        cells = [marked(found[method][place]) for method in methods]
         rows.append([named(task, records), tested(records), *cells])
-    rows.append(["average", "", *(_marked(over_tasks(found[method])) for method in methods)])
+    rows.append(["average", "", *(marked(over_tasks(found[method])) for method in methods)])
     counts = [counted(found[method]) for method in methods]
     both = zip(("gains, losses", "beyond noise"), zip(*counts, strict=True), strict=True)
     return [*rows, *([name, "", *cells] for name, cells in both)]
@@ -59,7 +63,7 @@ def overview_cells(group: SettingRecords) -> Cells:
     for name, one in right.items():
         cell = Best(one) if round(100 * one.value, 1) == best else str(one)
         each = [gain(group, task, name) for task in group.records]
-        against = [_marked(over_tasks(each)), *counted(each)]
+        against = [marked(over_tasks(each)), *counted(each)]
         rows.append([name, cell, *(against if name != BASELINE else ["", "", ""])])
     return rows
 
@@ -94,7 +98,8 @@ def _mean(seeds: Sequence[np.ndarray], added: Sequence[float]) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in seeds])
 
 
-def _marked(one: Estimate) -> str:
+def marked(one: Estimate) -> str:
+    """A gain with its interval, and the mark where it exceeds noise."""
     return one.points + MARK * abs(one.beyond_noise)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
-from batch_calibration.artifacts.gains import counted
+from batch_calibration.artifacts.gains import MARK, counted, marked
 from batch_calibration.censored import DISTANCES, range_of
 from batch_calibration.diagnosis import Diagnosis, Right
 from batch_calibration.intervals import Estimate
@@ -20,10 +20,11 @@ from batch_calibration.scores import Block, ScoreTable
 ALL = 3
 """Contexts that are described one by one; more are rows of a table."""
 METHOD_NOTE = (
-    "Accuracy in % over all rows, of one context with its 95 % interval, and there the gain over "
-    "icl in points, paired by row. 'shares off' is half the summed distance of predicted from right "
-    "shares (total variation). 'better, worse' counts contexts where the accuracy is above or "
-    "below icl's, 'beyond noise' those of them whose gain's interval excludes 0."
+    "Accuracy in % over all rows; of one context with its 95 % interval, and the gain over icl in "
+    f"points, paired by row, with its own ({MARK} it excludes 0: beyond noise). 'shares off' is "
+    "half the summed distance of predicted from right shares (total variation). 'better, worse' "
+    "counts contexts where the accuracy is above or below icl's, 'beyond noise' those where the "
+    "difference is more than noise."
 )
 
 
@@ -191,8 +192,8 @@ def _over_rows(every: Sequence[Diagnosis], of: Callable[[Diagnosis], Right | Non
 
 def method_cells(records: Records) -> Cells:
     """A row a model and method: accuracy over all rows, shares off, contexts won and lost."""
-    last = "gain over icl" if len(records) == 1 else "better, worse"
-    rows: Cells = [["model", "method", "accuracy", "shares off", last, "beyond noise"]]
+    last = ["gain over icl"] if len(records) == 1 else ["better, worse", "beyond noise"]
+    rows: Cells = [["model", "method", "accuracy", "shares off", *last]]
     for model in dict.fromkeys(record.context.model for record in records):
         mine = [record for record in records if record.context.model == model]
         names = [name for name in METHODS if all(name in one.methods for one in mine)]
@@ -208,12 +209,10 @@ def method_cells(records: Records) -> Cells:
                 ends = (mine[0].methods[name][end] for end in ("accuracy_low", "accuracy_high"))
                 cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
             off = [record.methods[name]["total_variation"] for record in mine]
-            gains = [
-                _gain(record.methods[name]) for record in mine if "gain" in record.methods[name]
-            ]
-            against = counted(gains) if gains and "icl" in names else ["", ""]
-            if gains and len(records) == 1:
-                against[0] = gains[0].points
+            against = [""] * len(last)
+            if name != "icl" and "icl" in names:
+                gains = [_gain(record.methods[name]) for record in mine]
+                against = [marked(gains[0])] if len(records) == 1 else counted(gains)
             accuracy = Best(cell) if round(mean, 1) == best else cell
             shares = f"{100 * float(np.average(off, weights=counts)):.1f}"
             rows.append([model or "unnamed model", name, accuracy, shares, *against])

@@ -61,7 +61,7 @@ def run_calibration(
         methods: names from `METHODS`, all by default.
         floor: scores below it, minus infinity too, are raised to it, in nats.
         probe_sizes: also let the methods drawn over probe sizes learn from so many test rows
-            alone (the paper's figure of batch sizes). Sizes beyond n are left out, n is added.
+            alone (the paper's Fig. 9). Sizes beyond n are left out, n is added.
         draws: random draws of rows for each probe size.
         seed: of those draws, and of the methods that start at random.
         progress: called with how many tables are done, whenever some are.

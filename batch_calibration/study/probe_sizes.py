@@ -25,7 +25,7 @@ def check_sizes(sizes: Sequence[int], draws: int) -> None:
 def accuracy_by_size(test: Evidence, sizes: Sequence[int], *, draws: int, seed: int) -> ProbeSizes:
     """Accuracy on all n rows of the methods drawn over probe sizes that learn from m of them.
 
-    Source: Zhou et al. 2024, the figure of batch sizes.
+    Source: Zhou et al. 2024, Fig. 9.
 
     Args:
         test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.

@@ -1,4 +1,4 @@
-"""Draws accuracy against shots, or against the rows that a bias is learned from."""
+"""Draws accuracy against shots, or rows that a bias is learned from (Fig. 6 and 9)."""
 
 from collections.abc import Mapping
 from textwrap import fill

@@ -1,4 +1,4 @@
-"""Draws accuracy against the strength γ, a panel a task: the paper's Fig. 4."""
+"""Draws accuracy against the strength γ, a panel a task: the paper's Fig. 5 and 11."""
 
 from textwrap import fill
 
