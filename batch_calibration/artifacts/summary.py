@@ -48,10 +48,7 @@ def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
 def _gained(each: Iterable[Estimate]) -> str:
     """The average gain with its interval, and what noise is."""
     points = over_tasks(list(each)).points.replace(" ", " points ", 1)
-    return (
-        f"{points} (95 % interval over rows and draws of demonstrations; where it excludes 0, the "
-        "difference is more than noise)"
-    )
+    return f"{points} (95 % interval over rows and seeds; noise where it holds 0)"
 
 
 def _gains(each: Mapping[str, Estimate]) -> str:
@@ -88,7 +85,7 @@ def _not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
         return ""
     rule = (
         f"the better of ICL and BC is less than {MARGIN:.0f} points above chance, or its interval "
-        "reaches chance or the share of the most frequent label"
+        "holds chance or the most frequent label's share"
     )
     if not known:
         return f"No task is learned ({rule})."
