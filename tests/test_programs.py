@@ -52,8 +52,12 @@ def test_from_config_to_page(program, scored):
     said = program("tables", f"--workdir={scored}").stdout
     assert "SST-2" in said and "MNLI" in said and "average" in said
     names = sorted(path.name for path in (scored / "tables").iterdir())
-    assert names == [f"mini-1shot-validation-first40-labeled_per_class-16{end}" for end in (
-        "-methods.md", "-methods.tex", "-variants.md", "-variants.tex", ".csv")]  # fmt: skip
+    texts = ("methods", "methods-gains", "variants", "variants-gains")
+    numbers = ("overview", "probabilities", "nll", "brier", "ece")
+    ends = [f"-{kind}.{form}" for kind in (*texts, *numbers) for form in ("md", "tex")]
+    ends += [".csv", *(f"-{kind}.csv" for kind in numbers)]
+    start = "mini-1shot-validation-first40-labeled_per_class-16"
+    assert names == sorted(start + end for end in ends)
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())
     assert figures == ["bars.pdf", "bars.png", "boundaries.pdf", "boundaries.png",
