@@ -12,8 +12,11 @@ from batch_calibration import probes
 from batch_calibration.arrays import read_rows
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.matching import prior_matching
+from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
+from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
 from batch_calibration.calibration.shift import (
     log_mean_label_prob,
     log_mean_prob,
@@ -132,6 +135,26 @@ METHODS: dict[str, Method] = {
     "bc_prob_shift": Method(
         probes.BATCH, prob_shift,
         "Cho and Inoue 2025, arXiv:2501.15708 (StaICC): p - mean p", group="variant",
+    ),
+    "prior_matching": Method(
+        probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",
+        group="unlabeled", keeps_bias=True,
+    ),
+    "otter": Method(
+        probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "sld_em": Method(
+        probes.BATCH, sld_em, "Saerens et al. 2002, Neural Computation 14(1)", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "prior_counted": Method(
+        probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
+        group="labeled", keeps_bias=True,
+    ),
+    "bbse": Method(
+        probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
+        keeps_bias=True,
     ),
 }
 # fmt: on

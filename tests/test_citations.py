@@ -140,8 +140,8 @@ def test_each_method_names_its_source(name):
     function = row.make.func if isinstance(row.make, partial) else row.make
     about = f"{name} {row.probe.description} {inspect.getdoc(function)}"
     assert not list(wrong(row.source, about))
-    # One of ours, or one that was published: authors, year, and where.
-    ours = re.match(r"(ICL|CC|DC|PC|BC|BCL)\b", row.source)
+    # Made of another of the table, or published: authors, year, and where.
+    ours = re.match(rf"({'|'.join([*METHODS, *map(str.upper, METHODS)])})\b", row.source)
     assert ours or (WORK.search(row.source) and VENUE.search(row.source)), row.source
 
 
