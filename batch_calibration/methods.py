@@ -98,15 +98,15 @@ METHODS: dict[str, Method] = {
         boundary="log_probs", over_shots=True,
     ),
     "cc": Method(
-        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. B",
+        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
         keeps_bias=True, boundary="probs", over_shots=True,
     ),
     "dc": Method(
-        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. B",
+        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
         keeps_bias=True, boundary="log_probs", over_shots=True,
     ),
     "pc": Method(
-        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3 and app. B",
+        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
         most_labels=MOST_LABELS, needs_with=("features", "raw"), needs_key=True, looped=True,
         boundary="log_probs", over_shots=True, over_probe_sizes=True,
     ),
@@ -132,9 +132,12 @@ METHODS: dict[str, Method] = {
     ),
     "bc_mean_prob": Method(
         probes.BATCH, partial(shift, estimate=log_mean_label_prob),
-        "division by the mean probability: UCPA", group="variant",
+        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p", group="variant",
     ),
-    "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
+    "bc_prob_shift": Method(
+        probes.BATCH, prob_shift,
+        "Cho and Inoue 2025, arXiv:2501.15708 (StaICC): p - mean p", group="variant",
+    ),
     "bc_loo": Method(
         probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
         own_rows=True,

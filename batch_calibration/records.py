@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 from batch_calibration.accuracies import STRENGTHS, Curve, OverStream, ProbeSizes
 from batch_calibration.errors import InputError
 from batch_calibration.files import WrongJson, parse_json, read_as
+from batch_calibration.outcomes import fits
 from batch_calibration.scores import ScoreTable, digest
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ class Record:
         context: what the scores were asked for.
         label_names: one per column of scores.
         rows: block -> how many rows it has.
-        methods: method -> metric -> value.
+        methods: method -> metric -> value; `gain` is over the scores as they are.
+        classes: of the test rows whose right label is known, how many have each label.
+        right: method -> which of those rows it answers rightly, see `outcomes`.
         skipped: method -> why it is left out.
         over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
         unreadable: block -> how many of its images could not be read.
@@ -127,6 +130,8 @@ class Record:
     label_names: tuple[str, ...]
     rows: Mapping[str, int]
     methods: Mapping[str, Mapping[str, float]]
+    classes: tuple[int, ...] = ()
+    right: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     over_long: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: Mapping[str, int] = field(default_factory=dict)
@@ -258,8 +263,10 @@ def _check(record: Record) -> None:
     """Refuse a record whose parts disagree: tables and figures take them as they are."""
     k, curve = len(record.label_names), record.curve
     along = [one.every() for one in (record.probe_size, record.over_stream) if one]
-    accuracies = [found.get("accuracy", -1.0) for found in record.methods.values()]
-    counts = [record.rows.get("test", 0)]
+    methods, counts = record.methods.values(), [record.rows.get("test", 0)]
+    accuracies = [found.get("accuracy", -1.0) for found in methods]
+    answered = [fits(one, sum(record.classes)) for one in record.right.values()]
+    gains = [[of.get(f"gain{end}", 0.0) for end in ("_low", "", "_high")] for of in methods]
     if curve:
         accuracies += [*curve.labeled, *curve.test]
     for numbers, of_methods in along:
@@ -267,8 +274,11 @@ def _check(record: Record) -> None:
         counts += [*numbers, *(len(of) for draws in of_methods for of in draws)]
     for fine, expected in (
         (k > 1, "two labels or more"),
-        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
+        (methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
         (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
+        (all(-1 <= low <= x <= high <= 1 for low, x, high in gains), "a gain inside its interval"),
+        (len(record.classes) in (0, k), f"the rows of each of {k} labels"),
+        (min(record.classes, default=0) >= 0 and all(answered), "an answer of each labeled row"),
         (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
         (not curve or len(curve.labeled) == len(curve.test) == STRENGTHS, "101 points of a curve"),
         (all({*map(len, of)} <= {len(numbers)} for numbers, of in along), "a row a size"),

@@ -1,4 +1,4 @@
-"""The paper's figure of batch sizes on the embedded suite: the bias learned from a few rows.
+"""The paper's Fig. 9 (batch sizes) on the embedded suite: the bias learned from a few rows.
 
 python -m experiments.score --config=configs/mini_probe_size.py --workdir=W
 python -m experiments.calibrate --config=configs/mini_probe_size.py --workdir=W

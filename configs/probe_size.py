@@ -1,4 +1,4 @@
-r"""The paper's figure of batch sizes: the bias learned from a few of the unlabeled rows.
+r"""The paper's figure of batch sizes (Fig. 9): the bias learned from a few of the unlabeled rows.
 
 python -m experiments.score --config=configs/probe_size.py \
     --config.model=DIR --config.data=DATA --workdir=W

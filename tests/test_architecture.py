@@ -29,6 +29,7 @@ ARROWS = {
     "fitting": {"errors", "typing", "arrays", "calibration", "methods"},
     "intervals": {"typing", "arrays", "calibration"},
     "metrics": {"errors", "typing", "arrays", "calibration", "intervals"},
+    "outcomes": set(),
     "boundary": {"errors", "typing", "arrays", "calibration"},
     "censored": {"errors", "arrays"},
     "validation": {"errors", "typing", "arrays", "calibration", "censored"},
@@ -50,7 +51,7 @@ ARROWS = {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
     "accuracies": set(),
-    "records": {"errors", "files", "scores", "accuracies"},
+    "records": {"errors", "files", "scores", "accuracies", "outcomes"},
     "store": {"errors", "files", "scores", "records"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
@@ -64,11 +65,11 @@ ARROWS = {
         "accuracies", "arrays", "method_options",
         "errors", "typing", "files", "inputs", "settings", "calibration", "fitting", "methods",
         "metrics", "validation", "scores", "records", "store", "tasks", "embedded", "prompts",
-        "data", "models", "scoring",
+        "data", "models", "scoring", "outcomes",
     },
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
-        "diagnosis", "scores", "records", "tasks", "typing",
+        "diagnosis", "scores", "records", "tasks", "typing", "intervals", "outcomes",
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
@@ -76,7 +77,7 @@ ARROWS = {
     },
     "cli": {
         "errors", "files", "censored", "diagnosis", "method_options", "methods", "scores",
-        "importers", "records", "store", "study", "artifacts", "streams", "version",
+        "importers", "records", "store", "study", "artifacts", "streams", "version", "intervals",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -281,10 +281,8 @@ def test_unknown_method_names_the_nearest():
         get_method("bcl2")
 
 
-def test_the_table_says_where_each_method_is_from():
-    for row in METHODS.values():
-        assert len(row.source) > 10
-        assert row.probe.description
+def test_the_table_says_what_each_method_learns_from():
+    assert all(row.probe.description for row in METHODS.values())
     assert [METHODS[name].make for name in ("cc", "dc")] == [METHODS["bc"].make] * 2
 
 

@@ -68,8 +68,14 @@ def test_every_table_names_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     tables = writing.write_tables(results, tmp_path / "tables")
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
-    assert {"methods", "variants", "templates", "validation", "size"} == set(kinds)
-    assert all("toy" in header for kind, header in kinds.items() if kind != "variants")
+    columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
+    rows = {"overview", "probabilities"}
+    assert {"variants", "gains"} | columns | rows == set(kinds)
+    assert all("toy" in kinds[kind] for kind in columns)
+    of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
+    assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
+    (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
+    assert "toy" in gains.cells[0]
     assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
 
 

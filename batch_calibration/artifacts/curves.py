@@ -54,7 +54,7 @@ def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
 
 
 def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5).
+    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 6).
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
@@ -89,7 +89,10 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
 
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Accuracy against how many unlabeled rows a method learns from, draws of all seeds pooled."""
+    """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9).
+
+    Draws of all seeds are pooled.
+    """
     found = []
     for group in groups:
         tasks: dict[str, dict[str, Points]] = {}

@@ -10,7 +10,9 @@ from batch_calibration.methods import METHODS, Group
 from batch_calibration.records import Record
 from batch_calibration.tasks import TASKS
 
-REFERENCES = ("icl", "bc")
+BASELINE = "icl"
+"""What others are said to gain over."""
+REFERENCES = (BASELINE, "bc")
 """What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",

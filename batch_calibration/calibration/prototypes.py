@@ -157,8 +157,8 @@ def prototypes(
     """Predicts the label of the likeliest of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
     A mixture with full covariances is fitted to x, the log-probabilities of the batch, by
-    expectation-maximization from many starts (Han et al. 2023; section 3 and appendix B
-    of the paper). A start is k distinct random rows as means, the covariance of all rows, equal
+    expectation-maximization from many starts (Han et al. 2023; the paper's sec. 3.2
+    and app. D). A start is k distinct random rows as means, the covariance of all rows, equal
     weights. Clusters go to labels by the assignment that maximizes sum_j mu_order(j),j; the start
     whose sum is largest is kept. Scores are log densities in nats.
 

@@ -6,25 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from batch_calibration import metrics, scores
-from batch_calibration.accuracies import Curve
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
 from batch_calibration.fitting import Corrected, Evidence, compare
 from batch_calibration.method_options import check_chosen
 from batch_calibration.methods import METHODS, Options, get_method
-from batch_calibration.prompts import length_limit
-from batch_calibration.records import ContextInfo, Record, Records
-from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.records import Record, Records
+from batch_calibration.scores import ScoreTable
 from batch_calibration.study.groups import Group, grouped
 from batch_calibration.study.left_out import left_out
+from batch_calibration.study.measured import Measured, make_record
 from batch_calibration.study.over_stream import accuracy_over_stream, check_orders
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
@@ -33,24 +29,6 @@ from batch_calibration.validation import check_scores
 Progress = Callable[[int], None]
 Frozen = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
 """Method -> its options, as tuples."""
-
-
-class Measured(NamedTuple):
-    """What is found of a group of c contexts.
-
-    Attributes:
-        metrics: metric -> method -> [c].
-        bias: method -> [c k], in nats.
-        strength: method -> [c], of methods that have a curve.
-        labeled: method -> [c g], its curve on the labeled set.
-        test: method -> [c g], its curve on the test rows.
-    """
-
-    metrics: dict[str, dict[str, jax.Array]]
-    bias: dict[str, jax.Array]
-    strength: dict[str, jax.Array]
-    labeled: dict[str, jax.Array]
-    test: dict[str, jax.Array]
 
 
 def run_calibration(
@@ -77,7 +55,7 @@ def run_calibration(
         options: method -> what its `make` takes, such as `{"bc_running": {"batch_size": 8}}`; those
             that differ from the defaults are in the record.
         probe_sizes: also let the methods drawn over probe sizes learn from so many test rows
-            alone (the paper's figure of batch sizes). Sizes beyond n are left out, n is added.
+            alone (the paper's Fig. 9). Sizes beyond n are left out, n is added.
         draws: random draws of rows for each probe size.
         stream_orders: also let the methods drawn over a stream correct the test rows in so many
             random orders; 0 leaves it out.
@@ -116,7 +94,7 @@ def run_calibration(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for group, found in zip(groups, pool.map(run, groups), strict=True):
             for i, (place, table) in enumerate(group.tables):
-                record = _record(table, i, found, skipped[place], floor)
+                record = make_record(table, i, found, skipped[place], floor)
                 mine = {name: chosen[name] for name in record.methods if name in chosen}
                 record = replace(record, options=mine)
                 test = jax.tree.map(itemgetter(i), group.blocks["test"])
@@ -163,7 +141,7 @@ def _run(group: Group, *, key: Key, options: Frozen) -> Measured:
     alone = tuple(name for name in group.methods if METHODS[name].looped)
     together = tuple(name for name in group.methods if not METHODS[name].looped)
     if not group.methods:
-        return Measured({}, {}, {}, {}, {})
+        return Measured({}, {}, {}, {}, {}, {})
     looped = _compare(group.blocks, key, methods=alone, options=options) if alone else {}
     every = _measured(group.blocks, looped, key, methods=together, options=options)
     found: Measured = jax.device_get(every)
@@ -213,64 +191,5 @@ def _measured(
         {name: state.strength for name, state in curved.items()},
         {name: state.curve for name, state in curved.items()},
         {name: jax.vmap(strength_curve)(state.bias, *test) for name, state in curved.items()},
+        {name: metrics.predict(one.scores) == gold for name, one in corrected.items()},
     )
-
-
-def _record(
-    table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str], floor: float | None
-) -> Record:
-    """The i-th context of a group as a record."""
-    known = int((table.blocks["test"].labels >= 0).sum())
-    values = {}
-    for name in found.metrics.get("accuracy", ()):
-        if name not in skipped:
-            one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
-            low, high = metrics.accuracy_interval(one["accuracy"], known)
-            values[name] = one | {"accuracy_low": float(low), "accuracy_high": float(high)}
-    curved = next((name for name in found.strength if name not in skipped), None)
-    over_long = {
-        name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
-        for name, block in table.blocks.items()
-    }
-    shortened = sum(sum(counts.values()) for counts in over_long.values())
-    about = ContextInfo.of(table)
-    return Record(
-        id=table.id,
-        context=about,
-        label_names=tuple(table.label_names),
-        rows={name: len(block.row_ids) for name, block in table.blocks.items()},
-        methods={name: values[name] for name in METHODS if name in values},
-        skipped=skipped,
-        over_long={name: counts for name, counts in over_long.items() if counts},
-        unreadable={
-            name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
-        },
-        bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
-        floor=floor,
-        notes=(
-            *length_limit.notes(about.options.get("over_long"), about.shots, shortened),
-            *(str(note) for block in table.blocks.values() for note in _said(block)),
-        ),
-        strength=float(found.strength[curved][i]) if curved else None,
-        curve=(
-            Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))
-            if curved
-            else None
-        ),
-    )
-
-
-def _said(block: Block) -> list[Json]:
-    """What the importer of a block says of it, in sentences."""
-    said = block.spec.get("notes")
-    return said if isinstance(said, list) else []
-
-
-def _count(block: Block, what: str) -> int:
-    """A number that the block's spec holds, 0 where it holds none."""
-    count = block.spec.get(what)
-    return count if isinstance(count, int) else 0
-
-
-def _floats(array: jax.Array) -> tuple[float, ...]:
-    return tuple(np.asarray(array).tolist())

@@ -33,7 +33,7 @@ def accuracy_by_size(
 ) -> ProbeSizes:
     """Accuracy on all n rows of the methods drawn over probe sizes that learn from m of them.
 
-    Source: Zhou et al. 2024, the figure of batch sizes.
+    Source: Zhou et al. 2024, Fig. 9.
 
     Args:
         test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.

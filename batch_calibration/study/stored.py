@@ -128,6 +128,7 @@ def _with_earlier(store: Store, record: Record) -> Record:
         record,
         options=options,
         methods={name: methods[name] for name in METHODS if name in methods},
+        right={**earlier.right, **record.right},
         skipped={name: why for name, why in skipped.items() if name not in methods},
         bias={**earlier.bias, **record.bias},
         strength=left,

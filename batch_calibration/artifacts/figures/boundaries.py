@@ -1,4 +1,4 @@
-"""Draws decision boundaries of each method between two labels: the paper's Fig. 2."""
+"""Draws decision boundaries of each method between two labels: the paper's Fig. 2 and 10."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

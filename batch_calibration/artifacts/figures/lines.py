@@ -1,4 +1,4 @@
-"""Draws accuracy against shots, rows that a bias is learned from, or rows seen."""
+"""Draws accuracy against shots, rows that a bias is learned from, or rows seen (Fig. 6, 9)."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -8,10 +8,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.curves import Curves, Points
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
 from batch_calibration.artifacts.grouping import title
+from batch_calibration.intervals import deviation
 
 
 def draw(curves: Curves) -> Figure:
