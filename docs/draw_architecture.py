@@ -25,7 +25,8 @@ LAYERS = {
     "study": ("study", "artifacts", "store", "records", "streams"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
-        "metrics", "intervals", "boundary", "diagnosis", "classes",
+        "metrics", "intervals", "boundary", "diagnosis", "findings", "stability",
+        "recommendation", "measured", "classes",
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),

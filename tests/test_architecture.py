@@ -34,7 +34,16 @@ ARROWS = {
     "api": {
         "errors", "typing", "frames", "arrays", "censored", "calibration", "methods", "validation",
     },
-    "diagnosis": {"errors", "typing", "arrays", "metrics", "intervals", "validation", "api"},
+    "stability": set(),
+    "findings": set(),
+    "measured": {"calibration", "methods", "validation"},
+    "diagnosis": {
+        "errors", "typing", "arrays", "metrics", "intervals", "validation", "api", "stability",
+        "findings",
+    },
+    "recommendation": {
+        "errors", "methods", "validation", "stability", "findings", "measured", "diagnosis",
+    },
     "layer": {"errors", "typing", "arrays", "calibration"},
     "classes": {"errors"},
     "estimator": {
@@ -62,15 +71,16 @@ ARROWS = {
         "models", "scoring",
     },
     "artifacts": {
-        "errors", "files", "calibration", "methods", "metrics", "boundary", "diagnosis", "scores",
+        "errors", "files", "calibration", "methods", "metrics", "boundary", "findings", "scores",
         "records", "tasks", "typing",
     },
     "__init__": {
-        "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
-        "scores", "importers",
+        "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",
+        "recommendation", "methods", "metrics", "scores", "importers",
     },
     "cli": {
-        "errors", "files", "censored", "diagnosis", "methods", "scores", "importers", "records",
+        "errors", "files", "censored", "diagnosis", "findings", "recommendation", "methods",
+        "scores", "importers", "records",
         "store", "study", "artifacts", "streams", "version",
     },
     "__main__": {"cli"},

@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
 from batch_calibration.censored import DISTANCES, range_of
-from batch_calibration.diagnosis import Diagnosis, Right
+from batch_calibration.findings import Diagnosis, Right
 from batch_calibration.methods import METHODS
 from batch_calibration.records import Records
 from batch_calibration.scores import Block, ScoreTable
