@@ -142,7 +142,7 @@ def recommend(
 
     >>> found = recommend(30 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("no", "yes"))
     >>> found.method, found.reason[0]
-    ('bc', "Use bc: the scores favor 'no' by 1.25 ± 0.10 nats.")
+    ('bc', "Use bc, for the scores favor 'no' by 1.25 ± 0.10 nats.")
     """
     rows = check_scores(scores)
     k = rows.shape[-1]
@@ -185,7 +185,7 @@ def recommend(
         return Recommendation(method, options, tuple(why), found, shares)
     first = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
     why = [
-        f"{first}: it has {shares[best]} % of {len(hits[best]):,} labeled rows right, "
+        f"{first}, for it has {shares[best]} % of {len(hits[best]):,} labeled rows right, "
         f"{100 * lead:.1f} ± {100 * error:.1f} points more than {method}, which the scores alone "
         "recommend.",
         f"{said}.",
@@ -199,40 +199,45 @@ Choice = tuple[str, dict[str, tuple[float, ...]], list[str]]
 
 def _to_shares(shares: tuple[float, ...]) -> Choice:
     if np.ptp(shares) < 1e-6:
-        return CORRECT, {}, [f"Use {CORRECT}: labels are said to be right equally often."]
+        return CORRECT, {}, [f"Use {CORRECT}, for labels are said to be right equally often."]
     name = TO_SHARES if TO_SHARES in METHODS else CORRECT
-    why = f"Use {name} with the shares that are given: they say what is bias and what is not."
+    why = f"Use {name} with the shares that are given, which tell bias from what is right."
     return name, {"target_prior": shares}, [why]
 
 
 def _from_scores(rows: np.ndarray, found: Signals, names: Sequence[str]) -> Choice:
-    leave = "Leave the scores as they are: "
-    instead = (
-        "If you know how often each label is right, give that (target_prior); labeled rows say "
-        "most (labeled, labels)."
-    )
     if found.rows < LEAST_ROWS:
-        few = f"{found.rows} row{'s' if found.rows > 1 else ''} of the {LEAST_ROWS} that are needed"
-        return LEAVE, {}, [f"{leave}{few} to see whether a correction is safe.", instead]
+        return _leave(f"so few rows ({found.rows:,}, less than {LEAST_ROWS}) do not show whether "
+                      "a correction is safe", INSTEAD)  # fmt: skip
     mean = rows.mean(axis=0, dtype=np.float64)
     favors = (
         f"the scores favor {names[int(mean.argmax())]!r} by {found.preference:.2f} ± "
         f"{found.error:.2f} nats"
     )
     if found.preference <= SURE * found.error:
-        return LEAVE, {}, [f"{leave}{favors}, which may be noise."]
+        return _leave(f"{favors}, which may be noise")
     if found.information < INFORMATION:
-        return LEAVE, {}, [
-            f"{leave}once the preference is removed they tell {found.information:.3f} nats of a "
-            f"row's label (less than {INFORMATION:g}), so that a correction only moves guesses.",
-            instead,
-        ]  # fmt: skip
+        return _leave(
+            f"once the preference is removed they tell {found.information:.3f} nats of a row's "
+            f"label (less than {INFORMATION:g}), so that a correction only moves guesses",
+            INSTEAD,
+        )
     if not found.doubtful:
-        return CORRECT, {}, [f"Use {CORRECT}: {favors}."]
-    return _cautious(found, names, favors, instead)
+        return CORRECT, {}, [f"Use {CORRECT}, for {favors}."]
+    return _cautious(found, names, favors)
 
 
-def _cautious(found: Signals, names: Sequence[str], favors: str, instead: str) -> Choice:
+INSTEAD = (
+    "If you know how often each label is right, give that (target_prior); labeled rows say most "
+    "(labeled, labels)."
+)
+
+
+def _leave(why: str, *more: str) -> Choice:
+    return LEAVE, {}, [f"Leave the scores as they are, for {why}.", *more]
+
+
+def _cautious(found: Signals, names: Sequence[str], favors: str) -> Choice:
     """BC that gives doubtful labels no larger share than they have."""
     k, doubtful = len(names), list(found.doubtful)
     listed = ", ".join(repr(names[label]) for label in doubtful[:5])
@@ -244,11 +249,11 @@ def _cautious(found: Signals, names: Sequence[str], favors: str, instead: str) -
     least = doubtful[int(found.confidence[doubtful].argmin())]
     return CORRECT, {"target_prior": tuple(prior.tolist())}, [
         f"Use {CORRECT} with a target prior that gives {listed} no larger share than they are "
-        f"predicted for now: {favors}.",
+        f"predicted for now, for {favors}.",
         f"The rows that {CORRECT} would give {names[least]!r} have "
         f"{100 * found.confidence[least]:.0f} % of the probability that rows of other labels have: "
         "a label that is never right looks like that.",
-        instead,
+        INSTEAD,
     ]  # fmt: skip
 
 
