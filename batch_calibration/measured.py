@@ -1,21 +1,24 @@
 """How often each method is right on labeled rows that it did not learn from."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Method, gather
 from batch_calibration.validation import no_log_probs
 
+Shares = tuple[float, ...]
 FOLDS = 8
 LEAST_LABELED = 16
 """Labeled rows below which nothing is measured."""
 
 
 def measure(
-    blocks: Mapping[str, Evidence], default: str, options: Mapping[str, tuple[float, ...]]
+    blocks: Mapping[str, Evidence], default: str, options: Mapping[str, Shares]
 ) -> dict[str, np.ndarray]:
     """Method -> whether each labeled row is predicted right by what the other rows teach.
 
@@ -31,7 +34,7 @@ def measure(
     rows = np.asarray(blocks["test"].log_probs)
     names = [name for name, method in METHODS.items() if _measurable(method, blocks, rows)]
     given = {name: options if name == default else {} for name in dict.fromkeys([*names, default])}
-    return {name: _hits(METHODS[name], blocks, part) for name, part in given.items()}
+    return {name: _hits(name, blocks, part) for name, part in given.items()}
 
 
 def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
@@ -44,22 +47,33 @@ def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
     )
 
 
-def _hits(
-    method: Method, blocks: Mapping[str, Evidence], options: Mapping[str, tuple[float, ...]]
-) -> np.ndarray:
-    labeled = blocks["labeled"]
-    rows, gold = np.asarray(labeled.log_probs), np.asarray(labeled.labels)
+def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Shares]) -> np.ndarray:
+    gold = np.asarray(blocks["labeled"].labels)
     part = np.empty(len(gold), int)
     part[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
-    fit, apply = method.make(**options)
+    weights = (part != np.arange(FOLDS)[:, None]).astype(np.float32)
+    read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
+    guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
+    return np.asarray(guesses[part, np.arange(len(gold))] == gold)
+
+
+@partial(jax.jit, static_argnames=("name", "options"))
+def _held_out(
+    weights: jax.Array,
+    blocks: dict[str, Evidence],
+    *,
+    name: str,
+    options: tuple[tuple[str, Shares], ...],
+) -> jax.Array:
+    """Predictions [folds, m] for all labeled rows by what those of positive weight teach."""
+    method, labeled = METHODS[name], blocks["labeled"]
+    fit, apply = method.make(**dict(options))
 
     def of_fold(weight: jax.Array) -> jax.Array:
         learned = {**blocks, "labeled": labeled._replace(weight=weight)}
-        return predict(apply(fit(*gather(method, learned)), rows))
+        return predict(apply(fit(*gather(method, learned)), jnp.asarray(labeled.log_probs)))
 
-    weights = (part != np.arange(FOLDS)[:, None]).astype(np.float32)
-    guesses = np.asarray(jax.jit(jax.vmap(of_fold))(weights))
-    return np.asarray(guesses[part, np.arange(len(gold))] == gold)
+    return jax.vmap(of_fold)(weights)
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:

@@ -125,7 +125,8 @@ def recommend(
     With labeled rows, another method is taken if its accuracy on them, each judged by what the
     others teach, is ahead of that choice by more than a standard error.
 
-    Its constants were found on half of the real models of ../shared/scores and hold on the other
+    The scores must be in nats: cosines, whose differences are small, look as if they told nothing.
+    The constants were found on half of the real models of ../shared/scores and hold on the other
     half: `python -m benchmarks.recommendation`.
 
     Args:

@@ -7,7 +7,8 @@ those of odd index are reported. Each set's figures are means over its contexts,
 balanced accuracy of the scores as they are (icl), of BC, and of what is recommended; how often that
 is to leave the scores, and how often BC with a target prior. `--labeled=64` gives that many rows of
 each context of 400 rows or more, drawn at random (seed 0), as labeled ones and judges on the rest;
-`--rows=50` draws that many unlabeled rows to learn from and judges on all.
+`--rows=50` draws that many unlabeled rows to learn from and judges on all. `--kept=0.05` keeps that
+share of the rows of one label, of each in turn, in the sets whose labels are about equally right.
 """
 
 import argparse
@@ -23,6 +24,8 @@ from batch_calibration.recommendation import recommend
 
 LEAST_ROWS = 400
 """Rows of a context from which labeled ones are taken."""
+EVEN = "MMLU orig", "mmbench A-D", "oodcv A-D"
+"""Sets of one prompt whose labels are about equally right."""
 HALVES = "found on", "reported on"
 
 
@@ -64,6 +67,13 @@ def sets(folder: Path) -> Iterator[tuple[str, list[Context]]]:
         )
 
 
+def thinned(one: Context, kept: float, random: np.random.Generator) -> Iterator[Context]:
+    """The context with only a share of the rows of one label, of each label in turn."""
+    for label in np.unique(one.gold):
+        rows = (one.gold != label) | (random.random(len(one.gold)) < kept)
+        yield Context(one.scores[rows], one.gold[rows], one.half)
+
+
 def right(guess: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
     """Accuracy and balanced accuracy over the labels that occur, in %."""
     each = [(guess[gold == label] == label).mean() for label in np.unique(gold)]
@@ -96,9 +106,16 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, default=Path("../shared/scores"))
     parser.add_argument("--labeled", type=int, default=0)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--kept", type=float, default=1.0)
     given = parser.parse_args()
     every = list(sets(given.scores))
     random = np.random.default_rng(0)
+    if given.kept < 1:
+        some = [(name, contexts) for name, contexts in every if name in EVEN]
+        every = [
+            (name, [part for one in contexts for part in thinned(one, given.kept, random)])
+            for name, contexts in some
+        ]
     head = f"{'':24}{'accuracy':>21}{'balanced accuracy':>24}"
     names = f"{'contexts':>24}    icl     bc    rec      icl     bc    rec   diff  leave  part"
     for half, what in enumerate(HALVES):
