@@ -14,8 +14,9 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
     from batch_calibration.calibration.base import Calibrator, predict
-    from batch_calibration.diagnosis import Diagnosis, diagnose
+    from batch_calibration.diagnosis import diagnose
     from batch_calibration.errors import InputError
+    from batch_calibration.findings import Diagnosis
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
     from batch_calibration.metrics import (
@@ -31,19 +32,22 @@ if TYPE_CHECKING:
         summary,
         total_variation,
     )
+    from batch_calibration.recommendation import Recommendation, recommend
     from batch_calibration.scores import ScoreTable
 
 _HOMES = {
     "api": ("calibrate",),
     "calibration.base": ("Calibrator", "predict"),
-    "diagnosis": ("Diagnosis", "diagnose"),
+    "diagnosis": ("diagnose",),
     "errors": ("InputError",),
+    "findings": ("Diagnosis",),
     "importers": ("Reading", "read"),
     "methods": ("METHODS", "Method"),
     "metrics": (
         "accuracy", "balanced_accuracy", "bias_score", "bootstrap_interval", "brier", "ece",
         "macro_f1", "nll", "rsd", "summary", "total_variation",
     ),
+    "recommendation": ("Recommendation", "recommend"),
     "scores": ("ScoreTable",),
 }  # fmt: skip
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
@@ -55,6 +59,7 @@ __all__ = [
     "InputError",
     "Method",
     "Reading",
+    "Recommendation",
     "ScoreTable",
     "__version__",
     "accuracy",
@@ -69,6 +74,7 @@ __all__ = [
     "nll",
     "predict",
     "read",
+    "recommend",
     "rsd",
     "summary",
     "total_variation",

@@ -1,124 +1,25 @@
-"""What a prompt prefers, what correcting it changes, and whether that helps: numbers and words."""
+"""What a prompt prefers, what correcting it changes, and whether that helps, in numbers."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
+from batch_calibration.findings import WANTED, Diagnosis, Right
 from batch_calibration.intervals import (
     Estimate,
     accuracy_interval,
     gain_interval,
     mean_recall_interval,
 )
-from batch_calibration.validation import check_labels, check_scores
+from batch_calibration.stability import centered_error, hanging, pair_error, rows_needed
+from batch_calibration.validation import check_labels, check_scores, no_log_probs
 
 DRAWS = 2000
 """Of rows, for intervals that have no closed form."""
-
-
-class Right(NamedTuple):
-    """How often predictions are right, where the right labels are known.
-
-    Attributes:
-        accuracy: of all labeled rows; the interval is the exact percentile bootstrap one.
-        balanced: mean over labels that occur of the accuracy on rows of that label; the bootstrap
-            draws rows within each label.
-    """
-
-    accuracy: Estimate
-    balanced: Estimate
-
-
-class Diagnosis(NamedTuple):
-    """What one context's scores say, before and after a correction.
-
-    Attributes:
-        label_names: k names.
-        method: what corrected them.
-        rows: n.
-        labeled: rows whose right label is known.
-        preference: [k], mean log-probability of each label less the mean of those, in nats: which
-            labels the prompt prefers, if the labels are about as frequent.
-        classes: [k], share of each label among the right ones; None where none is known.
-        predicted: [k], share of each label among the predictions from the scores as they are.
-        corrected: [k], the same from the corrected scores.
-        changed: indices of the rows whose prediction the correction changes.
-        before: how often the scores as they are are right; None where no label is known.
-        after: the same of the corrected scores.
-        gain: accuracy after less accuracy before, paired by row (`intervals.gain_interval`).
-    """
-
-    label_names: tuple[str, ...]
-    method: str
-    rows: int
-    labeled: int
-    preference: np.ndarray
-    classes: np.ndarray | None
-    predicted: np.ndarray
-    corrected: np.ndarray
-    changed: np.ndarray
-    before: Right | None
-    after: Right | None
-    gain: Estimate | None
-
-    def sentences(self) -> list[str]:
-        """What the prompt prefers, what the correction changes, and whether that helps."""
-        high, low = int(self.preference.argmax()), int(self.preference.argmin())
-        names, size = self.label_names, float(np.ptp(self.preference))
-        said = [
-            f"Averaged over {self.rows:,} rows, the scores favor {names[high]!r} over "
-            f"{names[low]!r} by {size:.2f} nats (a factor of {_factor(size)}).",
-            self._shares(),
-            f"{self.method} changes the prediction of {len(self.changed):,} of {self.rows:,} rows "
-            f"({100 * len(self.changed) / self.rows:.1f} %).",
-        ]
-        return [*said, *self._verdict()]
-
-    def _shares(self) -> str:
-        most = int(self.predicted.argmax())
-        said = (
-            f"{self.label_names[most]!r} is predicted for {100 * self.predicted[most]:.1f} % of "
-            f"the rows, after the correction for {100 * self.corrected[most]:.1f} %"
-        )
-        if self.classes is None:
-            return f"{said}."
-        return f"{said}; it is right for {100 * self.classes[most]:.1f} % of the labeled ones."
-
-    def _verdict(self) -> list[str]:
-        k = len(self.label_names)
-        if self.before is None or self.after is None or self.gain is None or self.classes is None:
-            return [
-                "No right label is known, so whether this helps cannot be said. BC supposes that "
-                f"each of the {k} labels is right about equally often; where that is not so, give "
-                "the shares that you expect (--prior)."
-            ]
-        said = f"Accuracy moves from {self.before.accuracy} to {self.after.accuracy} %: {{}}."
-        points = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*(100 * x for x in self.gain))
-        if self.gain.low > 0:
-            words = [said.format(f"{points}, a gain")]
-        elif self.gain.high < 0:
-            words = [said.format(f"{points}, a loss: do not use it here")]
-        else:
-            words = [said.format(f"{points}, which is within the noise of so many rows")]
-        never = [
-            name for name, share in zip(self.label_names, self.classes, strict=True) if not share
-        ]
-        if never:
-            words.append(
-                f"No labeled row's right answer is {' or '.join(map(repr, never))}, but BC "
-                "supposes that labels are right about equally often: give the shares that you "
-                "expect (--prior), or leave such labels out (--labels)."
-            )
-        elif self.classes.max() > 2 * self.classes.min() and self.labeled >= 10 * k:
-            words.append(
-                f"The labels are uneven ({100 * self.classes.min():.1f} to "
-                f"{100 * self.classes.max():.1f} % of the labeled rows); BC supposes that they are "
-                "not: compare with --prior."
-            )
-        return words
+BATCH_MEAN = "bc"
+"""The method whose bias is the mean row, of which the jackknife has a closed form."""
 
 
 def diagnose(
@@ -128,8 +29,14 @@ def diagnose(
     corrected: ArrayLike | None = None,
     label_names: Sequence[str] = (),
     method: str = "bc",
+    strength: float = 1.0,
 ) -> Diagnosis:
     """What a prompt prefers, which predictions a correction changes, and whether it helps.
+
+    The preference of a label is its mean score less the mean of those of all labels; its standard
+    error is over rows. A prediction that BC changes hangs on one row if leaving some row out of
+    the batch changes it again (the jackknife). Correcting each row by the mean of all others
+    instead predicts the same: m s_i / (m - 1) less a constant per label, as BC of strength 1.
 
     Args:
         scores: [n, k], log-probabilities in nats.
@@ -137,6 +44,7 @@ def diagnose(
         corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
         label_names: k names; by default "label 0" and so on.
         method: what corrected them, by its name in `METHODS`.
+        strength: of BC, where another than 1 corrected them.
 
     Raises:
         InputError: as `calibrate`.
@@ -144,24 +52,55 @@ def diagnose(
     >>> found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1])
     >>> print(found.before.accuracy, found.after.accuracy, len(found.changed))
     50.0 [35.0, 65.0] 100.0 [100.0, 100.0] 20
+    >>> print(found.sentences()[0])  # doctest: +ELLIPSIS
+    Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
     rows = check_scores(scores)
-    after = np.asarray(calibrate(rows, method) if corrected is None else corrected)
+    if corrected is None and strength == 1.0:
+        corrected = calibrate(rows, method)
+    elif corrected is None:
+        corrected = calibrate(rows, method, strength=strength)
+    after = np.asarray(corrected)
     k = rows.shape[-1]
     gold = np.full(len(rows), -1) if labels is None else check_labels(labels, rows)
     known = gold >= 0
-    mean = rows.mean(axis=0, dtype=np.float64)
+    exact = rows.astype(np.float64)
+    mean = exact.mean(axis=0)
+    error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
     guess, new = rows.argmax(axis=-1), after.argmax(axis=-1)
+    changed = np.flatnonzero(guess != new)
     some = bool(known.any())
-    names = tuple(label_names) or tuple(f"label {i}" for i in range(k))
     return Diagnosis(
-        names, method, len(rows), int(known.sum()), mean - mean.mean(),
-        _share(gold[known], k) if some else None, _share(guess, k), _share(new, k),
-        np.flatnonzero(guess != new),
-        _right(guess[known], gold[known], k) if some else None,
-        _right(new[known], gold[known], k) if some else None,
-        _gain(guess[known] == gold[known], new[known] == gold[known]) if some else None,
-    )  # fmt: skip
+        label_names=tuple(label_names) or tuple(f"label {i}" for i in range(k)),
+        method=method,
+        rows=len(rows),
+        labeled=int(known.sum()),
+        preference=mean - mean.mean(),
+        error=centered_error(exact),
+        pair_error=error,
+        rows_needed=rows_needed(error, len(rows), WANTED),
+        classes=_share(gold[known], k) if some else None,
+        predicted=_share(guess, k),
+        corrected=_share(new, k),
+        changed=changed,
+        hanging=hanging(exact, after, changed, strength=strength) if method == BATCH_MEAN else None,
+        tied=int((np.ptp(after, axis=-1) == 0).sum()),
+        mass=None if no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
+        before=_right(guess[known], gold[known], k) if some else None,
+        after=_right(new[known], gold[known], k) if some else None,
+        gain=_gain(guess[known] == gold[known], new[known] == gold[known]) if some else None,
+    )
+
+
+def accuracy_of(hits: np.ndarray) -> Estimate:
+    """The share of rows that are right, with its exact percentile bootstrap interval.
+
+    >>> print(accuracy_of(np.array([True, False, True, True])))
+    75.0 [25.0, 100.0]
+    """
+    share = float(hits.mean())
+    low, high = accuracy_interval(share, len(hits))
+    return Estimate(share, float(low), float(high))
 
 
 def _share(labels: np.ndarray, k: int) -> np.ndarray:
@@ -169,9 +108,7 @@ def _share(labels: np.ndarray, k: int) -> np.ndarray:
 
 
 def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
-    share = float((guess == gold).mean())
-    low, high = accuracy_interval(share, len(gold))
-    return Right(Estimate(share, float(low), float(high)), _balanced(guess == gold, gold, k))
+    return Right(accuracy_of(guess == gold), _balanced(guess == gold, gold, k))
 
 
 def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
@@ -188,8 +125,3 @@ def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     low, high = gain_interval(won, lost, n)
     return Estimate((won - lost) / n, float(low), float(high))
-
-
-def _factor(nats: float) -> str:
-    """The factor that so many nats are, in words."""
-    return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"

@@ -25,7 +25,8 @@ LAYERS = {
     "study": ("study", "artifacts", "store", "records", "accuracies", "outcomes", "streams"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",
-        "probes", "calibration", "metrics", "intervals", "boundary", "diagnosis", "classes",
+        "probes", "calibration", "metrics", "intervals", "boundary", "diagnosis", "findings",
+        "stability", "recommendation", "cross_validation", "classes",
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),

@@ -37,7 +37,17 @@ ARROWS = {
         "errors", "typing", "frames", "arrays", "censored", "calibration", "fitting", "methods",
         "validation",
     },
-    "diagnosis": {"errors", "typing", "arrays", "metrics", "intervals", "validation", "api"},
+    "stability": set(),
+    "findings": {"intervals"},
+    "cross_validation": {"calibration", "fitting", "methods", "validation"},
+    "diagnosis": {
+        "errors", "typing", "arrays", "metrics", "intervals", "validation", "api", "stability",
+        "findings",
+    },
+    "recommendation": {
+        "errors", "intervals", "methods", "fitting", "validation", "stability",
+        "cross_validation", "diagnosis",
+    },
     "layer": {"errors", "typing", "arrays", "calibration"},
     "method_options": {"errors", "methods", "validation"},
     "classes": {"errors"},
@@ -69,15 +79,16 @@ ARROWS = {
     },
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
-        "diagnosis", "scores", "records", "tasks", "typing", "intervals", "outcomes",
+        "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
     },
     "__init__": {
-        "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
-        "scores", "importers",
+        "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",
+        "recommendation", "methods", "metrics", "scores", "importers",
     },
     "cli": {
-        "errors", "files", "censored", "diagnosis", "method_options", "methods", "scores",
-        "importers", "records", "store", "study", "artifacts", "streams", "version", "intervals",
+        "errors", "files", "censored", "diagnosis", "findings", "recommendation", "fitting",
+        "method_options", "methods", "scores", "importers", "records", "store", "study",
+        "artifacts", "streams", "version", "intervals",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate, cli
+from batch_calibration import calibrate, cli, recommend
 from batch_calibration.importers import Reading, read
 from batch_calibration.store import Store
 
@@ -58,7 +58,9 @@ def test_help_and_version_are_quick_and_load_no_jax():
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["calibrate", "diagnose", "compare", "convert", "report"])
+@pytest.mark.parametrize(
+    "command", ["calibrate", "diagnose", "compare", "convert", "recommend", "report"]
+)
 def test_each_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as found:
         cli.run([command, "--help"])
@@ -92,7 +94,7 @@ def test_what_is_said_is_right(table, capsys):
     assert f"to {100 * after:.1f} [" in said
     assert f"bc changes the prediction of {changed:,} of 60 rows" in said
     gap = float(np.ptp(scores.mean(axis=0)))
-    assert f"the scores favor 'yes' over 'no' by {gap:.2f} nats" in said
+    assert f"the scores favor 'yes' over 'no' by {gap:.2f} ± 0." in said
     assert f"and {changed - 2} more" in said
 
 
@@ -421,3 +423,48 @@ def test_one_row_and_a_label_never_predicted(tmp_path, capsys):
     (tmp_path / "s.csv").write_text("a,b,c,gold\n" + "-1.5,-0.5,-9.5,a\n-0.7,-1.5,-9.6,b\n" * 9)
     run("compare", tmp_path / "s.csv", "--gold=gold")
     assert "bc" in capsys.readouterr().out
+
+
+def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys):
+    path, scores, _ = table
+    run("recommend", path, *GIVEN)
+    said = " ".join(capsys.readouterr().out.split())
+    found = recommend(scores.round(6), label_names=("no", "yes"))
+    assert all(" ".join(sentence.split()) in said for sentence in found.reason)
+    assert "which the recommendation did not see" in said
+    run("recommend", path, *GIVEN, "--prior=0.7,0.3")
+    assert "--prior=0.7,0.3" in capsys.readouterr().out
+    (tmp_path / "few.csv").write_text(lines_of(np.random.default_rng(5), n=20)[0])
+    run("recommend", tmp_path / "few.csv", *GIVEN)
+    said = capsys.readouterr().out
+    assert "Leave the scores as they are" in said and "--method" not in said
+    run("recommend", tmp_path / "few.csv", *GIVEN, f"--labeled={path}")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "60 labeled rows" in said and "Labeled rows, each judged by what the others" in said
+    run("recommend", path, f"--probe={path}", code=2)
+    assert "--probe: its methods are measured on labeled rows" in capsys.readouterr().err
+
+
+def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, capsys):
+    rng = np.random.default_rng(6)
+    for i in range(4):
+        _, scores, right = lines_of(rng, n=60 if i else 20)
+        sure = np.round(scores + 3 * np.eye(2)[right], 6)
+        rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
+        (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
+    run("recommend", tmp_path / "part-*.csv", "--gold=gold")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Recommended, of 4 contexts: bc in 3; leave it in 1." in said
+    assert "If it is followed: 4 contexts, 200 rows" in said
+    run("diagnose", tmp_path / "part-*.csv", "--gold=gold")
+    assert "Recommended, of 4 contexts: " in " ".join(capsys.readouterr().out.split())
+
+
+def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, capsys):
+    path, scores, _ = table
+    run("diagnose", path, *GIVEN, "--changed=0")
+    first = recommend(scores.round(6), label_names=("no", "yes")).reason[0]
+    expected = f"Recommended: {first[0].lower()}{first[1:]}"
+    assert " ".join(capsys.readouterr().out.split()).endswith(expected)
+    run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
+    assert "Recommended: " in (tmp_path / "r.html").read_text()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from batch_calibration import InputError, diagnose
+from batch_calibration import InputError, calibrate, diagnose
+from batch_calibration.stability import centered_error
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +51,138 @@ def test_a_loss_is_called_one(made):
     assert "a loss: do not use it here" in words
     with pytest.raises(InputError):
         diagnose(scores, gold[:-1])
+
+
+@pytest.fixture(scope="module")
+def world_religions(shared):
+    """Mistral-7B on one subject of MMLU."""
+    with np.load(shared / "scores" / "mmlu_base" / "orig.npz") as file:
+        subject = list(file["subjects"]).index("world_religions")
+        return file["scores"][3][file["subject"] == subject].astype(np.float64)
+
+
+def test_standard_errors_are_those_of_the_rows(made):
+    scores = made[0].astype(np.float32).astype(float)
+    found = diagnose(scores)
+    n = len(scores)
+    for j in range(3):
+        each = [row[j] - sum(row) / 3 for row in scores]
+        middle = sum(each) / n
+        variance = sum((x - middle) ** 2 for x in each) / (n - 1)
+        assert found.error[j] == pytest.approx((variance / n) ** 0.5)
+    high, low = found.preference.argmax(), found.preference.argmin()
+    more = scores[:, high] - scores[:, low]
+    assert found.pair_error == pytest.approx(np.sqrt(more.var(ddof=1) / n))
+    # That many rows of the same spread give 0.1 nats, one row less does not.
+    need = found.rows_needed
+    assert np.sqrt(more.var(ddof=1) / need) <= 0.1 < np.sqrt(more.var(ddof=1) / (need - 1))
+    assert f"± {found.pair_error:.2f} nats" in found.sentences()[0]
+    assert f"; {need} rows would give ± 0.1." in found.sentences()[0]
+
+
+def test_errors_cover_the_bias_of_other_rows_as_often_as_they_say():
+    rng = np.random.default_rng(2)
+    whole = rng.normal(-2, [1.0, 2.0, 0.5], (20000, 3))
+    true = whole.mean(axis=0) - whole.mean()
+    hit = []
+    for _ in range(150):
+        rows = whole[rng.integers(0, len(whole), 40)]
+        preference = rows.mean(axis=0) - rows.mean()
+        hit.append(np.abs(preference - true) < 1.96 * centered_error(rows))
+    assert 0.9 < np.mean(hit) < 0.98
+
+
+def jackknife(scores, strength, prior):
+    """Rows whose prediction changes under BC, and those of them that one row left out changes."""
+
+    def predicted(batch):
+        return (scores - strength * batch.mean(axis=0) + np.log(prior)).argmax(axis=1)
+
+    after = predicted(scores)
+    changed = np.flatnonzero(after != scores.argmax(axis=1))
+    each = [predicted(np.delete(scores, j, axis=0)) for j in range(len(scores))]
+    return changed, [i for i in changed if any(one[i] != after[i] for one in each)]
+
+
+@pytest.mark.parametrize("strength", [1.0, 0.6, -0.8])
+@pytest.mark.parametrize("labels", [2, 3, 7])
+def test_flips_hang_on_one_row_as_a_jackknife_by_force_finds(labels, strength):
+    rng = np.random.default_rng(labels)
+    scores = rng.standard_t(2, (200, labels)) + np.linspace(0, 2, labels)
+    scores = scores.astype(np.float32).astype(float)
+    prior = rng.dirichlet(np.full(labels, 9.0))
+    changed, expected = jackknife(scores, strength, prior)
+    new = scores - strength * scores.mean(axis=0) + np.log(prior)
+    found = diagnose(scores, corrected=new, strength=strength)
+    assert found.changed.tolist() == changed.tolist()
+    assert found.hanging.tolist() == expected
+    assert bool(expected) >= (strength == 1) and len(expected) < len(changed)
+    assert diagnose(scores, corrected=new, method="cc").hanging is None
+
+
+def test_flips_of_real_scores_hang_on_one_row_as_a_jackknife_by_force_finds(world_religions):
+    changed, expected = jackknife(world_religions, 1.0, np.ones(4) / 4)
+    found = diagnose(world_religions)
+    assert found.changed.tolist() == changed.tolist()
+    assert found.hanging.tolist() == expected
+    assert 0 < len(expected) < len(changed)
+    said = " ".join(found.sentences())
+    assert f"{len(changed)} of 171 rows" in said
+    assert f"; {len(expected)} of these would change again if one row were left out" in said
+
+
+def test_correcting_each_row_by_the_others_predicts_what_bc_predicts(world_religions):
+    m, total = len(world_religions), world_religions.sum(axis=0)
+    others = world_religions - (total - world_religions) / (m - 1)
+    assert (others.argmax(axis=1) == calibrate(world_religions).argmax(axis=1)).all()
+
+
+def test_labels_almost_never_predicted_are_named_beside_how_often_they_are_right():
+    gold = np.arange(60) % 3
+    scores = np.eye(3)[gold] - [2.0, 2.0, 9.0]
+    found = diagnose(scores, gold, label_names=("a", "b", "c"))
+    assert found.rare.tolist() == [2]
+    said = " ".join(found.sentences())
+    assert "'c' is predicted for less than 3.3 % of the rows, and right for 33.3 %" in said
+    assert "'c' is predicted for less than 3.3 % of the rows." in " ".join(
+        diagnose(scores, label_names=("a", "b", "c")).sentences()
+    )
+    many = diagnose(np.tile(-np.arange(12.0), (200, 1)))
+    assert "11 of the 12 labels are predicted for less than 0.8 %" in " ".join(many.sentences())
+
+
+def test_label_mass_is_said_where_scores_can_be_log_probabilities():
+    rows = np.log([[0.5, 0.2], [0.3, 0.4]]).repeat(5, axis=0)
+    found = diagnose(rows)
+    assert found.mass == pytest.approx(0.7)
+    assert "Together the labels have 70 % of the probability" in " ".join(found.sentences())
+    low = " ".join(diagnose(rows - 5).sentences())
+    assert "the model would rather say something else" in low
+    assert diagnose(rows + 3).mass is None
+
+
+def test_one_row_says_that_it_shows_nothing():
+    with pytest.warns(UserWarning, match="from this row alone"):
+        found = diagnose([[-1.0, -0.5]], [1], label_names=("no", "yes"))
+    assert np.isnan(found.pair_error) and found.rows_needed is None
+    (said,) = found.sentences()
+    assert "There is one row" in said
+    assert "bc makes its scores equal, which predicts 'no', the first." in said
+
+
+def test_two_rows_have_no_error_worth_a_number():
+    with pytest.warns(UserWarning, match="from 2 rows"):
+        said = " ".join(diagnose([[-1.0, -0.5], [-1.0, -2.5]]).sentences())
+    assert "two rows cannot say how sure it is" in said and "±" not in said
+    assert "left out" not in said
+
+
+def test_one_class_alone_is_said_to_tell_nothing():
+    rng = np.random.default_rng(3)
+    scores = rng.normal([0.0, 2.0], 0.1, (40, 2))
+    found = diagnose(scores, np.ones(40, int), label_names=("no", "yes"))
+    said = " ".join(found.sentences())
+    assert "'yes' is predicted for all rows, which is a bias or what is right for all" in said
+    assert "All labeled rows have the right label 'yes'" in said
+    equal = diagnose(np.tile([-1.0, -2.0], (12, 1)))
+    assert "of 12 of 12 rows all 2 corrected scores are equal" in " ".join(equal.sentences())

@@ -15,8 +15,10 @@ from batch_calibration.cli import inputs, options, output, prior, said, stream
 from batch_calibration.cli.said import Found
 from batch_calibration.diagnosis import diagnose
 from batch_calibration.errors import InputError
+from batch_calibration.fitting import Evidence, correct
 from batch_calibration.method_options import read_options
 from batch_calibration.methods import get_method
+from batch_calibration.recommendation import Recommendation, recommend
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.corrected import corrected_scores
 
@@ -53,6 +55,43 @@ def diagnose_files(args: Namespace) -> None:
     said.show(found, args.changed, sys.stdout)
     _range(args, sys.stdout)
     _plot(args.plot, found, sys.stdout)
+
+
+def recommend_files(args: Namespace) -> None:
+    """Which method to use on each context, or to leave it, and why."""
+    if args.probe and not args.labeled:
+        raise InputError(
+            "--probe: its methods are measured on labeled rows; give --labeled=FILE too, or leave "
+            "--probe out."
+        )
+    tables = _tables(args)
+    shares = _shares(args.prior, tables)
+    found = [_recommended(*pair) for pair in zip(tables, shares, strict=True)]
+    said.show_advice([_followed(*pair) for pair in zip(tables, found, strict=True)], sys.stdout)
+
+
+def _followed(table: ScoreTable, one: Recommendation) -> Found:
+    """A context as the recommendation corrects it."""
+    blocks = {name: Evidence(of.log_probs, of.labels) for name, of in table.blocks.items()}
+    rows = blocks["test"].log_probs
+    made = correct(get_method(one.method), blocks, rows, **one.options)  # type: ignore[arg-type]
+    return _diagnosed(one.method, table, np.asarray(made.scores), one)
+
+
+def _recommended(
+    table: ScoreTable, shares: tuple[float, ...] | None, *, measure: bool = True
+) -> Recommendation:
+    """What is recommended for a context; its labeled block is measured if there is one."""
+    labeled = table.blocks.get("labeled") if measure else None
+    probe = table.blocks.get("cc") if labeled else None
+    return recommend(
+        table.blocks["test"].log_probs,
+        probe=probe and probe.log_probs,
+        labeled=labeled and labeled.log_probs,
+        labels=labeled and labeled.labels,
+        target_prior=shares,
+        label_names=table.label_names,
+    )
 
 
 def compare(args: Namespace) -> None:
@@ -147,14 +186,10 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
     """Each context with its corrected scores; contexts of one prior share their programs."""
     given = read_options(f"{args.method}.{text}" for text in args.option).get(args.method, {})
     given |= {} if args.strength is None else {"strength": args.strength}
+    shares = _shares(args.prior, tables)
     priors: dict[tuple[float, ...] | None, list[int]] = {}
-    sentences = []
-    for place, table in enumerate(tables):
-        part, sentence = prior.shares(args.prior, table)
+    for place, part in enumerate(shares):
         priors.setdefault(part, []).append(place)
-        sentences.append(sentence)
-    for sentence in dict.fromkeys(filter(None, sentences)):
-        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
     scores: dict[int, np.ndarray] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -165,15 +200,38 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
             scores |= dict(zip(places, made, strict=True))
     for words in dict.fromkeys(str(one.message) for one in caught):
         print(textwrap.fill(f"note: {words}", 100), file=sys.stderr)
-    return [_diagnosed(args.method, table, scores[place]) for place, table in enumerate(tables)]
+    strength = 1.0 if args.strength is None else args.strength
+    return [
+        _diagnosed(
+            args.method, table, scores[place],
+            _recommended(table, shares[place], measure=False), strength,
+        )
+        for place, table in enumerate(tables)
+    ]  # fmt: skip
 
 
-def _diagnosed(method: str, table: ScoreTable, scores: np.ndarray) -> Found:
+def _shares(given: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
+    """The shares of each context's labels that --prior gives; where they are from is said."""
+    found = [prior.shares(given, table) for table in tables]
+    for sentence in dict.fromkeys(filter(None, (words for _, words in found))):
+        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
+    return [part for part, _ in found]
+
+
+def _diagnosed(
+    method: str,
+    table: ScoreTable,
+    scores: np.ndarray,
+    recommended: Recommendation,
+    strength: float = 1.0,
+) -> Found:
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None
-    names = table.label_names
-    found = diagnose(test.log_probs, labels, corrected=scores, label_names=names, method=method)
-    return Found(table, scores, found)
+    found = diagnose(
+        test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
+        strength=strength,
+    )  # fmt: skip
+    return Found(table, scores, found, recommended)
 
 
 def _range(args: Namespace, words: TextIO) -> None:
@@ -214,5 +272,6 @@ RUN = {
     "diagnose": diagnose_files,
     "compare": compare,
     "convert": convert,
+    "recommend": recommend_files,
     "report": report,
 }

@@ -22,6 +22,7 @@ COMMANDS = {
     "diagnose": "say what the prompt prefers and whether a correction helps; write no scores",
     "compare": "every method side by side, on scores with right labels",
     "convert": "write score tables, for a workdir of experiments.* or a file",
+    "recommend": "say which method to use, or to leave the scores as they are, and why",
     "report": "one HTML page: what each prompt prefers, every table and figure",
 }
 
@@ -69,7 +70,7 @@ def parser() -> Parser:
         )
         _reading(one)
         if name != "convert":
-            _learning(one, several=name in ("compare", "report"))
+            _learning(one, name)
         _writing(one, name)
     return whole
 
@@ -116,9 +117,9 @@ def _reading(one: ArgumentParser) -> None:
     say("--filter", default="", help="of a harness log whose rows repeat per filter, which")
 
 
-def _learning(one: ArgumentParser, *, several: bool) -> None:
+def _learning(one: ArgumentParser, name: str) -> None:
     say = one.add_argument_group("how the bias is learned").add_argument
-    if several:
+    if name in ("compare", "report"):
         say(
             "--methods",
             default="",
@@ -132,7 +133,7 @@ def _learning(one: ArgumentParser, *, several: bool) -> None:
             metavar="METHOD.NAME=VALUE",
             help="an option of a method, such as bc_running.batch_size=8; may be repeated",
         )
-    else:
+    if name in ("calibrate", "diagnose"):
         say("--method", default="bc", help="method (default: bc); README has the table")
         say(
             "--option",
@@ -142,6 +143,7 @@ def _learning(one: ArgumentParser, *, several: bool) -> None:
             help="another option of the method, such as batch_size=8; may be repeated",
         )
         say("--strength", type=float, help="how much of the bias is removed (default: 1)")
+    if name in ("calibrate", "diagnose", "recommend"):
         say(
             "--prior",
             default="",
@@ -159,7 +161,8 @@ def _learning(one: ArgumentParser, *, several: bool) -> None:
         "--labeled",
         default="",
         metavar="FILE",
-        help="scores of a labeled set, for bcl; read as the files are",
+        help="scores of a labeled set, for methods that learn from labels and for recommend; "
+        "read as the files are",
     )
     say("--seed", type=int, default=0, help="of methods that start at random (default: 0)")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.report import Section
-from batch_calibration.cli import said
+from batch_calibration.cli import advice, said
 from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
 
@@ -61,12 +61,13 @@ def _drawn(found: Sequence[said.Found], results: catalogue.Results, folder: Path
 
 def _section(found: Sequence[said.Found], image: Path) -> Section:
     if len(found) > said.ALL:
-        cells, words = said.context_cells(found), said.over_all(found)
+        cells = said.context_cells(found)
+        words = f"{said.over_all(found)} {advice.over_all([one.recommended for one in found])}"
         models = Table(PREFERS, "models", "Over contexts", said.model_cells(found))
         contexts = Table(PREFERS, "contexts", "Contexts", cells, said.CONTEXT_NOTE, unit="")
         tables = [models, contexts] if 1 < len(models.cells) <= len(found) else [contexts]
     else:
-        words = " ".join(sentence for one in found for sentence in one.diagnosis.sentences())
+        words = " ".join(sentence for one in found for sentence in one.sentences())
         tables = [table for one in found for table in _tables(one)]
     notes = dict.fromkeys(
         note for one in found for block in one.table.blocks.values() for note in said.notes(block)

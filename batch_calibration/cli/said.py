@@ -11,9 +11,11 @@ from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
 from batch_calibration.artifacts.gains import MARK, counted, marked
 from batch_calibration.censored import DISTANCES, range_of
-from batch_calibration.diagnosis import Diagnosis, Right
+from batch_calibration.cli import advice
+from batch_calibration.findings import Diagnosis, Right
 from batch_calibration.intervals import Estimate
 from batch_calibration.methods import METHODS
+from batch_calibration.recommendation import Recommendation
 from batch_calibration.records import Records
 from batch_calibration.scores import Block, ScoreTable
 
@@ -29,11 +31,16 @@ METHOD_NOTE = (
 
 
 class Found(NamedTuple):
-    """A context, its corrected scores [n, k], and what they say."""
+    """A context, its corrected scores [n, k], what they say, and what is recommended."""
 
     table: ScoreTable
     scores: np.ndarray
     diagnosis: Diagnosis
+    recommended: Recommendation
+
+    def sentences(self) -> list[str]:
+        """Those of the diagnosis, and the recommendation in one."""
+        return [*self.diagnosis.sentences(), advice.sentence(self.recommended)]
 
 
 def title(table: ScoreTable) -> str:
@@ -62,7 +69,8 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
             terminal.show_cells("Contexts", context_cells(found), CONTEXT_NOTE)
             if 1 < len(cells := model_cells(found)) <= len(found):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
-            print(f"\n{textwrap.fill(over_all(found), terminal.WIDTH)}")
+            for words_of_all in (over_all(found), advice.over_all(_advised(found))):
+                print(f"\n{textwrap.fill(words_of_all, terminal.WIDTH)}")
             return
         for one in found:
             heading = f"{title(one.table)}: share of each label in %"
@@ -72,11 +80,52 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
                     "Right answers in % [95 % interval]", right_cells(one.diagnosis)
                 )
             print()
-            for sentence in one.diagnosis.sentences():
+            for sentence in one.sentences():
                 print(textwrap.fill(sentence, terminal.WIDTH))
             if len(one.diagnosis.changed) and changed > 0:
                 terminal.show_cells("Rows whose prediction changes", _changed_cells(one, changed))
         print()
+
+
+def show_advice(found: Sequence[Found], words: TextIO) -> None:
+    """A few contexts one by one, with the reasons; many as one table."""
+    with redirect_stdout(words):
+        if len(found) > ALL:
+            terminal.show_cells("Recommended", _advice_cells(found), ADVICE_NOTE)
+            print(f"\n{textwrap.fill(advice.over_all(_advised(found)), terminal.WIDTH)}")
+            if any(one.diagnosis.gain for one in found):
+                print(textwrap.fill(f"If it is followed: {over_all(found)}", terminal.WIDTH))
+            return
+        for one in found:
+            print(f"\n{title(one.table)}")
+            for sentence in one.recommended.reason:
+                print(textwrap.fill(sentence, terminal.WIDTH))
+            if one.recommended.measured:
+                cells = advice.measured_cells(one.recommended)
+                terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
+            elif one.diagnosis.before:
+                terminal.show_cells(UNSEEN, right_cells(one.diagnosis))
+            if words_of_call := advice.call(one.recommended):
+                print(f"\nbatch-calibration calibrate FILE {words_of_call}")
+
+
+UNSEEN = "The file's right answers, which the recommendation did not see, in % [95 % interval]"
+ADVICE_NOTE = (
+    "'nats' is how far the label of the highest mean score is above the lowest, 'tells' what a "
+    "row's corrected scores tell of its label; 'doubtful' labels may never be right."
+)
+
+
+def _advice_cells(found: Sequence[Found]) -> Cells:
+    rows: Cells = [["context", "rows", "nats", "tells", "doubtful", "recommended"]]
+    for one in sorted(found, key=lambda one: title(one.table)):
+        signals, names = one.recommended.signals, one.table.label_names
+        doubtful = ", ".join(names[label] for label in signals.doubtful[:4])
+        doubtful += " ..." if len(signals.doubtful) > 4 else ""
+        size, told = f"{signals.preference:.2f}", f"{signals.information:.2f}"
+        shown = [title(one.table), f"{signals.rows}", size, told, doubtful]
+        rows.append([*shown, advice.short(one.recommended)])
+    return rows
 
 
 def label_cells(one: Diagnosis) -> Cells:
@@ -169,6 +218,10 @@ def over_all(found: Sequence[Found]) -> str:
             "such labels out (--labels)."
         )
     return said
+
+
+def _advised(found: Sequence[Found]) -> list[Recommendation]:
+    return [one.recommended for one in found]
 
 
 def _model(table: ScoreTable) -> str:

@@ -1,0 +1,85 @@
+"""How sure a mean over rows is, and which predictions hang on one row of it."""
+
+import numpy as np
+
+
+def centered_error(rows: np.ndarray) -> np.ndarray:
+    """The standard error of each label's mean score less the mean of those.
+
+    The preference of label j is the mean over rows of r_ij = s_ij - mean_l s_il, so its standard
+    error is sd(r_j) / sqrt(n), with n - 1 in the variance.
+
+    Args:
+        rows: [n, k], in nats.
+
+    Returns:
+        [k], in nats; NaN for one row, which tells no error.
+
+    >>> centered_error(np.array([[0.0, 2.0], [0.0, 4.0]])).tolist()
+    [0.5, 0.5]
+    """
+    return _error(rows - rows.mean(axis=-1, keepdims=True))
+
+
+def pair_error(rows: np.ndarray, high: int, low: int) -> float:
+    """The standard error of the mean of s_high - s_low, in nats; NaN for one row.
+
+    >>> pair_error(np.array([[0.0, 2.0], [0.0, 4.0]]), 1, 0)
+    1.0
+    """
+    return float(_error(rows[:, high] - rows[:, low]))
+
+
+def _error(values: np.ndarray) -> np.ndarray:
+    n = len(values)
+    if n < 2:
+        return np.full(values.shape[1:], np.nan)
+    return np.asarray(values.std(axis=0, ddof=1, dtype=np.float64) / np.sqrt(n))
+
+
+def rows_needed(error: float, rows: int, wanted: float = 0.1) -> int | None:
+    """How many rows bring a standard error down to `wanted` nats; None where it is not known.
+
+    An error falls with the square root of the rows: n (e / wanted)^2, and two at least.
+
+    >>> rows_needed(0.2, 10)
+    40
+    """
+    # Rounded first: 0.2 / 0.1 is a little more than 2 squared.
+    return None if np.isnan(error) else max(2, int(np.ceil(round(rows * (error / wanted) ** 2, 6))))
+
+
+def hanging(
+    rows: np.ndarray, corrected: np.ndarray, which: np.ndarray, *, strength: float = 1.0
+) -> np.ndarray:
+    """Those of some rows whose prediction under BC changes if one row is left out of the batch.
+
+    Without row j the bias is (m b - s_j) / (m - 1). So the lead of label p over label a moves by
+    strength * (d_jp - d_ja) / (m - 1) with d_j = s_j - b, and one extreme over j for each pair of
+    labels decides for all rows: O(n k^2), not O(n^2 k). The row itself may be the one left out.
+
+    Args:
+        rows: [n, k], all rows of the batch, in nats.
+        corrected: [n, k], s - strength * b, or that plus constants for labels.
+        which: indices of the rows in question.
+        strength: the paper's gamma.
+
+    Returns:
+        Indices out of `which`; all of them are stable in a batch of one row, which has no other.
+
+    >>> rows = np.array([[0.0, 1.0], [0.0, 1.1], [0.0, 3.0]])
+    >>> hanging(rows, rows - rows.mean(axis=0), np.array([0, 1])).tolist()
+    [1]
+    """
+    if len(rows) < 2 or not len(which):
+        return np.array([], int)
+    moves = strength * (rows - rows.mean(axis=0)) / (len(rows) - 1)
+    guess = corrected[which].argmax(axis=-1)
+    found = np.zeros(len(which), bool)
+    for label in np.unique(guess):
+        mine = guess == label
+        least = (moves[:, [label]] - moves).min(axis=0)
+        leads = corrected[which[mine]][:, [label]] - corrected[which[mine]]
+        others = np.arange(rows.shape[-1]) != label
+        found[mine] = ((leads + least) < 0)[:, others].any(axis=-1)
+    return which[found]
