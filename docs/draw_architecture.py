@@ -22,7 +22,7 @@ END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
-    "study": ("study", "artifacts", "store", "records", "streams"),
+    "study": ("evidence", "study", "artifacts", "store", "records", "streams"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
         "metrics", "intervals", "boundary", "diagnosis", "classes",

@@ -65,6 +65,10 @@ ARROWS = {
         "errors", "files", "calibration", "methods", "metrics", "boundary", "diagnosis", "scores",
         "records", "tasks", "typing",
     },
+    "evidence": {
+        "errors", "files", "calibration", "methods", "metrics", "scores", "study", "artifacts",
+        "typing",
+    },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
         "scores", "importers",

@@ -103,7 +103,7 @@ def draw(judged: Sequence[Judged]) -> "Figure":
         }
         for one in judged
     }
-    return forest.draw(panels, names, f"accuracy − {BASELINE} (points)")
+    return forest.draw(panels, names, f"accuracy - {BASELINE} (points)")
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:

@@ -58,7 +58,7 @@ def ratio(flags: np.ndarray, others: np.ndarray) -> str:
 
 def by_set(judged: Sequence[Judged], method: str) -> Cells:
     """A line a set: what it is, accuracy before, and what one method makes of it."""
-    head = ["set", "contexts", BASELINE, f"{method} − {BASELINE}", "balanced accuracy"]
+    head = ["set", "contexts", BASELINE, f"{method} - {BASELINE}", "balanced accuracy"]
     cells = [[*head, "won / lost", "beyond noise"]]
     for one in judged:
         plain = f"{one.plain.accuracy.mean():.1f}"
@@ -84,7 +84,7 @@ def by_model(one: Judged, methods: Sequence[str]) -> Cells:
     """A line a model: accuracy before, and for each method the difference and contexts won."""
     cells = [["model", BASELINE]]
     for name in methods:
-        cells[0] += [f"{name} − {BASELINE}", "won / lost", "beyond noise"]
+        cells[0] += [f"{name} - {BASELINE}", "won / lost", "beyond noise"]
     for place, model in enumerate(models(one.set)):
         row = [model, f"{one.plain.accuracy[place].mean():.1f}"]
         for name in methods:

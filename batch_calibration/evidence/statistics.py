@@ -113,3 +113,52 @@ def row_interval(
     counts = random.multinomial(rows, shares, draws)
     low, high = np.quantile((counts[:, 0] - counts[:, 1]) / rows, (0.025, 0.975))
     return float(low), float(high)
+
+
+def break_even(at: np.ndarray, gains: np.ndarray) -> float:
+    """Where a gain first falls from above zero to below it, linear in between.
+
+    Minus infinity where the first gain is below zero, infinity where none is.
+
+    Args:
+        at: [s], increasing.
+        gains: [s].
+
+    >>> break_even(np.array([0.5, 0.6, 0.7]), np.array([2.0, 1.0, -1.0]))
+    0.65
+    """
+    below = np.flatnonzero(gains < 0)
+    if not below.size:
+        return float("inf")
+    last = int(below[0])
+    if last == 0:
+        return float("-inf")
+    high, low = gains[last - 1], gains[last]
+    return float(at[last - 1] + (at[last] - at[last - 1]) * high / (high - low))
+
+
+def break_even_interval(
+    at: np.ndarray, gains: np.ndarray, seed: int = 0, *, draws: int = 2000
+) -> tuple[float, float, float]:
+    """The break-even point of the mean over units, and its 95 % bootstrap interval over units.
+
+    Args:
+        at: [s], increasing.
+        gains: [s, units].
+        seed: of the draws.
+        draws: how many.
+
+    >>> gains = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    >>> break_even_interval(np.array([0.5, 0.7]), gains, draws=10)
+    (0.6, 0.6, 0.6)
+    """
+    drawn = [break_even(at, gains @ times) for times in _times(gains.shape[1], (seed, 2), draws)]
+    low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
+    return break_even(at, gains.mean(axis=1)), float(low), float(high)
+
+
+def mean_interval(
+    values: np.ndarray, seed: int = 0, *, draws: int = DRAWS
+) -> tuple[float, float, float]:
+    """The mean over units [u], and its 95 % bootstrap interval."""
+    return (float(values.mean()), *crossed_interval(values[None], seed, draws=draws))

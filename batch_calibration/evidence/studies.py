@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.evidence import page, real
+from batch_calibration.evidence import failure, page, real, rows, shares
 from batch_calibration.evidence.page import Written
 
 
@@ -16,7 +16,13 @@ class Study(NamedTuple):
     options: Callable[..., object]
 
 
-STUDIES = {"real": Study(real.run, real.Options)}
+STUDIES = {
+    "real": Study(real.run, real.Options),
+    "failure": Study(failure.run, failure.Options),
+    "shares": Study(shares.run, shares.Options),
+    "rows": Study(rows.run, rows.Options),
+}
+"""Each study by its name."""
 
 
 def run(

@@ -34,8 +34,8 @@ def draw(
     lines = -(-len(panels) // columns)
     with plt.rc_context({**STYLE, "figure.dpi": 100}):
         figure, grid = plt.subplots(
-            lines, columns, figsize=(1.6 + 2.6 * columns, 0.5 + lines * (0.7 + 0.17 * len(methods))),
-            squeeze=False, layout="constrained", sharey=True,
+            lines, columns, squeeze=False, layout="constrained", sharey=True,
+            figsize=(1.6 + 2.6 * columns, 0.5 + lines * (0.7 + 0.17 * len(methods))),
         )  # fmt: skip
         for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
             ends = np.array([one[:3] for one in found.values()] or [(0.0, 0.0, 0.0)])

@@ -1,0 +1,62 @@
+"""How often methods are right on many batches at once, by label."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.evidence.comparing import BASELINE
+from batch_calibration.methods import METHODS, Evidence, Method, make_calibrator
+from batch_calibration.metrics import predict
+
+
+def without_labels(*, looped: bool = False) -> list[str]:
+    """Methods that learn from unlabeled test rows alone, the baseline first."""
+
+    def fits(method: Method) -> bool:
+        probe = method.probe
+        return probe.blocks == ("test",) and not probe.labels and looped >= method.looped
+
+    return [BASELINE, *(name for name, method in METHODS.items() if fits(method))]
+
+
+@partial(jax.jit, static_argnames="name")
+def right_by_label(
+    learned: jax.Array, corrected: jax.Array, gold: jax.Array, bias: jax.Array, key: jax.Array,
+    *, name: str,
+) -> jax.Array:  # fmt: skip
+    """How many rows of each label a method has right, [u k].
+
+    Args:
+        learned: [u c m k], u units of c batches; each batch is what its bias is learned from.
+        corrected: [u c n k], the rows that are corrected and judged.
+        gold: [u c n], their right labels.
+        bias: [k], added to all rows first, in nats.
+        key: for methods that start at random.
+        name: of the method.
+    """
+    method = METHODS[name]
+    chosen = make_calibrator(method)
+
+    def batch(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        probe, test = Evidence(rows[0] + bias), rows[1] + bias
+        state = chosen.fit(probe.log_probs, None, None, key=key)
+        return predict(chosen.apply(state, test))
+
+    flat = tuple(x.reshape(-1, *x.shape[2:]) for x in (learned, corrected))
+    said = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
+    hits = (said.reshape(gold.shape) == gold).astype(jnp.float32)
+    labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)
+    return jnp.einsum("ucn,ucnk->uk", hits, labels)
+
+
+def in_percent(right: np.ndarray, occurs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy and balanced accuracy [...] in percent, of rows right and there by label [... k].
+
+    >>> in_percent(np.array([3.0, 0.0]), np.array([3.0, 1.0]))
+    (np.float64(75.0), np.float64(50.0))
+    """
+    recall = np.where(occurs > 0, right / np.maximum(occurs, 1), 0.0)
+    balanced = recall.sum(axis=-1) / np.maximum((occurs > 0).sum(axis=-1), 1)
+    return 100 * right.sum(axis=-1) / occurs.sum(axis=-1), 100 * balanced
