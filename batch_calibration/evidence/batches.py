@@ -44,7 +44,7 @@ def right_by_label(
         state = chosen.fit(probe.log_probs, None, None, key=key)
         return predict(chosen.apply(state, test))
 
-    flat = tuple(x.reshape(-1, *x.shape[2:]) for x in (learned, corrected))
+    flat = learned.reshape(-1, *learned.shape[2:]), corrected.reshape(-1, *corrected.shape[2:])
     said = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
     hits = (said.reshape(gold.shape) == gold).astype(jnp.float32)
     labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)

@@ -114,7 +114,8 @@ def count(
     has = np.array([one is not None for one in answers]).reshape(models, -1).all(axis=0)
     every = np.arange(len(gold)).reshape(models, -1)[:, has]
     found = np.zeros((5, *every.shape))
-    for place, i in np.ndenumerate(every):
+    for place in np.ndindex(every.shape):
+        i = int(every[place])
         mine, plain = answers[i], baseline[i]
         assert mine is not None and plain is not None
         right, before = mine == gold[i], plain == gold[i]
@@ -122,7 +123,8 @@ def count(
             100 * right.mean(), 100 * balanced_accuracy(mine, gold[i]),
             (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),
         )  # fmt: skip
-    return Counts(*found, np.flatnonzero(has))
+    accuracy, balanced, gained, lost, rows = found
+    return Counts(accuracy, balanced, gained, lost, rows, np.flatnonzero(has))
 
 
 def compare(
@@ -151,7 +153,7 @@ def compare(
     others = [name for name in counts if name != BASELINE]
     metrics: dict[str, dict[str, Difference]] = {}
     for metric in ("accuracy", "balanced"):
-        found = {}
+        found: dict[str, Difference] = {}
         for name in others:
             random = np.random.default_rng([seed, len(found)])
             mine = getattr(counts[name], metric)

@@ -118,6 +118,7 @@ def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Arra
 
 def _shares(rows: Evidence) -> jax.Array:
     """The share of each label among the rows, at least a millionth: its logarithm is taken."""
-    gold = one_hot(rows.log_probs, rows.labels) * weights_of(rows.log_probs, rows.weight)[:, None]
+    labels = jnp.asarray(rows.labels)
+    gold = one_hot(rows.log_probs, labels) * weights_of(rows.log_probs, rows.weight)[:, None]
     shares = jnp.maximum(jnp.sum(gold, axis=0) / jnp.sum(gold), 1e-6)
     return shares / jnp.sum(shares)

@@ -86,7 +86,8 @@ def measure(title: str, found: Sequence[Pool], options: Options) -> Curves:
     count = len({pool.name for pool in found})
     accuracy = {name: np.zeros((len(sizes), count)) for name in names}
     error = {name: np.zeros((len(sizes), count)) for name in names if METHODS[name].keeps_bias}
-    free = None if found[0].content_free is None else np.stack([p.content_free for p in found])
+    given = [pool.content_free for pool in found if pool.content_free is not None]
+    free = np.stack(given) if len(given) == len(found) else None
     reference: dict[str, np.ndarray] = {}
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         # The most rows first: what is learned from them is what fewer rows are compared with.
