@@ -11,12 +11,19 @@ from batch_calibration.methods import METHODS, Evidence, Method, make_calibrator
 from batch_calibration.metrics import predict
 
 
-def without_labels(*, looped: bool = False) -> list[str]:
-    """Methods that learn from unlabeled test rows alone, the baseline first."""
+def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[str]:
+    """Methods that learn from unlabeled test rows alone, the baseline first.
+
+    Args:
+        looped: those too that work on one batch after the other.
+        other_rows: only those that may correct other rows than they learned from.
+    """
 
     def fits(method: Method) -> bool:
         probe = method.probe
-        return probe.blocks == ("test",) and not probe.labels and looped >= method.looped
+        learns = probe.blocks == ("test",) and not probe.labels
+        own = other_rows and getattr(method, "own_rows", False)
+        return learns and looped >= method.looped and not own
 
     return [BASELINE, *(name for name, method in METHODS.items() if fits(method))]
 

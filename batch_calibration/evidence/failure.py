@@ -26,7 +26,8 @@ class Options(NamedTuple):
         labels: how many labels are kept of them, a table each.
         accuracies: of simulated pools of two labels without bias, a table each.
         shares: of the most frequent label; those below 1/k are left out.
-        sizes: of batches, in rows.
+        sizes: of batches of real rows. Larger ones would repeat the rows of a model.
+        simulated_sizes: of batches of simulated rows.
         strengths: nats added to the first label of real rows.
         simulated_strengths: the same of simulated rows, which have no other bias.
         rows: drawn of each pool in each cell, or one batch where that is more.
@@ -42,6 +43,7 @@ class Options(NamedTuple):
     accuracies: Sequence[float]
     shares: Sequence[float]
     sizes: Sequence[int]
+    simulated_sizes: Sequence[int]
     strengths: Sequence[float]
     simulated_strengths: Sequence[float]
     rows: int = 1000
@@ -65,7 +67,9 @@ def run(folder: Path, options: Options) -> Written:
         for labels in options.labels:
             found = pools.real_pools(folder, names, labels)
             title = f"{pools.titled(names)}, {labels} labels"
-            real.append(grid(title, found, options, options.strengths))
+            real.append(grid(title, found, options))
+    # Simulated rows have sizes and strengths of their own.
+    other = options._replace(sizes=options.simulated_sizes, strengths=options.simulated_strengths)
     simulated = []
     for accuracy in options.accuracies:
         drawn = [
@@ -73,11 +77,11 @@ def run(folder: Path, options: Options) -> Written:
             for i in range(options.simulated_draws)
         ]
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
-        simulated.append(grid(title, drawn, options, options.simulated_strengths))
+        simulated.append(grid(title, drawn, other))
     return failure_tables.tell(real, simulated, options.told)
 
 
-def grid(title: str, found: Sequence[Pool], options: Options, strengths: Sequence[float]) -> Grid:
+def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method in each cell; a batch is corrected by what is learned from itself.
 
     A cell is the mean over which label is the most frequent one, so that the bias is as often for
@@ -87,7 +91,12 @@ def grid(title: str, found: Sequence[Pool], options: Options, strengths: Sequenc
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     chosen = list(options.methods) or batches.without_labels()
     names = [BASELINE, *(name for name in chosen if name != BASELINE)]
-    shape = (len(shares), len(options.sizes), len(strengths), len({pool.name for pool in found}))
+    shape = (
+        len(shares),
+        len(options.sizes),
+        len(options.strengths),
+        len({pool.name for pool in found}),
+    )
     gains = {name: np.zeros((2, *shape)) for name in names}
     key = jax.random.key(options.seed)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -97,7 +106,7 @@ def grid(title: str, found: Sequence[Pool], options: Options, strengths: Sequenc
                 found, float(shares[a]), options.sizes[b], options.rows, random
             )
             occurs = by_label(gold, k)
-            for c, strength in enumerate(strengths):
+            for c, strength in enumerate(options.strengths):
                 bias = np.zeros(k, np.float32)
                 bias[0] = strength
                 one = partial(batches.right_by_label, rows, rows, gold, bias, key)
@@ -109,7 +118,7 @@ def grid(title: str, found: Sequence[Pool], options: Options, strengths: Sequenc
     plain = gains.pop(BASELINE)
     apart = {name: gain - plain for name, gain in gains.items()}
     return Grid(
-        title, shares, options.sizes, strengths, {name: of[0] for name, of in apart.items()},
+        title, shares, options.sizes, options.strengths, {name: of[0] for name, of in apart.items()},
         {name: of[1] for name, of in apart.items()},
     )  # fmt: skip
 

@@ -61,7 +61,7 @@ def run(folder: Path, options: Options) -> Written:
               f"{judged[-1].wall:.1f} s, compilation included")  # fmt: skip
     drawn = [one for one in judged if one.set.name in options.drawn]
     return Written(
-        findings(judged), section(judged, drawn, options),
+        findings(drawn or judged), section(judged, drawn, options),
         {
             "evidence_real": tables.summary(judged),
             "evidence_real_models": tables.each_model(judged),
@@ -107,20 +107,40 @@ def draw(judged: Sequence[Judged]) -> "Figure":
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:
-    """What the paper's method does on each set, and which methods do better than it."""
-    said = []
-    for verdict, words in (
-        ("gain", "gains"), ("loss", "loses"), ("inside the noise", "changes accuracy by less than "
-         "the noise"),
-    ):  # fmt: skip
-        of = [
-            f"{one.set.title} {found.accuracy.value:+.1f} points "
-            f"[{found.accuracy.low:+.1f}, {found.accuracy.high:+.1f}]"
-            for one in judged
-            if (found := one.methods.get(SHOWN)) and found.accuracy.verdict == verdict
+    """Where the paper's method gains and loses, and what the others do where they do worst."""
+
+    def where(verdict: str) -> str:
+        found = [(one, one.methods[SHOWN].accuracy) for one in judged if SHOWN in one.methods]
+        return "; ".join(
+            f"{one.set.title} {d.value:+.1f} [{d.low:+.1f}, {d.high:+.1f}]"
+            for one, d in found
+            if d.verdict == verdict
+        )
+
+    words = {
+        "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
+        "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
+        "inside the noise": f"**{SHOWN} makes no difference beyond the noise**",
+    }
+    said = [f"{text}: {where(verdict)}." for verdict, text in words.items() if where(verdict)]
+    for labels, kind in ((False, "without labels"), (True, "with labeled rows")):
+        lines = [
+            line
+            for line in tables.tallies(judged)
+            if tables.reads_labels(line.method) == labels and not line.method.endswith(tables.KNOWN)
         ]
-        if of:
-            said.append(f"**{SHOWN} {words}** on {'; '.join(of)}.")
+        if lines:
+            best = max(lines, key=lambda line: line.worst)
+            said.append(
+                f"**Least to lose {kind}**: `{best.method}`, {best.worst:+.1f} points where it does "
+                f"worst ({best.where}), {best.mean:+.1f} in the mean of {best.sets} sets; {SHOWN} "
+                + "; ".join(
+                    f"{line.worst:+.1f} ({line.where}) and {line.mean:+.1f}"
+                    for line in tables.tallies(judged)
+                    if line.method == SHOWN
+                )
+                + "."
+            )
     return said
 
 
@@ -140,6 +160,8 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         if never
         else "",
         "![Difference to ICL](figures/evidence_real.png)",
+        "### Every method over these sets",
+        markdown(tables.tally(wide)),
         f"### {SHOWN} on each set",
         markdown(tables.by_set(judged, SHOWN)),
         "### Every method: difference to ICL in accuracy, points",

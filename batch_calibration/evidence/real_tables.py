@@ -56,6 +56,59 @@ def ratio(flags: np.ndarray, others: np.ndarray) -> str:
     return f"{int(flags.sum())} / {int(others.sum())}"
 
 
+class Tally(NamedTuple):
+    """One method over several sets.
+
+    Attributes:
+        method: its name.
+        sets: how many sets can have it.
+        gains: on how many its difference is a gain.
+        losses: on how many it is a loss.
+        mean: of the differences of accuracy, in points, a set as much as another.
+        balanced: of those of balanced accuracy.
+        worst: the least difference of accuracy.
+        where: the set of that.
+    """
+
+    method: str
+    sets: int
+    gains: int
+    losses: int
+    mean: float
+    balanced: float
+    worst: float
+    where: str
+
+
+def tallies(judged: Sequence[Judged]) -> list[Tally]:
+    """Each method that most sets can have, over these."""
+    names = dict.fromkeys(name for one in judged for name in one.methods)
+    found = []
+    for name in names:
+        has = [one for one in judged if name in one.methods]
+        every = [one.methods[name].accuracy for one in has]
+        if 2 * len(has) > len(judged):
+            least = min(range(len(has)), key=lambda place: every[place].value)
+            found.append(Tally(
+                name, len(has), sum(d.verdict == "gain" for d in every),
+                sum(d.verdict == "loss" for d in every), float(np.mean([d.value for d in every])),
+                float(np.mean([one.methods[name].balanced.value for one in has])),
+                every[least].value, has[least].set.title,
+            ))  # fmt: skip
+    return found
+
+
+def tally(judged: Sequence[Judged]) -> Cells:
+    """A line a method that most sets can have: on how many it gains, loses, and its worst."""
+    head = ["method", "kind", "sets", "gains", "inside the noise", "losses", "mean, points"]
+    cells = [[*head, "mean, balanced", "worst", "where"]]
+    for one in tallies(judged):
+        counts = one.sets, one.gains, one.sets - one.gains - one.losses, one.losses
+        numbers = (f"{x:+.1f}" for x in (one.mean, one.balanced, one.worst))
+        cells.append([one.method, kind(one.method), *map(str, counts), *numbers, one.where])
+    return cells
+
+
 def by_set(judged: Sequence[Judged], method: str) -> Cells:
     """A line a set: what it is, accuracy before, and what one method makes of it."""
     head = ["set", "contexts", BASELINE, f"{method} - {BASELINE}", "balanced accuracy"]

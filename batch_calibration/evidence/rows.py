@@ -68,7 +68,10 @@ def learning(pool: Pool) -> list[str]:
     return [
         name
         for name, method in METHODS.items()
-        if method.probe.blocks and set(method.probe.blocks) <= blocks and not method.looped
+        if method.probe.blocks
+        and set(method.probe.blocks) <= blocks
+        and not method.looped
+        and not getattr(method, "own_rows", False)
     ]
 
 

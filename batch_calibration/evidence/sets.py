@@ -123,7 +123,7 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
         about = (
             f"{len(few.models)} vision-language models, {rows:,} rows, options A to {end}{never}"
         )
-        title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}"
+        title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}{never}"
         tables = _tables(few, LOGITS, [{}] * len(few.models))
         return ScoreSet(name, title, about, tables, len(few.models))
 

@@ -93,7 +93,7 @@ def run(folder: Path, options: Options) -> Written:
 
 def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method for each pair of shares of one of two labels, in turn."""
-    chosen = list(options.methods) or batches.without_labels()
+    chosen = list(options.methods) or batches.without_labels(other_rows=True)
     names = [BASELINE, *(name for name in chosen if name != BASELINE)]
     learned = np.array(options.shares)
     corrected = learned[learned > EVEN - 1e-6]
@@ -126,7 +126,7 @@ def findings(grids: Sequence[Grid]) -> list[str]:
     """What a bias learned at other shares costs."""
     high = 0.9
     return [
-        f"**The shares where the bias is learned decide**, on {one.title}, two labels: on samples "
+        f"**Learn the bias from rows with balanced labels**: on {one.title}, two labels, on rows "
         f"of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by "
         f"{one.gain(SHOWN, high, high)} points if it learns from rows with the same shares, and by "
         f"{one.gain(SHOWN, EVEN, high)} if it learns from rows with balanced labels."
