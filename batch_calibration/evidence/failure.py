@@ -117,10 +117,8 @@ def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
                         gains[name][place, a, b, c] = pools.units(each, found)
     plain = gains.pop(BASELINE)
     apart = {name: gain - plain for name, gain in gains.items()}
-    return Grid(
-        title, shares, options.sizes, options.strengths, {name: of[0] for name, of in apart.items()},
-        {name: of[1] for name, of in apart.items()},
-    )  # fmt: skip
+    both = ({name: of[place] for name, of in apart.items()} for place in range(2))
+    return Grid(title, shares, options.sizes, options.strengths, *both)
 
 
 def by_label(gold: np.ndarray, k: int) -> np.ndarray:

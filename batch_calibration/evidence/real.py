@@ -10,7 +10,7 @@ from batch_calibration.artifacts.cells import markdown
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.evidence import real_tables as tables
 from batch_calibration.evidence.comparing import BASELINE, compare, count
-from batch_calibration.evidence.judging import answers
+from batch_calibration.evidence.judging import KNOWN, answers
 from batch_calibration.evidence.page import Written
 from batch_calibration.evidence.real_tables import Judged
 from batch_calibration.evidence.sets import ScoreSet, read_sets, set_apart
@@ -123,23 +123,15 @@ def findings(judged: Sequence[Judged]) -> list[str]:
         "inside the noise": f"**{SHOWN} makes no difference beyond the noise**",
     }
     said = [f"{text}: {where(verdict)}." for verdict, text in words.items() if where(verdict)]
+    lines = tables.tallies(judged)
+    mine = next((line for line in lines if line.method == SHOWN), None)
     for labels, kind in ((False, "without labels"), (True, "with labeled rows")):
-        lines = [
-            line
-            for line in tables.tallies(judged)
-            if tables.reads_labels(line.method) == labels and not line.method.endswith(tables.KNOWN)
-        ]
-        if lines:
-            best = max(lines, key=lambda line: line.worst)
+        some = [line for line in lines if tables.reads_labels(line.method) == labels]
+        some = [line for line in some if not line.method.endswith(KNOWN)]
+        if some and mine:
+            best = max(some, key=lambda line: line.worst)
             said.append(
-                f"**Least to lose {kind}**: `{best.method}`, {best.worst:+.1f} points where it does "
-                f"worst ({best.where}), {best.mean:+.1f} in the mean of {best.sets} sets; {SHOWN} "
-                + "; ".join(
-                    f"{line.worst:+.1f} ({line.where}) and {line.mean:+.1f}"
-                    for line in tables.tallies(judged)
-                    if line.method == SHOWN
-                )
-                + "."
+                f"**Least to lose {kind}**: `{best.method}`, {best.told}; `{SHOWN}`, {mine.told}."
             )
     return said
 

@@ -79,6 +79,14 @@ class Tally(NamedTuple):
     worst: float
     where: str
 
+    @property
+    def told(self) -> str:
+        """The worst set and the mean in words."""
+        return (
+            f"{self.worst:+.1f} points where it does worst ({self.where}), {self.mean:+.1f} in the "
+            f"mean of {self.sets} sets"
+        )
+
 
 def tallies(judged: Sequence[Judged]) -> list[Tally]:
     """Each method that most sets can have, over these."""
