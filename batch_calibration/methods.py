@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike
 
 from batch_calibration import probes
 from batch_calibration.arrays import read_rows
+from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.linc import linc
+from batch_calibration.calibration.matching import prior_matching
+from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
+from batch_calibration.calibration.scaling import scaling
+from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
 from batch_calibration.calibration.shift import (
     log_mean_label_prob,
     log_mean_prob,
@@ -87,6 +93,8 @@ Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
 
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
+_SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
+
 _mean_shift = partial(shift, estimate=mean_log_prob)
 
 # fmt: off
@@ -130,6 +138,38 @@ METHODS: dict[str, Method] = {
         "division by the mean probability: UCPA", group="variant",
     ),
     "bc_prob_shift": Method(probes.BATCH, prob_shift, "p - mean p: StaICC", group="variant"),
+    "prior_matching": Method(
+        probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",
+        group="unlabeled", keeps_bias=True,
+    ),
+    "otter": Method(
+        probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "sld_em": Method(
+        probes.BATCH, sld_em, "Saerens et al. 2002, Neural Computation 14(1)", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "prior_counted": Method(
+        probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
+        group="labeled", keeps_bias=True,
+    ),
+    "bbse": Method(
+        probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
+        keeps_bias=True,
+    ),
+    "rbcorr": Method(
+        probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
+    ),
+    "temperature": Method(
+        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",
+    ),
+    "vector": Method(probes.LABELED, partial(scaling, form="vector"), _SCALING, group="labeled"),
+    "matrix": Method(probes.LABELED, partial(scaling, form="matrix"), _SCALING, group="labeled"),
+    "linc": Method(
+        probes.CONTENT_FREE_AND_LABELED, linc, "Abbas et al. 2024, arXiv:2401.12406",
+        group="labeled",
+    ),
 }
 # fmt: on
 

@@ -38,5 +38,9 @@ BATCH_AND_LABELED = Probe(
     "batch and labeled set", ("test", "labeled"), 0,
     "the test batch and a labeled set", ("labeled",),
 )  # fmt: skip
+CONTENT_FREE_AND_LABELED = Probe(
+    "content-free and labeled set", ("cc", "labeled"), 3,
+    "N/A, the empty string and [MASK] in place of the input, and a labeled set", ("labeled",),
+)  # fmt: skip
 LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", ("labeled",))
 STREAM = Probe("stream", ("test",), 0, "mini-batches of the test rows as they come")

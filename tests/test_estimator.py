@@ -85,8 +85,12 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
 
 REFUSED = {
     "unknown option": ("bc", {"strenght": 1}, "no option of bc named 'strenght'; did you mean"),
-    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 positive shares"),
-    "prior below zero": ("bc", {"target_prior": (-1.0, 1.0, 1.0)}, "expected 3 positive shares"),
+    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 shares of at least 0"),
+    "prior below zero": (
+        "bc",
+        {"target_prior": (-1.0, 1.0, 1.0)},
+        "expected 3 shares of at least 0",
+    ),
     "strength that is nan": ("bc", {"strength": np.nan}, "strength: expected a finite number"),
     "floor above zero": ("bc", {"floor": 5.0}, "floor: expected a finite number of nats below 0"),
     "method that is no name": (["bc"], None, "no method named .*; did you mean 'bc'"),

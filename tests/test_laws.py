@@ -100,7 +100,11 @@ def test_no_finite_score_within_bounds_becomes_nan(rows):
 LEARNING = [n for n, m in METHODS.items() if m.probe.blocks and not m.needs_key]
 
 
-@pytest.mark.parametrize("name", [n for n in LEARNING if not METHODS[n].probe.labels])
+# sld_em takes what rows prefer for frequent, so that equal rows are all of one label.
+NO_SHARES = [n for n in LEARNING if not METHODS[n].probe.labels and n != "sld_em"]
+
+
+@pytest.mark.parametrize("name", NO_SHARES)
 @pytest.mark.parametrize("labels", [2, 3, 5])
 def test_equal_rows_leave_nothing_to_tell_apart(name, labels):
     """Every label is as far from the bias: the first is predicted, whatever rounding says."""

@@ -5,6 +5,9 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scaling_oracles import least_loss, scaled, unscaled
+from scipy.optimize import linprog, root
+from scipy.special import log_softmax
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.methods import METHODS, correct, fit
@@ -87,7 +90,113 @@ def bcl_oracle(blocks):
     return subtract(doubles(blocks, "test"), bias, strength)
 
 
+def matched_oracle(shares):
+    """Newton's method in float64, the gap of the softmax means to the shares as a root."""
+
+    def oracle(blocks):
+        rows = doubles(blocks, "test")
+        wanted = shares(blocks)
+
+        def gap(further):
+            means = normalized(subtract(rows, np.append(further, 0.0))).mean(axis=0)
+            return (means - wanted)[:-1]
+
+        start = np.array(mean_log(rows)) - np.log(wanted)
+        bias = np.append(root(gap, (start - start[-1])[:-1], tol=1e-13).x, 0.0)
+        return subtract(rows, bias + np.mean(mean_log(rows)) - bias.mean())
+
+    return oracle
+
+
+def rbcorr_oracle(blocks):
+    rows, gold = doubles(blocks, "labeled"), blocks["labeled"][1].tolist()
+    means = [
+        mean_log(np.array([row for row, y in zip(rows, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
+
+
+def scaling_oracle(form):
+    def oracle(blocks):
+        rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
+        bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
+        theta_0 = unscaled(3, form)
+        found = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
+        return scaled(found, test - bias, form)
+
+    return oracle
+
+
+def equal_shares(blocks):
+    return np.full(3, 1 / 3)
+
+
+def counted_shares(blocks):
+    counts = np.ones(3)
+    for label in blocks["labeled"][1]:
+        counts[int(label)] += 1
+    return counts / counts.sum()
+
+
+def em_shares(blocks, damping=0.05):
+    probs, shares = normalized(doubles(blocks, "test")), np.full(3, 1 / 3)
+    for _ in range(5000):
+        mean = np.mean([row * shares / sum(row * shares) for row in probs], axis=0)
+        shares = np.maximum((1 - damping) * mean + damping / 3, 1e-4)
+        shares /= shares.sum()
+    return shares
+
+
+def bbse_shares(blocks):
+    bias, gold = mean_log(doubles(blocks, "test")), blocks["labeled"][1]
+    said = {
+        name: [int(np.argmax(row)) for row in subtract(doubles(blocks, name), bias)]
+        for name in ("test", "labeled")
+    }
+    predicted = np.bincount(said["test"], minlength=3) / len(said["test"])
+    total = len(gold) + 3
+    confusion = np.repeat(predicted[:, None], 3, axis=1) / total
+    for one, right in zip(said["labeled"], gold, strict=True):
+        confusion[one, int(right)] += 1 / total
+    # Least squares of |C w - q|^2 + |w - 1|^2 / n.
+    stacked = np.vstack([confusion, np.eye(3) / math.sqrt(total)])
+    goal = np.concatenate([predicted, np.ones(3) / math.sqrt(total)])
+    shares = np.maximum(np.linalg.lstsq(stacked, goal, rcond=None)[0] * counted_shares(blocks), 0)
+    shares = np.maximum(shares / shares.sum(), 1e-4)
+    return shares / shares.sum()
+
+
+def transport_oracle(blocks):
+    """The potentials of the program's dual, in the middle of those that predict the same."""
+    rows, count = doubles(blocks, "test"), len(blocks["test"][0])
+    sums = [[float(i == r) for i in range(count) for _ in range(3)] for r in range(count)]
+    sums += [[float(j == c) for _ in range(count) for j in range(3)] for c in range(3)]
+    right = [1 / count] * count + [1 / 3] * 3
+    plan = linprog(-rows.ravel(), A_eq=sums, b_eq=right, method="highs").x.reshape(count, 3)
+    apart = np.full((3, 3), -np.inf)
+    for row, said in zip(rows, plan.argmax(axis=1), strict=True):
+        apart[:, said] = np.maximum(apart[:, said], row - row[said])
+    for label in range(3):
+        apart = np.maximum(apart, apart[:, [label]] + apart[[label]])
+    bias = (apart.mean(axis=1) - apart.mean(axis=0)) / 2
+    return subtract(rows, bias - bias.mean() + np.mean(mean_log(rows)))
+
+
+def linc_oracle(blocks):
+    share = normalized(doubles(blocks, "cc")).mean(axis=0)
+    theta_0 = np.concatenate([np.diag(1 / share).ravel(), np.zeros(3)])
+    gold = blocks["labeled"][1].tolist()
+    found = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
+    return scaled(found, normalized(doubles(blocks, "test")), "matrix")
+
+
 ORACLES = {
+    "prior_matching": matched_oracle(equal_shares),
+    "otter": transport_oracle,
+    "sld_em": matched_oracle(em_shares),
+    "prior_counted": matched_oracle(counted_shares),
+    "bbse": matched_oracle(bbse_shares),
     "icl": no_oracle,
     "cc": shift_oracle("cc"),
     "dc": shift_oracle("dc"),
@@ -98,6 +207,11 @@ ORACLES = {
     "dc_original": original_oracle("dc"),
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
+    "rbcorr": rbcorr_oracle,
+    "temperature": scaling_oracle("temperature"),
+    "vector": scaling_oracle("vector"),
+    "matrix": scaling_oracle("matrix"),
+    "linc": linc_oracle,
 }
 
 
