@@ -27,6 +27,6 @@ def get_config(preset: str = "") -> ConfigDict:
     if preset:
         config.update({
             "sets": (("oodcv",),), "sizes": (1, 10), "draws": 2, "rows": 100,
-            "methods": ("bc", "bc_mean_prob", "bcl"),
+            "methods": ("bc", "bc_mean_prob", "rbcorr"),
         })  # fmt: skip
     return config.lock()

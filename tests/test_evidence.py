@@ -335,6 +335,10 @@ def test_configs_are_locked_and_their_keys_are_the_study_s(name):
         ({"study": "real", "sets": ("mmlo",)}, "There is no set named 'mmlo'"),
         ({"study": "real", "sets": ("oodcv",)}, "expected vlm/oodcv.npz in it, found none"),
         ({"study": "real", "sets": (), "methods": ("bcc",)}, "There is no method named 'bcc'"),
+        (
+            {"study": "shares", "sets": (), "shares": (), "methods": ("cc",)},
+            "There is no method that learns from unlabeled test rows named 'cc'",
+        ),
     ],
 )
 def test_what_a_study_refuses(tmp_path, config, sentence):

@@ -1,12 +1,14 @@
 """How often methods are right on many batches at once, by label."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.evidence.comparing import BASELINE
+from batch_calibration.artifacts.grouping import REFERENCES
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Evidence, Method, make_calibrator
 from batch_calibration.metrics import predict
 
@@ -25,7 +27,28 @@ def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[st
         own = other_rows and getattr(method, "own_rows", False)
         return learns and looped >= method.looped and not own
 
-    return [BASELINE, *(name for name, method in METHODS.items() if fits(method))]
+    return [REFERENCES[0], *(name for name, method in METHODS.items() if fits(method))]
+
+
+def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
+    """The methods named, all that are fast where none is; baseline and the paper's are first.
+
+    Args:
+        methods: names from `METHODS`.
+        other_rows: they correct other rows than they learned from.
+
+    Raises:
+        InputError: one that learns from something else than unlabeled test rows.
+
+    >>> chosen(["bc_mean_prob"])
+    ['icl', 'bc', 'bc_mean_prob']
+    """
+    able = without_labels(looped=True, other_rows=other_rows)
+    for name in methods:
+        if name not in able:
+            raise InputError.unknown("method that learns from unlabeled test rows", name, able)
+    named = methods or without_labels(other_rows=other_rows)
+    return [*REFERENCES, *(name for name in named if name not in REFERENCES)]
 
 
 @partial(jax.jit, static_argnames="name")
@@ -44,12 +67,12 @@ def right_by_label(
         name: of the method.
     """
     method = METHODS[name]
-    chosen = make_calibrator(method)
+    calibrator = make_calibrator(method)
 
     def batch(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
         probe, test = Evidence(rows[0] + bias), rows[1] + bias
-        state = chosen.fit(probe.log_probs, None, None, key=key)
-        return predict(chosen.apply(state, test))
+        state = calibrator.fit(probe.log_probs, None, None, key=key)
+        return predict(calibrator.apply(state, test))
 
     flat = learned.reshape(-1, *learned.shape[2:]), corrected.reshape(-1, *corrected.shape[2:])
     said = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)

@@ -15,7 +15,6 @@ from batch_calibration.evidence.comparing import BASELINE
 from batch_calibration.evidence.failure_tables import Grid
 from batch_calibration.evidence.page import Written
 from batch_calibration.evidence.pools import Pool
-from batch_calibration.methods import get_method
 
 
 class Options(NamedTuple):
@@ -60,8 +59,8 @@ def run(folder: Path, options: Options) -> Written:
         folder: the folder of label scores.
         options: what is varied.
     """
-    for name in options.methods:
-        get_method(name)
+    batches.chosen(options.methods)
+    told = min(options.sizes, key=lambda size: abs(size - options.told))
     real = []
     for names in options.sets:
         for labels in options.labels:
@@ -78,7 +77,7 @@ def run(folder: Path, options: Options) -> Written:
         ]
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, other))
-    return failure_tables.tell(real, simulated, options.told)
+    return failure_tables.tell(real, simulated, told)
 
 
 def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
@@ -89,8 +88,7 @@ def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
     """
     k = found[0].log_probs.shape[1]
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
-    chosen = list(options.methods) or batches.without_labels()
-    names = [BASELINE, *(name for name in chosen if name != BASELINE)]
+    names = batches.chosen(options.methods)
     shape = (
         len(shares),
         len(options.sizes),

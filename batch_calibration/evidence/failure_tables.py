@@ -39,9 +39,12 @@ class Grid(NamedTuple):
     def even(self, method: str, size: int, strength: int, *, balanced: bool = False) -> str:
         """The share beyond which a method costs, and its interval, at a size and a strength."""
         gains = (self.balanced if balanced else self.accuracy)[method]
-        at = self.shares, gains[:, list(self.sizes).index(size), strength]
+        at = self.shares, gains[:, self._nearest(size), strength]
         value, low, high = statistics.break_even_interval(*at)
         return f"{self._share(value)} [{self._share(low)}, {self._share(high)}]"
+
+    def _nearest(self, size: int) -> int:
+        return int(np.argmin(np.abs(np.array(self.sizes) - size)))
 
     def _share(self, value: float) -> str:
         if np.isinf(value):
@@ -50,7 +53,7 @@ class Grid(NamedTuple):
 
     def gain(self, method: str, share: int, size: int, strength: int) -> str:
         """A cell with its interval over models or draws."""
-        values = self.accuracy[method][share, list(self.sizes).index(size), strength]
+        values = self.accuracy[method][share, self._nearest(size), strength]
         value, low, high = statistics.mean_interval(values)
         return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 

@@ -117,8 +117,7 @@ def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Arra
 
 
 def _shares(rows: Evidence) -> jax.Array:
-    """The share of each label among the rows, at least a millionth: its logarithm is taken."""
+    """The share of each label among the rows."""
     labels = jnp.asarray(rows.labels)
     gold = one_hot(rows.log_probs, labels) * weights_of(rows.log_probs, rows.weight)[:, None]
-    shares = jnp.maximum(jnp.sum(gold, axis=0) / jnp.sum(gold), 1e-6)
-    return shares / jnp.sum(shares)
+    return jnp.sum(gold, axis=0) / jnp.sum(gold)

@@ -19,7 +19,7 @@ from batch_calibration.evidence.rows_tables import BLOCK, Curves
 from batch_calibration.methods import METHODS, Evidence, gather, get_method, make_calibrator
 from batch_calibration.metrics import predict
 
-BASELINE = REFERENCES[0]
+BASELINE, SHOWN = REFERENCES
 
 
 class Options(NamedTuple):
@@ -77,7 +77,8 @@ def learning(pool: Pool) -> list[str]:
 
 def measure(title: str, found: Sequence[Pool], options: Options) -> Curves:
     """Accuracy and bias error of each method at each size; all pools give as many test rows."""
-    names = [n for n in learning(found[0]) if not options.methods or n in options.methods]
+    wanted = (SHOWN, *options.methods) if options.methods else METHODS
+    names = [name for name in learning(found[0]) if name in wanted]
     random = np.random.default_rng(options.seed)
     tested = min(options.rows, *(len(pool.gold) // 2 for pool in found))
     orders = [random.permutation(len(pool.gold)) for pool in found]

@@ -15,7 +15,6 @@ from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.evidence import batches, pools, statistics
 from batch_calibration.evidence.page import Written
 from batch_calibration.evidence.pools import Pool
-from batch_calibration.methods import get_method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,8 +78,7 @@ def run(folder: Path, options: Options) -> Written:
         folder: the folder of label scores.
         options: what is varied.
     """
-    for name in options.methods:
-        get_method(name)
+    batches.chosen(options.methods, other_rows=True)
     grids = [
         grid(pools.titled(names), pools.real_pools(folder, names, 2), options)
         for names in options.sets
@@ -93,8 +91,7 @@ def run(folder: Path, options: Options) -> Written:
 
 def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method for each pair of shares of one of two labels, in turn."""
-    chosen = list(options.methods) or batches.without_labels(other_rows=True)
-    names = [BASELINE, *(name for name in chosen if name != BASELINE)]
+    names = batches.chosen(options.methods, other_rows=True)
     learned = np.array(options.shares)
     corrected = learned[learned > EVEN - 1e-6]
     models = len({pool.name for pool in found})

@@ -124,8 +124,8 @@ def break_even(at: np.ndarray, gains: np.ndarray) -> float:
         at: [s], increasing.
         gains: [s].
 
-    >>> break_even(np.array([0.5, 0.6, 0.7]), np.array([2.0, 1.0, -1.0]))
-    0.65
+    >>> break_even(np.array([0.5, 0.75, 1.0]), np.array([2.0, 1.0, -1.0]))
+    0.875
     """
     below = np.flatnonzero(gains < 0)
     if not below.size:
@@ -149,8 +149,8 @@ def break_even_interval(
         draws: how many.
 
     >>> gains = np.array([[1.0, 1.0], [-1.0, -1.0]])
-    >>> break_even_interval(np.array([0.5, 0.7]), gains, draws=10)
-    (0.6, 0.6, 0.6)
+    >>> break_even_interval(np.array([0.5, 0.75]), gains, draws=10)
+    (0.625, 0.625, 0.625)
     """
     drawn = [break_even(at, gains @ times) for times in _times(gains.shape[1], (seed, 2), draws)]
     low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
