@@ -88,10 +88,12 @@ def calibrate(
             contexts (seeds, templates), each corrected by itself. An array of numpy or jax, a
             tensor of torch, lists, or a frame of pandas, polars or pyarrow with a column per label.
         method: a name from `METHODS`.
-        probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
+        probe: scores of the prompts that the method learns from, such as content-free (cc) or
+            random-word ones (dc), [m, k] or [..., m, k]: `METHODS[method].probe` describes them.
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
-        labels: its labels, [m] or [..., m], as column indices; -1 means unknown: the scores of such
-            a row enter the bias, beside those of the rows to correct.
+        labels: its labels, or the probe's (looc), [m] or [..., m], as column indices; -1 means
+            unknown: the scores of such a row of bcl's enter the bias, beside those of the rows to
+            correct.
         columns: of a frame that holds more than scores, the names of the labels' columns; probe
             and labeled, where they are frames too, have columns of the same names.
         from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
@@ -149,6 +151,11 @@ def calibrate(
         if given is None or (gold is None and block in chosen.probe.labeled):
             raise InputError(_lacks(chosen, method, block, name if given is None else "labels"))
         rows_of = read(given, name, labels=k, columns=columns if is_frame(given) else None)
+        if chosen.probe.aligned and rows_of.shape[-2] not in (1, rows):
+            raise InputError(
+                f"{name}: {method} reads one row, or one for each of the {rows} rows of scores; "
+                f"got {rows_of.shape[-2]}: give one or the other."
+            )
         if chosen.needs_log_probs and (why := no_log_probs(rows_of)):
             raise InputError(
                 f"{name}: {method} needs log-probabilities over the whole vocabulary, and {why}: "

@@ -16,6 +16,8 @@ from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.linc import linc
 from batch_calibration.calibration.matching import prior_matching
 from batch_calibration.calibration.otter import otter
+from batch_calibration.calibration.premise_shift import premise_shift
+from batch_calibration.calibration.pride import option_prior
 from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
 from batch_calibration.calibration.running import running_shift
 from batch_calibration.calibration.scaling import scaling
@@ -126,11 +128,11 @@ METHODS: dict[str, Method] = {
     ),
     "bc_running": Method(probes.STREAM, running_shift, f"{_PAPER}, eq. 3"),
     "cc_original": Method(
-        probes.CONTENT_FREE, partial(shift, estimate=log_mean_prob),
+        probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
         "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
     ),
     "dc_original": Method(
-        probes.RANDOM_WORDS, partial(shift, estimate=log_mean_prob),
+        probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
         "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
     ),
     "bc_mean_prob": Method(
@@ -157,6 +159,18 @@ METHODS: dict[str, Method] = {
     "bbse": Method(
         probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
         keeps_bias=True,
+    ),
+    "pmi": Method(
+        probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
+        group="unlabeled", in_order=True,
+    ),
+    "looc": Method(
+        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
+        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled",
+    ),
+    "pride": Method(
+        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
+        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
     ),
     "rbcorr": Method(
         probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",

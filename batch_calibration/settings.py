@@ -17,7 +17,6 @@ ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "to
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 ContentFreeFill = Literal["per_field", "whole_input"]
-RandomWordPreset = Literal["paper", "original"]
 Classes = Literal["task", "present"]
 T = TypeVar("T", int, float)
 
@@ -69,7 +68,6 @@ class PromptSettings:
             so that one context holds for all, or cut the text on the left.
         cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
         dc_texts: how many random-word texts dc learns from.
-        dc_preset: dc's texts as the paper describes them, or as the code of Fei et al. makes them.
     """
 
     shots: int = _at_least(0, 1, "shots")
@@ -81,7 +79,6 @@ class PromptSettings:
     over_long: LengthPolicy = "error"
     cc_fill: ContentFreeFill = "per_field"
     dc_texts: int = _at_least(1, 20, "texts")
-    dc_preset: RandomWordPreset = "paper"
 
 
 @dataclass(frozen=True)

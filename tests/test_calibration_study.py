@@ -20,6 +20,8 @@ from batch_calibration.study.calibration import run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
+EVERY = {"cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1, "looc": 4, "pride": 6}
+"""Probe blocks and how many rows they have."""
 SHIFTS = [name for name, method in METHODS.items() if not method.looped]
 
 
@@ -33,9 +35,9 @@ def tables(planted):
 
     made = []
     for seed, (rows, labels, others) in enumerate([
-        (20, 2, {"cc": 3, "dc": 20, "labeled": 12}),
+        (20, 2, EVERY | {"labeled": 12}),
         (31, 2, {"cc": 3}),
-        (24, 3, {"cc": 3, "dc": 20, "labeled": 9}),
+        (24, 3, EVERY | {"labeled": 9}),
         (5, 2, {}),
         (28, 2, {"labeled": 7}),
     ]):  # fmt: skip
@@ -55,7 +57,7 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
     assert isinstance(records, Records)
     assert [record.id for record in records] == [table.id for table in tables]
     assert [record.context.seed for record in records] == [0, 1, 2, 3, 4]
-    assert records[0].rows == {"test": 20, "cc": 3, "dc": 20, "labeled": 12}
+    assert records[0].rows == {"test": 20, **EVERY, "labeled": 12}
 
 
 def measured(scores, labels):
@@ -70,11 +72,11 @@ def test_every_metric_is_that_of_the_method_alone(tables, records):
         for name, values in record.methods.items():
             needs = {}
             for block in METHODS[name].probe.blocks:
-                if block == "labeled":
-                    needs["labeled"] = table.blocks[block].log_probs
+                if block != "test":
+                    given = "labeled" if block == "labeled" else "probe"
+                    needs[given] = table.blocks[block].log_probs
+                if block in METHODS[name].probe.labeled:
                     needs["labels"] = table.blocks[block].labels
-                elif block != "test":
-                    needs["probe"] = table.blocks[block].log_probs
             scores = calibrate(test.log_probs, name, **needs)
             expected = measured(scores, test.labels)
             assert values == pytest.approx(expected, abs=1e-5), name
@@ -82,12 +84,12 @@ def test_every_metric_is_that_of_the_method_alone(tables, records):
 
 def test_methods_without_their_block_are_skipped_and_said(records):
     assert set(records[0].methods) == set(SHIFTS) and records[0].skipped == {}
-    reads = {"test", "cc"}
-    assert set(records[1].skipped) == {n for n in SHIFTS if set(METHODS[n].probe.blocks) - reads}
+    reads = {name: set(METHODS[name].probe.blocks) for name in SHIFTS}
+    assert set(records[1].skipped) == {name for name in SHIFTS if reads[name] - {"test", "cc"}}
     assert records[1].skipped["dc"] == "no block 'dc' in the table"
     assert not {"dc", "bcl"} & set(records[1].bias)
     assert records[1].strength is None and records[1].curve is None
-    assert set(records[4].skipped) == {"cc", "dc", "cc_original", "dc_original"}
+    assert set(records[4].skipped) == {name for name in SHIFTS if reads[name] - {"test", "labeled"}}
 
 
 def test_bias_strength_and_curves_are_the_states(tables, records):

@@ -57,6 +57,12 @@ CONTRACT = {
     "prior_counted": ("prior_counted", {}),
     "bbse": ("bbse", {}),
     "bc_prob_shift, prior": ("bc_prob_shift", {"target_prior": PRIOR, "strength": 0.5}),
+    "pmi": ("pmi", {}),
+    "pmi, strength": ("pmi", {"strength": 0.5, "target_prior": PRIOR}),
+    "looc": ("looc", {}),
+    "looc, prior": ("looc", {"target_prior": PRIOR, "strength": 0.5}),
+    "pride": ("pride", {}),
+    "pride, prior": ("pride", {"target_prior": PRIOR, "strength": 0.5}),
     "rbcorr": ("rbcorr", {}),
     "rbcorr, prior": ("rbcorr", {"target_prior": PRIOR, "strength": 0.5}),
     "temperature": ("temperature", {}),
@@ -98,8 +104,10 @@ every_case = pytest.mark.parametrize("case", CONTRACT)
 # What draws starts by row is another draw for other rows; test_prototypes has its laws on
 # separated clusters.
 drawing_nothing = [case for case in CONTRACT if not method(case).needs_key]
+# What reads rows in their order has laws of its own, in test_running and test_probe_methods.
+any_order = [case for case in drawing_nothing if not method(case).in_order]
 # By its definition a mini-batch weighs the same however many rows it has.
-by_row = [case for case in drawing_nothing if not options(case).get("per_batch")]
+by_row = [case for case in any_order if not options(case).get("per_batch")]
 
 
 def test_every_method_and_every_option_is_under_contract():
@@ -138,7 +146,7 @@ def test_second_call_does_not_recompile(case, example):
     assert JITTED[case]._cache_size() == before
 
 
-@pytest.mark.parametrize("case", drawing_nothing)
+@pytest.mark.parametrize("case", any_order)
 def test_order_of_probe_rows_is_nothing(case, example):
     rows, labels, weight = example
     order = np.random.default_rng(1).permutation(ROWS)
@@ -188,7 +196,7 @@ def test_relabelling_permutes_the_scores(case, example):
 @pytest.mark.parametrize("labels", [2, 4, 100])
 @pytest.mark.parametrize("case", [c for c in CONTRACT if method(c).most_labels is None])
 def test_any_number_of_labels(case, labels, planted):
-    rows, gold, _ = planted(labels + 1, labels)
+    rows, gold, _ = planted(2 * labels, labels)
     also = {"target_prior": (1 / labels,) * labels} if "target_prior" in options(case) else {}
     scores = roundtrip(case, **also)(rows, gold.at[: labels // 2].set(-1), None, rows[:1])
     assert scores.shape == (1, labels)
@@ -207,10 +215,16 @@ def test_floor_lifts_minus_infinity(case, example):
     )
 
 
+SIZES = {
+    "test": 24, "cc": 3, "dc": 20, "labeled": 12, "cc_original": 3, "dc_original": 20, "pmi": 1,
+    "looc": 6, "pride": 9,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def blocks(planted):
     parts = {}
-    for name, count in {"test": 24, "cc": 3, "dc": 20, "labeled": 12}.items():
+    for name, count in SIZES.items():
         tables = [planted(count, LABELS, seed) for seed in (1, 2)]
         parts[name] = (
             jnp.stack([rows for rows, _, _ in tables]),
@@ -252,7 +266,7 @@ def test_test_labels_are_hidden_from_every_method(blocks):
     alone = {part: (rows[0], gold[0]) for part, (rows, gold) in blocks.items()}
     for row in METHODS.values():
         learned = gather(row, alone)
-        kept = 12 if row.probe.labels else 0
+        kept = sum(SIZES[block] for block in row.probe.labeled)
         assert int(jnp.sum(learned.labels >= 0)) == kept
     state = fit(METHODS["bcl"], alone)
     np.testing.assert_allclose(state.bias, jnp.mean(alone["test"][0], axis=0), rtol=1e-6)

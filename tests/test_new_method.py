@@ -44,11 +44,11 @@ def workdir(toy, planted, tmp_path):
             for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
                             {"options": {"template": "3"}}):  # fmt: skip
                 scores, labels, _ = planted(24, 2, seed)
-                parts = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+                parts = {"test": 24, "cc": 3, "dc": 5, "cc_original": 3, "labeled": 24}
                 blocks = {
                     name: make_block(
                         np.asarray(scores[:rows]),
-                        None if name in ("cc", "dc") else np.asarray(labels[:rows]),
+                        None if name not in ("test", "labeled") else np.asarray(labels[:rows]),
                     )
                     for name, rows in parts.items()
                 }

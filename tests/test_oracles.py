@@ -16,7 +16,11 @@ from batch_calibration.methods import METHODS, correct, fit
 @pytest.fixture(scope="module")
 def blocks(planted):
     parts = {}
-    for seed, (name, count) in enumerate({"test": 31, "cc": 3, "dc": 20, "labeled": 24}.items()):
+    sizes = {
+        "test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20, "pmi": 1,
+        "looc": 7, "pride": 12,
+    }  # fmt: skip
+    for seed, (name, count) in enumerate(sizes.items()):
         rows, gold, _ = planted(count, 3, seed)
         parts[name] = (rows, gold)
     return parts
@@ -191,6 +195,33 @@ def linc_oracle(blocks):
     return scaled(found, normalized(doubles(blocks, "test")), "matrix")
 
 
+def looc_oracle(blocks):
+    """Up to one constant for all: the method keeps the level of the probe's scores."""
+    rows, gold = doubles(blocks, "looc"), blocks["looc"][1].tolist()
+    probs = normalized(rows)
+    means = [
+        mean_log(np.array([row for row, y in zip(probs, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    prior = mean_log(np.array(means))
+    level = [math.log(sum(math.exp(s) for s in row)) for row in rows]
+    of_label = [
+        sum(x for x, y in zip(level, gold, strict=True) if y == label) / gold.count(label)
+        for label in sorted(set(gold))
+    ]
+    moved = sum(of_label) / len(of_label)
+    return subtract(doubles(blocks, "test"), [math.log(p) + moved for p in prior])
+
+
+def pride_oracle(blocks):
+    probs, priors = normalized(doubles(blocks, "pride")), []
+    for question in (probs[i : i + 3] for i in range(0, len(probs), 3)):
+        mean = [sum(math.log(row[j]) for row in question) / 3 for j in range(3)]
+        priors.append([math.exp(x) / sum(math.exp(y) for y in mean) for x in mean])
+    prior = mean_log(np.array(priors))
+    return subtract(doubles(blocks, "test"), [math.log(p) for p in prior])
+
+
 ORACLES = {
     "prior_matching": matched_oracle(equal_shares),
     "otter": transport_oracle,
@@ -203,8 +234,11 @@ ORACLES = {
     "bc": shift_oracle("test"),
     "bc_running": shift_oracle("test"),
     "bcl": bcl_oracle,
-    "cc_original": original_oracle("cc"),
-    "dc_original": original_oracle("dc"),
+    "cc_original": original_oracle("cc_original"),
+    "dc_original": original_oracle("dc_original"),
+    "pmi": shift_oracle("pmi"),
+    "looc": looc_oracle,
+    "pride": pride_oracle,
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
     "rbcorr": rbcorr_oracle,

@@ -58,7 +58,6 @@ def test_a_task_files_path_may_hold_a_comma(tmp_path):
         ({"order": -2}, "config.order: expected -1 or more"),
         ({"selection": "perclass"}, "no config.selection named 'perclass'; did you mean"),
         ({"over_long": "drop_shot"}, "did you mean 'drop_shots'"),
-        ({"dc_preset": "orignal"}, "did you mean 'original'"),
         ({"cc_fill": "whole"}, "did you mean 'whole_input'"),
         ({"scorer": "causal"}, "no config.scorer named 'causal'"),
         ({"api_scores": "topk"}, "no config.api_scores named 'topk'; did you mean 'top_k'"),

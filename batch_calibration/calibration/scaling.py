@@ -82,8 +82,9 @@ def scaling(
 
     Args:
         form: what is scaled.
-        regularization: the pull toward theta_0, the inverse of scikit-learn's C; 10 weighs as
-            much as about 10 rows. Raise it where few rows mislead, lower it where thousands tell.
+        regularization: the pull toward theta_0, the inverse of scikit-learn's C. It is a number
+            beside a sum over rows, so that its say shrinks as rows come; raise it where a dozen
+            rows mislead, lower it where a label is hardly ever right.
         toward: theta_0: "bc", "icl" (b = 0), or "zero" (scale 0 and free offsets, which is
             scikit-learn's LogisticRegression on x for the matrix).
 

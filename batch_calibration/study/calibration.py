@@ -150,11 +150,20 @@ def grouped(
     names: Sequence[str],
     floor: float | None,
 ) -> list[Group]:
-    """Tables that share shapes once padded: as many labels, test rows within a power of two."""
-    alike: dict[tuple[int, int], list[tuple[int, ScoreTable]]] = {}
+    """Tables that share shapes once padded: as many labels, test rows within a power of two.
+
+    Blocks that may have a row for each test row are so in all tables of a group, or in none.
+    """
+    may_be = {
+        b for name in names if METHODS[name].probe.aligned for b in METHODS[name].probe.blocks
+    }
+    alike: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
     for place, table in enumerate(tables):
         rows, labels = table.blocks["test"].log_probs.shape
-        alike.setdefault((labels, (rows - 1).bit_length()), []).append((place, table))
+        aligned = {name for name in may_be & set(table.blocks)
+                   if len(table.blocks[name].row_ids) == rows}  # fmt: skip
+        shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
+        alike.setdefault(shape, []).append((place, table))
     groups = []
     for group in alike.values():
         here = [name for name in names if any(name not in skipped[place] for place, _ in group)]

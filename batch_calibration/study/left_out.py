@@ -16,12 +16,20 @@ def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
     {'cc': "no block 'cc' in the table"}
     """
     many, other = len(table.label_names), _other_scores(table)
+    rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
     reasons = {}
     for name in methods:
         method = METHODS[name]
         for block in method.probe.blocks:
             if block not in table.blocks:
                 reasons[name] = f"no block {block!r} in the table"
+            elif method.probe.aligned and rows[block] not in (1, rows["test"]):
+                reasons[name] = (
+                    f"the block {block!r} has {rows[block]} rows, neither one nor one for each of "
+                    f"the {rows['test']} test rows"
+                )
+            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
+                reasons[name] = f"no row of the block {block!r} has a right label"
         if method.most_labels is not None and many > method.most_labels:
             reasons[name] = (
                 f"{many} labels are more than the {method.most_labels} it can tell apart"

@@ -18,4 +18,5 @@ COPA = Task(
     tfds=("super_glue/copa",),
     test_rows=100,
     source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    options=("choice1", "choice2"),
 )
