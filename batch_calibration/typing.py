@@ -6,6 +6,7 @@ Scores are natural logarithms (nats) of a label's probability given a prompt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -27,6 +28,9 @@ Count = Int32[jax.Array, ""]
 Predictions = Int32[jax.Array, "..."]
 State = Any
 """What a method's `fit` learns: a NamedTuple of arrays that only its own `apply` reads."""
+
+Prior = Sequence[float] | Float[AnyArray, "k"]
+"""The share of each label that one expects; an array may be traced."""
 
 Key = Shaped[jax.Array, "..."]
 """A `jax.random` key, new style (typed) or old (two words)."""

@@ -81,6 +81,10 @@ ARROWS = {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
     },
+    "evidence": {
+        "errors", "files", "calibration", "methods", "fitting", "metrics", "scores", "study", "artifacts",
+        "typing",
+    },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",
         "recommendation", "methods", "metrics", "scores", "importers",

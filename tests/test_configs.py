@@ -12,8 +12,12 @@ from experiments import config_files
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
 OTHERS = {"base", "train_mini", "train_mini_clip", "mini_ablations"}
-"""What configs share, and training runs, which are no studies to score."""
-PATHS = sorted(str(p) for p in FOLDER.glob("*.py") if p.stem not in OTHERS)
+"""What configs share, and training runs, which are no studies to score; nor is evidence."""
+PATHS = sorted(
+    str(p)
+    for p in FOLDER.glob("*.py")
+    if p.stem not in OTHERS and not p.stem.startswith("evidence_")
+)
 
 
 def cells(name, **values):

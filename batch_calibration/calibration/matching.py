@@ -1,6 +1,6 @@
 """Prior matching: the bias without which the mean prediction is the expected shares of labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from batch_calibration.calibration.base import (
 )
 from batch_calibration.calibration.shift import Shift, apply, least_shares, log_mean_prob
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Scalar, Weight
+from batch_calibration.typing import Bias, Count, Key, Labels, Prior, ProbeRows, Scalar, Weight
 
 Match = Callable[[ProbeRows, Bias, Weight], Bias]
 """How rows [m k] of weights [m] are matched to shares [k]: a bias [k]."""
@@ -164,7 +164,7 @@ def matched(shares: Shares, how: Match = match) -> Calibrator:
     return Calibrator(fit, apply)
 
 
-def given_shares(target_prior: Sequence[float] | None) -> Shares:
+def given_shares(target_prior: Prior | None) -> Shares:
     """The shares one expects, equal ones where none are given, and all rows to match by."""
 
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
@@ -177,7 +177,7 @@ def given_shares(target_prior: Sequence[float] | None) -> Shares:
     return shares
 
 
-def prior_matching(*, rounds: int = 0, target_prior: Sequence[float] | None = None) -> Calibrator:
+def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> Calibrator:
     """Subtracts the bias b after which the mean prediction is pi: mean_i softmax(s_i - b) = pi.
 
     BC makes the mean *score* of all labels alike, this the mean *probability*, which shares of

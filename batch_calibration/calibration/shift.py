@@ -18,6 +18,7 @@ from batch_calibration.typing import (
     Curve,
     Key,
     Labels,
+    Prior,
     ProbeRows,
     Rows,
     Scalar,
@@ -128,7 +129,7 @@ def least_shares(shares: Sequence[float] | AnyArray, least: float = LEAST_SHARE)
     return raised / jnp.sum(raised)
 
 
-def log_target(target_prior: Sequence[float] | None) -> jax.Array | float:
+def log_target(target_prior: Prior | None) -> jax.Array | float:
     """What a target prior takes off the bias: log pi, or nothing."""
     return 0.0 if target_prior is None else jnp.log(least_shares(target_prior))
 
@@ -137,7 +138,7 @@ def shift(
     *,
     estimate: Estimate = mean_log_prob,
     strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
+    target_prior: Prior | None = None,
 ) -> Calibrator:
     """Subtracts a bias estimated from the probe: s - gamma b, b_j = mean_i s_ij by default.
 

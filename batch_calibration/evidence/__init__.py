@@ -1,0 +1,1 @@
+"""Evidence on stored scores of real models: which correction helps where, and how surely."""

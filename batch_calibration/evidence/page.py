@@ -1,0 +1,102 @@
+"""Writes what a study found: figures and tables in a folder, its part of the page between marks."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from batch_calibration.artifacts.cells import Cells, plain_csv
+from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PARTS = ("findings", "section")
+"""What a study writes into the page: its findings on top, and its section."""
+
+
+class Written(NamedTuple):
+    """What a study has to say.
+
+    Attributes:
+        findings: sentences with the numbers that decide.
+        section: Markdown, all of it, with figures named as `figures/SLUG.png`.
+        tables: slug -> cells, written as CSV.
+        figures: slug -> draws it.
+    """
+
+    findings: list[str]
+    section: str
+    tables: dict[str, Cells]
+    figures: "dict[str, Callable[[], Figure]]"
+
+
+def write(written: Written, study: str, workdir: Path, page: Path | None) -> list[Path]:
+    """Write a study's tables and figures, and its parts of the page where there is one.
+
+    Args:
+        written: what the study found.
+        study: its name, as in the marks of the page.
+        workdir: the folder for tables and figures.
+        page: the page; its figures go into the folder `figures` beside it.
+
+    Raises:
+        InputError: a page without the marks of this study.
+
+    Returns:
+        The files.
+    """
+    from batch_calibration.artifacts.figures import style
+
+    texts = {
+        "findings": "\n".join(f"- {sentence}" for sentence in written.findings),
+        "section": written.section,
+    }
+    # Read first: a page that cannot be filled is refused before anything is written.
+    filled = None if page is None else fill(page, study, texts)
+    files = []
+    for slug, cells in written.tables.items():
+        files.append(workdir / f"{slug}.csv")
+        write_whole(files[-1], plain_csv(cells).encode())
+    for slug, draw in written.figures.items():
+        drawn = style.save(draw(), workdir / slug)
+        files += drawn
+        if page is not None:
+            files.append(page.parent / "figures" / f"{slug}.png")
+            write_whole(files[-1], fewer_colors(drawn[0]))
+    if page is not None and filled is not None:
+        files.append(page)
+        write_whole(page, filled.encode())
+    return files
+
+
+def fewer_colors(path: Path) -> bytes:
+    """A PNG with a palette of 128 colors, a third of its size."""
+    from PIL import Image
+
+    data = io.BytesIO()
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(128).save(data, "png", optimize=True)
+    return data.getvalue()
+
+
+def fill(page: Path, study: str, texts: dict[str, str]) -> str:
+    """The page with each part of a study between its two marks, all else as it was.
+
+    Raises:
+        InputError: no such page, or one without these marks.
+    """
+    if not page.is_file():
+        raise InputError(f"--page={page}: expected a Markdown page, found none; name one.")
+    text = page.read_text(encoding="utf-8")
+    for part in PARTS:
+        begin, end = (f"<!-- evidence {study} {part}: {mark} -->" for mark in ("begin", "end"))
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise InputError(
+                f"--page={page}: expected the lines {begin} and {end}, found none; add them."
+            )
+        text = f"{before}{begin}\n{texts[part]}\n{end}{after}"
+    return text

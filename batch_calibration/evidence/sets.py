@@ -1,0 +1,207 @@
+"""Sets of real label scores with right labels, read from a folder of NumPy archives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import Json
+from batch_calibration.scores import Block, ScoreTable, make_block
+
+FILES = {
+    "orig": "mmlu_base/orig.npz",
+    "neverA": "mmlu_base/neverA.npz",
+    "neverB": "mmlu_base/neverB.npz",
+    "content_free": "mmlu_base/control_content_free.npz",
+    "mmbench": "vlm/mmbench.npz",
+    "oodcv": "vlm/oodcv.npz",
+    "bear": "bear_gpt2/bear_gpt2.npz",
+}
+"""Where each archive lies in the folder."""
+
+LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
+"""The scorer of scores that are known up to a constant a row."""
+
+
+class ScoreSet(NamedTuple):
+    """Contexts of one kind, which one mean is taken over.
+
+    Attributes:
+        name: of the set, as flags and files call it.
+        title: the same in words.
+        about: what its contexts are, in a sentence.
+        tables: one score table a context, model by model, and in each the same tasks.
+        models: how many models; the tables are models x tasks.
+    """
+
+    name: str
+    title: str
+    about: str
+    tables: list[ScoreTable]
+    models: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Models and tasks."""
+        return self.models, len(self.tables) // self.models
+
+
+class Archive(NamedTuple):
+    """An archive of scores: `scores[models, rows, labels]`, the right labels, the tasks of rows."""
+
+    scores: np.ndarray
+    gold: np.ndarray
+    models: tuple[str, ...]
+    labels: tuple[str, ...]
+    task: np.ndarray
+    tasks: tuple[str, ...]
+
+
+def read_sets(folder: Path, names: Sequence[str]) -> list[ScoreSet]:
+    """The sets of those names, in the order given.
+
+    Raises:
+        InputError: no such set; an archive that is missing.
+    """
+    for name in names:
+        if name not in SETS:
+            raise InputError.unknown("set", name, SETS)
+    return [SETS[name](folder, name) for name in names]
+
+
+def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
+    """The arrays of one archive of `FILES`."""
+    path = folder / FILES[name]
+    if not path.is_file():
+        raise InputError(
+            f"--scores={folder}: expected {FILES[name]} in it, found none; name the folder of "
+            "label scores that the README of the evidence describes."
+        )
+    with np.load(path) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def read_archive(folder: Path, name: str) -> Archive:
+    """One archive; where its rows have no subjects, all are of one task."""
+    found = arrays(folder, name)
+    scores = found["scores"] if "scores" in found else found["logits"]
+    gold = found["gold"].astype(np.int32)
+    return Archive(
+        scores.astype(np.float32), gold, tuple(map(str, found["models"])),
+        tuple(map(str, found["labels"])), found.get("subject", np.zeros_like(gold)),
+        tuple(map(str, found.get("subjects", (name,)))),
+    )  # fmt: skip
+
+
+def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
+    def read(folder: Path, name: str) -> ScoreSet:
+        archive = read_archive(folder, file)
+        if not by_subject:
+            archive = archive._replace(task=np.zeros_like(archive.task), tasks=("all subjects",))
+        probes = [{"cc": make_block(one)} for one in arrays(folder, "content_free")["scores"]]
+        never = {"orig": "", "neverA": ", A never right", "neverB": ", B never right"}[file]
+        batch = "" if by_subject else ", one batch"
+        about = (
+            f"{len(archive.models)} base models x {len(archive.tasks)} "
+            f"{'subjects' if by_subject else 'batch'}, {len(archive.gold):,} questions, options A "
+            f"to D{never}"
+        )
+        tables = _tables(archive, {"kind": "causal_lm"}, probes)
+        return ScoreSet(name, f"MMLU{never}{batch}", about, tables, len(archive.models))
+
+    return read
+
+
+def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
+    def read(folder: Path, name: str) -> ScoreSet:
+        archive = read_archive(folder, file)
+        few = archive._replace(scores=archive.scores[..., :labels], labels=archive.labels[:labels])
+        rows, end = len(archive.gold), archive.labels[labels - 1]
+        never = ", E and F never right" if labels > 4 else ""
+        about = (
+            f"{len(few.models)} vision-language models, {rows:,} rows, options A to {end}{never}"
+        )
+        title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}{never}"
+        tables = _tables(few, LOGITS, [{}] * len(few.models))
+        return ScoreSet(name, title, about, tables, len(few.models))
+
+    return read
+
+
+def _bear(folder: Path, name: str) -> ScoreSet:
+    found = arrays(folder, "bear")
+    relations = [key.removesuffix("_scores") for key in found if key.endswith("_scores")]
+    tables = []
+    for relation in relations:
+        scores = found[f"{relation}_scores"].astype(np.float32)
+        block = make_block(scores, found[f"{relation}_gold"].astype(np.int32))
+        context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
+        tables.append(ScoreTable(context, _numbered(scores.shape[1]), {"test": block}))
+    widths = [len(table.label_names) for table in tables]
+    about = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
+    return ScoreSet(name, "BEAR", about, tables, 1)
+
+
+def _numbered(labels: int) -> tuple[str, ...]:
+    return tuple(map(str, range(labels)))
+
+
+def _tables(
+    archive: Archive, scorer: dict[str, Json], probes: Sequence[Mapping[str, Block]]
+) -> list[ScoreTable]:
+    """A table for each model and task."""
+    return [
+        ScoreTable(
+            {"task": task, "model": model, "scorer": scorer},
+            archive.labels,
+            {"test": make_block(scores[archive.task == i], archive.gold[archive.task == i])}
+            | dict(probe),
+        )
+        for model, scores, probe in zip(archive.models, archive.scores, probes, strict=True)
+        for i, task in enumerate(archive.tasks)
+    ]
+
+
+SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
+    "mmlu": _mmlu("orig", True),
+    "mmlu_neverA": _mmlu("neverA", True),
+    "mmlu_neverB": _mmlu("neverB", True),
+    "mmlu_batch": _mmlu("orig", False),
+    "mmlu_neverA_batch": _mmlu("neverA", False),
+    "mmlu_neverB_batch": _mmlu("neverB", False),
+    "mmbench": _vlm("mmbench", 4),
+    "mmbench_AF": _vlm("mmbench", 6),
+    "oodcv": _vlm("oodcv", 4),
+    "oodcv_AF": _vlm("oodcv", 6),
+    "bear": _bear,
+}
+"""How each set is read: folder and name -> the set."""
+
+
+def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
+    """The table with some of its test rows as a labeled block; the others stay the test rows.
+
+    Args:
+        table: with a block "test".
+        most: so many rows are set apart, but a quarter of the rows at most; 0 for none.
+        seed: of the draw, which does not look at the labels.
+
+    >>> rows = make_block(np.zeros((8, 2)), np.arange(8) % 2)
+    >>> split = set_apart(ScoreTable({}, ("no", "yes"), {"test": rows}), 32, [0])
+    >>> {name: len(block.labels) for name, block in split.blocks.items()}
+    {'test': 6, 'labeled': 2}
+    """
+    if not most:
+        return table
+    test = table.blocks["test"]
+    rows = len(test.labels)
+    drawn = np.zeros(rows, bool)
+    random = np.random.default_rng(list(seed))
+    drawn[random.choice(rows, min(most, rows // 4), replace=False)] = True
+    parts = {
+        name: make_block(test.log_probs[kept], test.labels[kept])
+        for name, kept in (("test", ~drawn), ("labeled", drawn))
+    }
+    return table._replace(blocks={**table.blocks, **parts})

@@ -1,0 +1,164 @@
+"""How sure a mean over contexts is: crossed bootstrap, sign-flip test, Holm, McNemar."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from scipy.special import bdtr
+
+DRAWS = 10_000
+"""How many times contexts are drawn, or signs flipped."""
+
+
+def crossed_interval(
+    values: np.ndarray, seed: int = 0, *, draws: int = DRAWS, level: float = 0.95
+) -> tuple[float, float]:
+    """The percentile interval of a mean over models x tasks, both drawn with replacement.
+
+    The pigeonhole bootstrap: a draw takes models and, apart from these, tasks; its mean is
+    sum_ab u_a w_b x_ab / (A B), u and w how often each was drawn. It covers that the same tasks
+    came to all models and the same models to all tasks, and is a little wide (Owen 2007,
+    arXiv:0712.1111). A side of length one is not drawn: with one model the interval says nothing
+    of other models.
+
+    Args:
+        values: [models, tasks], such as differences in points.
+        seed: of the draws, which are the same for all values of one shape.
+        draws: how many.
+        level: what share of them lies between both ends.
+
+    >>> crossed_interval(np.full((3, 4), 2.0), draws=10)
+    (2.0, 2.0)
+    """
+    models, tasks = (_times(n, (seed, side), draws) for side, n in enumerate(values.shape))
+    means = np.sum((models @ values) * tasks, axis=1) / values.size
+    tail = (1.0 - level) / 2.0
+    low, high = np.quantile(means, (tail, 1.0 - tail))
+    return float(low), float(high)
+
+
+@cache
+def _times(n: int, seed: tuple[int, int], draws: int) -> np.ndarray:
+    """How often each of n is drawn, [draws n]; one alone is always there."""
+    if n == 1:
+        return np.ones((draws, 1))
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws).astype(float)
+
+
+def sign_flip(values: np.ndarray, random: np.random.Generator, *, draws: int = DRAWS) -> float:
+    """The two-sided p-value that differences [n] have mean zero: their signs are flipped at random.
+
+    The share of sign vectors whose mean is at least as far from zero as the one seen, the seen one
+    among them; all 2^n of them where these are fewer than `draws`.
+
+    >>> sign_flip(np.array([1.0, 2.0, 3.0]), np.random.default_rng(0))
+    0.25
+    """
+    n = len(values)
+    every = 2**n <= draws
+    if every:
+        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    else:
+        bits = random.integers(0, 2, (draws, n), dtype=np.int8)
+    # Rounding must not part sums that are equal.
+    seen = abs(float(values.sum())) * (1 - 1e-9)
+    as_far = int((np.abs((2.0 * bits - 1.0) @ values) >= seen).sum())
+    return as_far / 2**n if every else (as_far + 1) / (draws + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: of m sorted ones the i-th is max over j <= i of (m - j + 1) p_j.
+
+    Rejecting where they are below 0.05 keeps the chance of any false rejection among the m below
+    0.05, whatever their dependence (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    steps = len(p_values) - np.arange(len(p_values))
+    adjusted = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * steps), 1.0)
+    found = np.empty(len(p_values))
+    found[order] = adjusted
+    return [float(p) for p in found]
+
+
+def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """The exact two-sided p-value of paired answers: Binomial(gained + lost, 1/2), any shape.
+
+    Args:
+        gained: rows that a method alone answers right.
+        lost: rows that the other alone answers right.
+
+    >>> mcnemar(np.array([5]), np.array([0])).tolist()
+    [0.0625]
+    """
+    both = gained + lost
+    fewer = np.minimum(gained, lost).astype(np.float64)
+    return np.where(both > 0, np.minimum(2 * bdtr(fewer, np.maximum(both, 1), 0.5), 1.0), 1.0)
+
+
+def row_interval(
+    gained: int, lost: int, rows: int, random: np.random.Generator, *, draws: int = DRAWS
+) -> tuple[float, float]:
+    """The percentile interval of a paired difference of accuracies by a bootstrap of the rows.
+
+    Rows gained, lost and neither are Multinomial(n) in a draw, so no row needs to be drawn.
+
+    >>> low, high = row_interval(8, 2, 100, np.random.default_rng(0))
+    >>> round(low, 2), round(high, 2)
+    (0.0, 0.12)
+    """
+    shares = np.array([gained, lost, rows - gained - lost]) / rows
+    counts = random.multinomial(rows, shares, draws)
+    low, high = np.quantile((counts[:, 0] - counts[:, 1]) / rows, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def break_even(at: np.ndarray, gains: np.ndarray) -> float:
+    """Where a gain first falls from above zero to below it, linear in between.
+
+    Minus infinity where the first gain is below zero, infinity where none is.
+
+    Args:
+        at: [s], increasing.
+        gains: [s].
+
+    >>> break_even(np.array([0.5, 0.75, 1.0]), np.array([2.0, 1.0, -1.0]))
+    0.875
+    """
+    below = np.flatnonzero(gains < 0)
+    if not below.size:
+        return float("inf")
+    last = int(below[0])
+    if last == 0:
+        return float("-inf")
+    high, low = gains[last - 1], gains[last]
+    return float(at[last - 1] + (at[last] - at[last - 1]) * high / (high - low))
+
+
+def break_even_interval(
+    at: np.ndarray, gains: np.ndarray, seed: int = 0, *, draws: int = 2000
+) -> tuple[float, float, float]:
+    """The break-even point of the mean over units, and its 95 % bootstrap interval over units.
+
+    Args:
+        at: [s], increasing.
+        gains: [s, units].
+        seed: of the draws.
+        draws: how many.
+
+    >>> gains = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    >>> break_even_interval(np.array([0.5, 0.75]), gains, draws=10)
+    (0.625, 0.625, 0.625)
+    """
+    drawn = [break_even(at, gains @ times) for times in _times(gains.shape[1], (seed, 2), draws)]
+    low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
+    return break_even(at, gains.mean(axis=1)), float(low), float(high)
+
+
+def mean_interval(
+    values: np.ndarray, seed: int = 0, *, draws: int = DRAWS
+) -> tuple[float, float, float]:
+    """The mean over units [u], and its 95 % bootstrap interval."""
+    return (float(values.mean()), *crossed_interval(values[None], seed, draws=draws))

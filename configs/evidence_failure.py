@@ -1,0 +1,40 @@
+"""When BC fails: share of the most frequent label x batch size x bias x separation.
+
+python -m experiments.evidence --config=configs/evidence_failure.py --scores=../shared/scores \
+    --workdir=W --page=docs/evidence.md
+
+Real rows are those of 7 base models on MMLU and of 26 vision-language models, two or four options
+of them; simulated ones show what does not depend on a model. With 300 rows a cell for each model
+and most frequent label the noise of a mean over models is below one point.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The whole grid; `:smoke` is a corner of it."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/evidence_failure.py has no preset {preset!r}; there is: smoke")
+    config = ConfigDict({
+        "study": "failure",
+        "sets": (("mmlu_batch",), ("mmbench", "oodcv")),
+        "labels": (2, 4),
+        "accuracies": (0.6, 0.75, 0.9),
+        "shares": (0.25, 0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95),
+        "sizes": (1, 3, 10, 30, 100, 1000),
+        "simulated_sizes": (1, 3, 10, 30, 100, 1000, 10_000),
+        "strengths": (0.0, 2.0),
+        "simulated_strengths": (0.0, 1.0, 2.0, 4.0),
+        "rows": 300,
+        "simulated_draws": 6,
+        "told": 100,
+        "methods": (),
+        "seed": 0,
+    })  # fmt: skip
+    if preset:
+        config.update({
+            "sets": (("oodcv",),), "labels": (2,), "accuracies": (0.75,), "shares": (0.5, 0.7, 0.9),
+            "sizes": (10, 100), "simulated_sizes": (10, 100), "simulated_strengths": (0.0, 2.0),
+            "rows": 200, "simulated_draws": 2, "methods": ("icl", "bc"),
+        })  # fmt: skip
+    return config.lock()

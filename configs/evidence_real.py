@@ -1,0 +1,34 @@
+"""Every method on every context of real models, with gold labels: which one helps where.
+
+python -m experiments.evidence --config=configs/evidence_real.py --scores=../shared/scores \
+    --workdir=W --page=docs/evidence.md
+
+The first set alone, 7 models x 56 subjects: --config.sets=mmlu. 32 labeled rows a context are what
+a person would label by hand. BC gains on MMLU and on OOD-CV's four options, and loses wherever an
+option is never right.
+"""
+
+from ml_collections import ConfigDict
+
+MMLU = ("mmlu", "mmlu_neverA", "mmlu_neverB")
+OTHERS = ("bear", "mmbench", "mmbench_AF", "oodcv", "oodcv_AF")
+BATCHES = ("mmlu_batch", "mmlu_neverA_batch", "mmlu_neverB_batch")
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """All sets; `:smoke` is one of them and three methods."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/evidence_real.py has no preset {preset!r}; there is: smoke")
+    config = ConfigDict({
+        "study": "real",
+        "sets": (*MMLU, *OTHERS, *BATCHES),
+        "drawn": (*MMLU, *OTHERS),
+        "methods": (),
+        "knowing": ("bc", "prior_matching"),
+        "labeled": 32,
+        "seed": 0,
+        "draws": 10_000,
+    })  # fmt: skip
+    if preset:
+        config.update({"sets": ("oodcv",), "methods": ("icl", "bc", "bcl"), "draws": 200})
+    return config.lock()

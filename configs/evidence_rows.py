@@ -1,0 +1,32 @@
+"""How many rows a bias needs: its error in nats, and accuracy, against the rows learned from.
+
+python -m experiments.evidence --config=configs/evidence_rows.py --scores=../shared/scores \
+    --workdir=W --page=docs/evidence.md
+
+20 draws of each size and model; the error of BC's bias falls as one over the square root of the
+rows.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """All sizes; `:smoke` is three of them."""
+    if preset not in ("", "smoke"):
+        raise ValueError(f"configs/evidence_rows.py has no preset {preset!r}; there is: smoke")
+    config = ConfigDict({
+        "study": "rows",
+        "sets": (("mmlu_batch",), ("mmbench", "oodcv")),
+        "labels": 4,
+        "sizes": (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000),
+        "draws": 20,
+        "rows": 1000,
+        "methods": (),
+        "seed": 0,
+    })  # fmt: skip
+    if preset:
+        config.update({
+            "sets": (("oodcv",),), "sizes": (1, 10), "draws": 2, "rows": 100,
+            "methods": ("bc", "bc_mean_prob", "rbcorr"),
+        })  # fmt: skip
+    return config.lock()
