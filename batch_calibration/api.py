@@ -12,8 +12,9 @@ import numpy as np
 from batch_calibration.arrays import check_key
 from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
+from batch_calibration.fitting import Evidence, correct
 from batch_calibration.frames import is_frame, like, names_of
-from batch_calibration.methods import Evidence, Method, correct, get_method
+from batch_calibration.methods import Method, get_method
 from batch_calibration.typing import Key
 from batch_calibration.validation import (
     check_labels,
@@ -88,10 +89,12 @@ def calibrate(
             contexts (seeds, templates), each corrected by itself. An array of numpy or jax, a
             tensor of torch, lists, or a frame of pandas, polars or pyarrow with a column per label.
         method: a name from `METHODS`.
-        probe: scores of the content-free (cc) or random-word (dc) prompts, [m, k] or [..., m, k].
+        probe: scores of the prompts that the method learns from, such as content-free (cc) or
+            random-word ones (dc), [m, k] or [..., m, k]: `METHODS[method].probe` describes them.
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
-        labels: its labels, [m] or [..., m], as column indices; -1 means unknown: the scores of such
-            a row enter the bias, beside those of the rows to correct.
+        labels: its labels, or the probe's (looc), [m] or [..., m], as column indices; -1 means
+            unknown: the scores of such a row of bcl's enter the bias, beside those of the rows to
+            correct.
         columns: of a frame that holds more than scores, the names of the labels' columns; probe
             and labeled, where they are frames too, have columns of the same names.
         from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
@@ -130,6 +133,10 @@ def calibrate(
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
+    level = chosen.reads_level(options)
+    if level and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
+        raise InputError(_no_level("scores", method, why))
+
     needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
     for name, given, reads in (
         ("probe", probe, needed),
@@ -149,11 +156,13 @@ def calibrate(
         if given is None or (gold is None and block in chosen.probe.labeled):
             raise InputError(_lacks(chosen, method, block, name if given is None else "labels"))
         rows_of = read(given, name, labels=k, columns=columns if is_frame(given) else None)
-        if chosen.needs_log_probs and (why := no_log_probs(rows_of)):
+        if chosen.probe.aligned and rows_of.shape[-2] not in (1, rows):
             raise InputError(
-                f"{name}: {method} needs log-probabilities over the whole vocabulary, and {why}: "
-                f"give such scores, or use {method.removesuffix('_original')}, which takes any."
+                f"{name}: {method} reads one row, or one for each of the {rows} rows of scores; "
+                f"got {rows_of.shape[-2]}: give one or the other."
             )
+        if level and (why := no_log_probs(rows_of)):
+            raise InputError(_no_level(name, method, why))
         known = None if gold is None else check_labels(gold, rows_of)[..., None]
         blocks[block] = Evidence(
             _spread(rows_of, lead), None if known is None else _spread(known, lead)[..., 0]
@@ -169,6 +178,14 @@ def calibrate(
     else:
         corrected = jax.vmap(context)(blocks)
     return like(scores, corrected.reshape(array.shape), columns)
+
+
+def _no_level(where: str, method: str, why: str) -> str:
+    """That the scores can be no log-probabilities, which the method needs."""
+    return (
+        f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
+        f"such scores, or use {method.partition('_')[0]} with its defaults, which takes any."
+    )
 
 
 def _lacks(method: Method, name: str, block: str, what: str) -> str:

@@ -6,14 +6,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
-from batch_calibration.findings import WANTED, Diagnosis, Estimate, Right
-from batch_calibration.intervals import accuracy_interval, mean_recall_interval
+from batch_calibration.findings import WANTED, Diagnosis, Right
+from batch_calibration.intervals import (
+    Estimate,
+    accuracy_interval,
+    gain_interval,
+    mean_recall_interval,
+)
 from batch_calibration.stability import centered_error, hanging, pair_error, rows_needed
 from batch_calibration.validation import check_labels, check_scores, no_log_probs
 
 DRAWS = 2000
 """Of rows, for intervals that have no closed form."""
-LEVEL = 0.95
 BATCH_MEAN = "bc"
 """The method whose bias is the mean row, of which the jackknife has a closed form."""
 
@@ -116,11 +120,8 @@ def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
 
 
 def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
-    """The difference of two accuracies on the same rows: rows are drawn with both outcomes."""
+    """The difference of two accuracies on the same rows."""
     n = len(before)
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
-    shares = np.array([won, lost, n - won - lost]) / n
-    drawn = np.random.default_rng(0).multinomial(n, shares, DRAWS)
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    low, high = gain_interval(won, lost, n)
     return Estimate((won - lost) / n, float(low), float(high))

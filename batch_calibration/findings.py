@@ -4,22 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration.intervals import Estimate
+
 MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
 WANTED = 0.1
 """Nats: the standard error for which the rows needed are given."""
-
-
-class Estimate(NamedTuple):
-    """A share of rows, or a difference of two, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """In %: value [low, high]."""
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 class Right(NamedTuple):

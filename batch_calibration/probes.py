@@ -9,9 +9,11 @@ class Probe(NamedTuple):
     Attributes:
         name: what people call it.
         blocks: the blocks of a score table that feed `fit`, in order.
-        forwards: model calls beyond the test rows; a labeled set is counted by its own size.
+        forwards: model calls beyond the test rows; 0 where the block's size says it: a labeled set,
+            the demonstrations, k for each question that is permuted.
         description: one clause for tables and reports.
         labeled: those of the blocks whose gold labels are read.
+        aligned: its block has one row, or a row for each test row, in their order.
     """
 
     name: str
@@ -19,6 +21,7 @@ class Probe(NamedTuple):
     forwards: int
     description: str
     labeled: tuple[str, ...] = ()
+    aligned: bool = False
 
     @property
     def labels(self) -> bool:
@@ -33,10 +36,34 @@ CONTENT_FREE = Probe(
 RANDOM_WORDS = Probe(
     "random words", ("dc",), 20, "20 texts of random in-domain words, of mean length"
 )
+CONTENT_FREE_ORIGINAL = Probe(
+    "content-free, as published", ("cc_original",), 3,
+    "N/A, the empty string and [MASK] in place of the whole input",
+)  # fmt: skip
+RANDOM_WORDS_ORIGINAL = Probe(
+    "random words, as published", ("dc_original",), 20,
+    "20 texts of random words, lower-cased, of the whole input",
+)  # fmt: skip
+DOMAIN_PREMISE = Probe(
+    "domain premise", ("pmi",), 1, "the prompt without its input and without demonstrations",
+    aligned=True,
+)  # fmt: skip
+LEFT_OUT = Probe(
+    "demonstrations left out", ("looc",), 0,
+    "each demonstration, taken out of the context and asked as the input", ("looc",),
+)  # fmt: skip
+PERMUTED_OPTIONS = Probe(
+    "permuted options", ("pride",), 0,
+    "5 % of the test rows, their options moved round so that each stands once in each place",
+)  # fmt: skip
 BATCH = Probe("batch", ("test",), 0, "the test batch itself, unlabeled")
 BATCH_AND_LABELED = Probe(
     "batch and labeled set", ("test", "labeled"), 0,
     "the test batch and a labeled set", ("labeled",),
+)  # fmt: skip
+CONTENT_FREE_AND_LABELED = Probe(
+    "content-free and labeled set", ("cc", "labeled"), 3,
+    "N/A, the empty string and [MASK] in place of the input, and a labeled set", ("labeled",),
 )  # fmt: skip
 LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", ("labeled",))
 STREAM = Probe("stream", ("test",), 0, "mini-batches of the test rows as they come")

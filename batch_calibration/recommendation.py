@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 
 from batch_calibration.diagnosis import accuracy_of
 from batch_calibration.errors import InputError
-from batch_calibration.findings import Estimate
+from batch_calibration.fitting import Evidence
+from batch_calibration.intervals import Estimate
 from batch_calibration.measured import LEAST_LABELED, ahead, measure
-from batch_calibration.methods import METHODS, Evidence
+from batch_calibration.methods import METHODS
 from batch_calibration.stability import pair_error
 from batch_calibration.validation import check_labels, check_options, check_scores
 

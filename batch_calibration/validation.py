@@ -245,11 +245,11 @@ def _check_prior(prior: object, labels: int) -> None:
         return
     if _shape(prior) == (labels,):
         shares = np.asarray(prior, np.float32)
-        if (shares > 0).all() and abs(shares.sum() - 1) <= 1e-3:
+        if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
             return
     raise InputError(
-        f"target_prior: expected {labels} positive shares that sum to 1, one per label; got "
-        f"{prior!r}: give the share of each label among the test rows."
+        f"target_prior: expected {labels} shares of at least 0 that sum to 1, one per label; "
+        f"got {prior!r}: give the share of each label among the test rows, 0 for one never right."
     )
 
 

@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.prototypes import RIDGE, prototypes
-from batch_calibration.methods import METHODS, compare
+from batch_calibration.fitting import compare
+from batch_calibration.methods import METHODS
 
 STARTS = 100
 
@@ -44,7 +45,8 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 def shift_methods() -> None:
     """13 tasks x 5 seeds of 1000 x 3 scores, all shift methods in one jitted call."""
     random = np.random.default_rng(0)
-    rows = {"test": 1000, "cc": 3, "dc": 20, "labeled": 384}
+    sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
+    rows = sizes | {"looc": 6, "pride": 60, "labeled": 384}
     blocks = {
         name: (
             jnp.asarray(scores(random, 65, count, 3)),

@@ -30,8 +30,8 @@ def test_every_method_goes_through(rows):
     scores, gold = rows
     for name, method in METHODS.items():
         needs = {
-            "probe": scores[:4] if {"cc", "dc"} & set(method.probe.blocks) else None,
-            "labeled": scores if method.probe.labels else None,
+            "probe": scores if set(method.probe.blocks) - {"test", "labeled"} else None,
+            "labeled": scores if "labeled" in method.probe.blocks else None,
             "labels": gold if method.probe.labels else None,
             "key": 0 if method.needs_key else None,
         }
@@ -177,8 +177,18 @@ SENTENCES = {
     "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}, "batch_size is 0: give a"),
     "flag that is a word": (
         (GOOD, "bc_running"),
-        {"causal": "no"},
-        "causal: expected True or False; got 'no': give one such as causal=False",
+        {"per_batch": "no"},
+        "per_batch: expected True or False; got 'no': give one such as per_batch=False",
+    ),
+    "logits for what reads their level": (
+        (-np.asarray(GOOD), "pc_raw"),
+        {"key": 0},
+        "scores: pc_raw needs log-probabilities over the whole vocabulary, and the probabilities",
+    ),
+    "logits for an option that reads their level": (
+        (-np.asarray(GOOD), "pc"),
+        {"key": 0, "features": "raw"},
+        "or use pc with its defaults, which takes any",
     ),
     "metric that is no name": (
         (GOOD, "bcl"),
@@ -270,7 +280,7 @@ SENTENCES = {
     "prior of another length": (
         (GOOD,),
         {"target_prior": (1.0,)},
-        r"target_prior: expected 2 positive shares that sum to 1.*got \(1.0,\)",
+        r"target_prior: expected 2 shares of at least 0 that sum to 1.*got \(1.0,\)",
     ),
     "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}, "shares that sum to 1"),
     "prior that is a word": ((GOOD,), {"target_prior": "abc"}, "shares that sum to 1.*got 'abc'"),

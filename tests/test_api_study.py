@@ -32,14 +32,15 @@ def test_a_study_asks_once_and_calibrates_as_any_other(tmp_path):
     with running() as server:
         told = []
         report = run_scoring(study(server.address), store=tmp_path, notify=told.append)
-        assert (report.scored, len(server.asked)) == (31, 31)
-        assert told[0].startswith(f"{server.address} will be asked 31 requests, about ")
+        # Of a task of one text, cc's prompts are those of cc_original.
+        assert (report.scored, len(server.asked)) == (57, 54)
+        assert told[0].startswith(f"{server.address} will be asked 54 requests, about ")
         again = run_scoring(study(server.address), store=tmp_path, notify=told.append)
         assert again.scored == 0 and told[-1].endswith("will be asked 0 requests, about 0 tokens")
         # Another rule for missing labels is another table of the same answers.
         run_scoring(study(server.address, missing="-20"), store=tmp_path, notify=told.append)
-        assert told[-1].endswith("0 requests, about 0 tokens; 31 more were answered before")
-        assert len(server.asked) == 31
+        assert told[-1].endswith("0 requests, about 0 tokens; 54 more were answered before")
+        assert len(server.asked) == 54
     tables, _ = Store(tmp_path).tables()
     assert len(tables) == 2
     assert tables[0].context["scorer"]["server"] == server.address
@@ -62,8 +63,8 @@ def test_a_run_whose_server_fails_goes_on(tmp_path):
         server.fault = lambda *_: None
         told = []
         run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=told.append)
-        assert "will be asked 19 requests" in told[0] and "12 more were answered bef" in told[0]
-        assert len(server.asked) == 39
+        assert "will be asked 42 requests" in told[0] and "12 more were answered bef" in told[0]
+        assert len(server.asked) == 62
 
 
 def test_a_probe_without_labels_leaves_the_others(tmp_path):
@@ -77,7 +78,7 @@ def test_a_probe_without_labels_leaves_the_others(tmp_path):
             run_scoring(study(server.address), store=tmp_path)
             (table,) = Store(tmp_path).tables()[0]
             assert len(table.blocks["cc"].row_ids) == 2
-        assert len(server.asked) == 31
+        assert len(server.asked) == 54
 
 
 def test_probes_that_have_no_score_at_all_are_left_out(tmp_path):
@@ -93,7 +94,7 @@ def test_probes_that_have_no_score_at_all_are_left_out(tmp_path):
             run_scoring(study(server.address), store=tmp_path)
             (table,) = Store(tmp_path).tables()[0]
             assert list(table.blocks) == ["test"]
-        assert len(server.asked) == 31
+        assert len(server.asked) == 54
         server.fault = lambda *_: Reply(completion("I", {"top_logprobs": [{"I": -0.1}]}))
         with pytest.raises(InputError, match=r"no test row has scores; No answer has a token of"):
             run_scoring(study(server.address, top_logprobs=3), store=tmp_path)
@@ -115,7 +116,7 @@ def test_the_price_is_that_of_the_tokens():
     settings = study("http://127.0.0.1:1/v1", "echo", price=2.5, tokenizer="mini")
     contexts = render_contexts(settings)
     cost = api_cost([(one, one.blocks) for one in contexts], load_api_scorer(settings))
-    assert cost.requests == 62 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
+    assert cost.requests == 108 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
     assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at config.price")
 
 
@@ -135,10 +136,10 @@ def test_the_programs_ask_estimate_and_keep_the_key_to_themselves(program, tmp_p
         assert "config.tokenizer is empty: texts only" in shown and "requests" in shown
         line = next(line for line in shown.splitlines() if line.strip().startswith("all "))
         contexts, rows, requests, tokens = (int(n.replace(",", "")) for n in line.split()[1:])
-        assert (contexts, rows, requests) == (1, 63, 63) and f"${tokens:,}.00" in shown
+        assert (contexts, rows, requests) == (1, 89, 86) and f"${tokens:,}.00" in shown
         assert not server.asked
         said = program("score", *flags, f"--workdir={tmp_path}")
-        assert f"63 requests, about {tokens:,} tokens, ${tokens:,}.00 at config.pr" in said.stdout
+        assert f"86 requests, about {tokens:,} tokens, ${tokens:,}.00 at config.pr" in said.stdout
         assert {headers["Authorization"] for *_, headers in server.asked} == {f"Bearer {KEY}"}
         server.fault = lambda *_: Reply(f"no credit for {KEY}", 402)
         refused = program("score", *flags, f"--workdir={tmp_path}", "--config.seeds=2", code=2)
@@ -175,4 +176,4 @@ def test_an_interrupted_program_says_so_and_goes_on(tmp_path):
         server.fault = lambda *_: None
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         # The one that was under way is asked again.
-        assert len(server.asked) == 64
+        assert len(server.asked) == 87

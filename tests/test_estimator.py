@@ -40,6 +40,14 @@ def test_transform_is_fit_and_apply(name, rows):
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].own_rows])
+def test_a_method_of_its_own_rows_refuses_others(name, rows):
+    fitted = LabelBiasCorrector(name).fit(rows[0])
+    for others in (rows[0][:20], rows[0][::-1]):
+        with pytest.raises(InputError, match=f"X: {name} corrects the rows that it learned from"):
+            fitted.transform(others)
+
+
 def test_predict_and_score(rows):
     scores, gold = rows
     corrector = LabelBiasCorrector().fit(scores)
@@ -85,8 +93,12 @@ def test_it_lifts_minus_infinity_to_the_floor(rows):
 
 REFUSED = {
     "unknown option": ("bc", {"strenght": 1}, "no option of bc named 'strenght'; did you mean"),
-    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 positive shares"),
-    "prior below zero": ("bc", {"target_prior": (-1.0, 1.0, 1.0)}, "expected 3 positive shares"),
+    "prior of another length": ("bc", {"target_prior": (1.0,)}, "expected 3 shares of at least 0"),
+    "prior below zero": (
+        "bc",
+        {"target_prior": (-1.0, 1.0, 1.0)},
+        "expected 3 shares of at least 0",
+    ),
     "strength that is nan": ("bc", {"strength": np.nan}, "strength: expected a finite number"),
     "floor above zero": ("bc", {"floor": 5.0}, "floor: expected a finite number of nats below 0"),
     "method that is no name": (["bc"], None, "no method named .*; did you mean 'bc'"),
@@ -164,7 +176,7 @@ FITTED = {
     "bc": {},
     "pc": {"random_state": 0, "options": {"starts": 3}},
     "bcl": {"metric": "macro_f1"},
-    "bc_running": {"options": {"causal": True, "batch_size": 7}},
+    "bc_running": {"options": {"batch_size": 7}},
     "bc_prob_shift": {"strength": 0.5, "floor": -9.0},
 }
 

@@ -11,6 +11,7 @@ from batch_calibration.censored import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, lm_eval, lm_eval_results
 from batch_calibration.importers.one_context import differing_demonstrations
+from batch_calibration.study import run_calibration
 
 CHOICES = ("no", "yes")
 HEAD = "Q: is it?\nA: yes\n\nQ: was it?\nA: no\n\n"
@@ -138,6 +139,8 @@ def test_unconditional_rows_of_a_real_log_are_a_block_and_no_labels(shared):
     assert (scores.argmax(axis=1) == block.labels).mean() == results["acc,none"]
     ours = ((scores - pmi).argmax(axis=1) == block.labels).mean()
     assert ours == results["acc_mutual_info,none"]
+    (record,) = run_calibration([table], ["pmi"])
+    assert record.methods["pmi"]["accuracy"] == pytest.approx(results["acc_mutual_info,none"])
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

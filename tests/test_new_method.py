@@ -44,11 +44,11 @@ def workdir(toy, planted, tmp_path):
             for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
                             {"options": {"template": "3"}}):  # fmt: skip
                 scores, labels, _ = planted(24, 2, seed)
-                parts = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+                parts = {"test": 24, "cc": 3, "dc": 5, "cc_original": 3, "labeled": 24}
                 blocks = {
                     name: make_block(
                         np.asarray(scores[:rows]),
-                        None if name in ("cc", "dc") else np.asarray(labels[:rows]),
+                        None if name not in ("test", "labeled") else np.asarray(labels[:rows]),
                     )
                     for name, rows in parts.items()
                 }
@@ -68,8 +68,14 @@ def test_every_table_names_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     tables = writing.write_tables(results, tmp_path / "tables")
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
-    assert {"methods", "variants", "templates", "validation", "size"} == set(kinds)
-    assert all("toy" in header for kind, header in kinds.items() if kind != "variants")
+    columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
+    rows = {"overview", "probabilities"}
+    assert {"variants", "gains"} | columns | rows == set(kinds)
+    assert all("toy" in kinds[kind] for kind in columns)
+    of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
+    assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
+    (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
+    assert "toy" in gains.cells[0]
     assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
 
 

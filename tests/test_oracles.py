@@ -5,15 +5,23 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scaling_oracles import least_loss, scaled, unscaled
+from scipy.optimize import linprog, root
+from scipy.special import log_softmax
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
-from batch_calibration.methods import METHODS, correct, fit
+from batch_calibration.fitting import correct, fit
+from batch_calibration.methods import METHODS
 
 
 @pytest.fixture(scope="module")
 def blocks(planted):
     parts = {}
-    for seed, (name, count) in enumerate({"test": 31, "cc": 3, "dc": 20, "labeled": 24}.items()):
+    sizes = {
+        "test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20, "pmi": 1,
+        "looc": 7, "pride": 12,
+    }  # fmt: skip
+    for seed, (name, count) in enumerate(sizes.items()):
         rows, gold, _ = planted(count, 3, seed)
         parts[name] = (rows, gold)
     return parts
@@ -87,17 +95,183 @@ def bcl_oracle(blocks):
     return subtract(doubles(blocks, "test"), bias, strength)
 
 
+def running_oracle(blocks):
+    """All 31 rows are one mini-batch of the default 32; test_running has several."""
+    return shift_oracle("test")(blocks)
+
+
+def others_oracle(blocks):
+    rows = doubles(blocks, "test")
+    return [
+        subtract(rows[i : i + 1], mean_log(np.delete(rows, i, axis=0)))[0] for i in range(len(rows))
+    ]
+
+
+def shrunk_oracle(blocks):
+    rows = doubles(blocks, "test")
+    # The batch and one more row of no bias: the classical estimate, written out.
+    centered = [[s - sum(row) / len(row) for s in row] for row in rows] + [[0.0] * 3]
+    m = len(centered)
+    mean = mean_log(np.array(centered))
+    error = sum((t - b) ** 2 for row in centered for t, b in zip(row, mean, strict=True))
+    factor = max(0.0, 1 - error / (m - 1) / m / sum(b * b for b in mean))
+    return subtract(rows, mean_log(rows), factor * (m - 1) / m)
+
+
+def matched_oracle(shares):
+    """Newton's method in float64, the gap of the softmax means to the shares as a root."""
+
+    def oracle(blocks):
+        rows = doubles(blocks, "test")
+        wanted = shares(blocks)
+
+        def gap(further):
+            means = normalized(subtract(rows, np.append(further, 0.0))).mean(axis=0)
+            return (means - wanted)[:-1]
+
+        start = np.array(mean_log(rows)) - np.log(wanted)
+        bias = np.append(root(gap, (start - start[-1])[:-1], tol=1e-13).x, 0.0)
+        return subtract(rows, bias + np.mean(mean_log(rows)) - bias.mean())
+
+    return oracle
+
+
+def rbcorr_oracle(blocks):
+    rows, gold = doubles(blocks, "labeled"), blocks["labeled"][1].tolist()
+    means = [
+        mean_log(np.array([row for row, y in zip(rows, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    return subtract(doubles(blocks, "test"), mean_log(np.array(means)))
+
+
+def scaling_oracle(form):
+    def oracle(blocks):
+        rows, test = (log_softmax(doubles(blocks, name), axis=1) for name in ("labeled", "test"))
+        bias = 0.0 if form == "temperature" else rows.sum(axis=0) / (len(rows) + 8)
+        theta_0 = unscaled(3, form)
+        found = least_loss(rows - bias, blocks["labeled"][1].tolist(), form, theta_0, 10.0)
+        return scaled(found, test - bias, form)
+
+    return oracle
+
+
+def equal_shares(blocks):
+    return np.full(3, 1 / 3)
+
+
+def counted_shares(blocks):
+    counts = np.ones(3)
+    for label in blocks["labeled"][1]:
+        counts[int(label)] += 1
+    return counts / counts.sum()
+
+
+def em_shares(blocks, damping=0.05):
+    probs, shares = normalized(doubles(blocks, "test")), np.full(3, 1 / 3)
+    for _ in range(5000):
+        mean = np.mean([row * shares / sum(row * shares) for row in probs], axis=0)
+        shares = np.maximum((1 - damping) * mean + damping / 3, 1e-4)
+        shares /= shares.sum()
+    return shares
+
+
+def bbse_shares(blocks):
+    bias, gold = mean_log(doubles(blocks, "test")), blocks["labeled"][1]
+    said = {
+        name: [int(np.argmax(row)) for row in subtract(doubles(blocks, name), bias)]
+        for name in ("test", "labeled")
+    }
+    predicted = np.bincount(said["test"], minlength=3) / len(said["test"])
+    total = len(gold) + 3
+    confusion = np.repeat(predicted[:, None], 3, axis=1) / total
+    for one, right in zip(said["labeled"], gold, strict=True):
+        confusion[one, int(right)] += 1 / total
+    # Least squares of |C w - q|^2 + |w - 1|^2 / n.
+    stacked = np.vstack([confusion, np.eye(3) / math.sqrt(total)])
+    goal = np.concatenate([predicted, np.ones(3) / math.sqrt(total)])
+    shares = np.maximum(np.linalg.lstsq(stacked, goal, rcond=None)[0] * counted_shares(blocks), 0)
+    shares = np.maximum(shares / shares.sum(), 1e-4)
+    return shares / shares.sum()
+
+
+def transport_oracle(blocks):
+    """The potentials of the program's dual, in the middle of those that predict the same."""
+    rows, count = doubles(blocks, "test"), len(blocks["test"][0])
+    sums = [[float(i == r) for i in range(count) for _ in range(3)] for r in range(count)]
+    sums += [[float(j == c) for _ in range(count) for j in range(3)] for c in range(3)]
+    right = [1 / count] * count + [1 / 3] * 3
+    plan = linprog(-rows.ravel(), A_eq=sums, b_eq=right, method="highs").x.reshape(count, 3)
+    apart = np.full((3, 3), -np.inf)
+    for row, said in zip(rows, plan.argmax(axis=1), strict=True):
+        apart[:, said] = np.maximum(apart[:, said], row - row[said])
+    for label in range(3):
+        apart = np.maximum(apart, apart[:, [label]] + apart[[label]])
+    bias = (apart.mean(axis=1) - apart.mean(axis=0)) / 2
+    return subtract(rows, bias - bias.mean() + np.mean(mean_log(rows)))
+
+
+def linc_oracle(blocks):
+    share = normalized(doubles(blocks, "cc")).mean(axis=0)
+    theta_0 = np.concatenate([np.diag(1 / share).ravel(), np.zeros(3)])
+    gold = blocks["labeled"][1].tolist()
+    found = least_loss(normalized(doubles(blocks, "labeled")), gold, "matrix", theta_0, 10.0)
+    return scaled(found, normalized(doubles(blocks, "test")), "matrix")
+
+
+def looc_oracle(blocks):
+    """Up to one constant for all: the method keeps the level of the probe's scores."""
+    rows, gold = doubles(blocks, "looc"), blocks["looc"][1].tolist()
+    probs = normalized(rows)
+    means = [
+        mean_log(np.array([row for row, y in zip(probs, gold, strict=True) if y == label]))
+        for label in sorted(set(gold))
+    ]
+    prior = mean_log(np.array(means))
+    level = [math.log(sum(math.exp(s) for s in row)) for row in rows]
+    of_label = [
+        sum(x for x, y in zip(level, gold, strict=True) if y == label) / gold.count(label)
+        for label in sorted(set(gold))
+    ]
+    moved = sum(of_label) / len(of_label)
+    return subtract(doubles(blocks, "test"), [math.log(p) + moved for p in prior])
+
+
+def pride_oracle(blocks):
+    probs, priors = normalized(doubles(blocks, "pride")), []
+    for question in (probs[i : i + 3] for i in range(0, len(probs), 3)):
+        mean = [sum(math.log(row[j]) for row in question) / 3 for j in range(3)]
+        priors.append([math.exp(x) / sum(math.exp(y) for y in mean) for x in mean])
+    prior = mean_log(np.array(priors))
+    return subtract(doubles(blocks, "test"), [math.log(p) for p in prior])
+
+
 ORACLES = {
+    "prior_matching": matched_oracle(equal_shares),
+    "otter": transport_oracle,
+    "sld_em": matched_oracle(em_shares),
+    "prior_counted": matched_oracle(counted_shares),
+    "bbse": matched_oracle(bbse_shares),
     "icl": no_oracle,
     "cc": shift_oracle("cc"),
     "dc": shift_oracle("dc"),
     "bc": shift_oracle("test"),
-    "bc_running": shift_oracle("test"),
+    "bc_running": running_oracle,
     "bcl": bcl_oracle,
-    "cc_original": original_oracle("cc"),
-    "dc_original": original_oracle("dc"),
+    "cc_original": original_oracle("cc_original"),
+    "dc_original": original_oracle("dc_original"),
+    "pmi": shift_oracle("pmi"),
+    "looc": looc_oracle,
+    "pride": pride_oracle,
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
+    "bc_loo": others_oracle,
+    "bc_shrunk": shrunk_oracle,
+    "rbcorr": rbcorr_oracle,
+    "temperature": scaling_oracle("temperature"),
+    "vector": scaling_oracle("vector"),
+    "matrix": scaling_oracle("matrix"),
+    "linc": linc_oracle,
 }
 
 
@@ -121,12 +295,14 @@ def test_strength_curve_is_accuracy_at_each_strength(blocks):
 
 def test_running_by_batches_is_the_paper_s_equation(blocks):
     rows = doubles(blocks, "test")
-    mean = np.zeros(3)
+    mean, expected = np.zeros(3), []
     for n, start in enumerate(range(0, len(rows), 8)):
         batch = rows[start : start + 8].mean(0)
         mean = n / (n + 1) * mean + 1 / (n + 1) * batch
+        expected.append(rows[start : start + 8] - mean)
     made = METHODS["bc_running"].make(batch_size=8, per_batch=True)
-    np.testing.assert_allclose(made.fit(blocks["test"][0]).mean, mean, atol=2e-6)
+    scores = made.apply(made.fit(blocks["test"][0]), blocks["test"][0])
+    np.testing.assert_allclose(scores, np.concatenate(expected), atol=5e-6)
 
 
 def test_target_prior_adds_its_log(blocks):

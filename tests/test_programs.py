@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.methods import METHODS
 from batch_calibration.scores import load
 
 
@@ -20,7 +21,7 @@ def scored(program, tmp_path_factory):
     """A workdir of the smoke study, scored and calibrated."""
     workdir = tmp_path_factory.mktemp("study")
     said = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
-    assert "2 contexts: 206 rows scored" in said.stdout
+    assert "2 contexts: 259 rows scored" in said.stdout
     program("calibrate", f"--workdir={workdir}")
     return workdir
 
@@ -52,8 +53,14 @@ def test_from_config_to_page(program, scored):
     said = program("tables", f"--workdir={scored}").stdout
     assert "SST-2" in said and "MNLI" in said and "average" in said
     names = sorted(path.name for path in (scored / "tables").iterdir())
-    assert names == [f"mini-1shot-validation-first40-labeled_per_class-16{end}" for end in (
-        "-methods.md", "-methods.tex", "-variants.md", "-variants.tex", ".csv")]  # fmt: skip
+    kinds = {"paper": "methods", "variant": "variants"}
+    groups = {kinds.get(method.group, method.group) for method in METHODS.values()}
+    texts = [f"{kind}{gains}" for kind in groups for gains in ("", "-gains")]
+    numbers = ("overview", "probabilities", "nll", "brier", "ece")
+    ends = [f"-{kind}.{form}" for kind in (*texts, *numbers) for form in ("md", "tex")]
+    ends += [".csv", *(f"-{kind}.csv" for kind in numbers)]
+    start = "mini-1shot-validation-first40-labeled_per_class-16"
+    assert names == sorted(start + end for end in ends)
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())
     assert figures == ["bars.pdf", "bars.png", "boundaries.pdf", "boundaries.png",
@@ -68,7 +75,9 @@ def test_records_say_what_every_method_did(scored):
     records = [json.loads(path.read_text()) for path in (scored / "records").iterdir()]
     assert len(records) == 2
     for record in records:
-        assert len(record["methods"]) == 11 and not record["skipped"]
+        assert set(record["methods"]) == set(METHODS) - {"pride"} and set(record["skipped"]) == {
+            "pride"
+        }
         assert len(record["curve"]["test"]) == len(record["curve"]["labeled"]) == 101
         assert -5 <= record["strength"] <= 5
         for metrics in record["methods"].values():
@@ -79,7 +88,7 @@ def test_a_second_run_scores_nothing_and_a_lost_context_is_scored_alone(program,
     workdir = tmp_path / "w"
     shutil.copytree(scored, workdir)
     again = program("score", "--config=configs/mini.py:smoke", f"--workdir={workdir}")
-    assert "0 rows scored" in again.stdout and "206 were there already" in again.stdout
+    assert "0 rows scored" in again.stdout and "259 were there already" in again.stdout
     lost = sorted((workdir / "scores").iterdir())[0]
     before = lost.read_bytes()
     lost.unlink()
@@ -119,6 +128,12 @@ WRONG = {
         "score", [MINI, "--config.shots=two"], "shots"),
     "a flag that does not exist": (
         "score", [MINI, "--wordkir=x"], "no flag is called --wordkir; did you mean 'workdir'?"),
+    "an option that does not exist": (
+        "calibrate", ["--method_options=bc_running.batch=8"], "did you mean 'batch_size'"),
+    "an option of no method": (
+        "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE, got 'batch_size=8'"),
+    "a config key without a config": (
+        "calibrate", ["--config.draws=3"], "give --config=configs/mini.py"),
     "a flag that is missing": (
         "calibrate", ["--floor=-9"], "workdir"),
     "a task that does not exist": (
@@ -291,13 +306,13 @@ def test_a_config_of_ones_own_states_what_differs_alone(program, tmp_path):
         "        yield {'task': 'sst2', 'shots': shots, 'labeled_per_class': 1}\n"
     )
     flags = (f"--config={tmp_path / 'own.py'}", f"--workdir={tmp_path / 'w'}")
-    assert "2 contexts: 22 rows scored" in program("score", *flags).stdout
+    assert "2 contexts: 72 rows scored" in program("score", *flags).stdout
 
 
 def test_tasks_may_be_named_without_quotes(program, tmp_path):
     said = program("score", MINI + ":smoke", "--config.tasks=sst2,cb", "--config.limit=2",
                    "--config.labeled_per_class=0", f"--workdir={tmp_path}").stdout  # fmt: skip
-    assert "2 contexts: 50 rows scored" in said
+    assert "2 contexts: 103 rows scored" in said
 
 
 def test_help_names_the_keys_of_the_config(program):
@@ -425,7 +440,7 @@ def test_an_interrupted_score_goes_on_from_there(program, scored, tmp_path, sign
     stored = sum(len(block.row_ids) for block in load(kept).blocks.values())
     before, stamp = kept.read_bytes(), os.stat(kept).st_mtime_ns
     again = program("score", *flags).stdout
-    assert f"{206 - stored} rows scored" in again and f"{stored} were there already" in again
+    assert f"{259 - stored} rows scored" in again and f"{stored} were there already" in again
     assert (kept.read_bytes(), os.stat(kept).st_mtime_ns) == (before, stamp)
     for path in (scored / "scores").iterdir():
         assert (tmp_path / "scores" / path.name).read_bytes() == path.read_bytes()

@@ -169,11 +169,21 @@ def test_whole_input_leaves_what_frames_it():
 
 def test_random_words_as_the_original_code_makes_them():
     rows = [{"s": "One two THREE"}, {"s": "Four five six seven eight nine"}]
-    made = probe_inputs.random_words(rows, ["s"], texts=20, seed=1, preset="original")
-    for row in made:
-        *words, last = row["s"].split(" ")
+    made = probe_inputs.original_random_words([row["s"] for row in rows], seed=1)
+    assert len(made) == 20
+    for text in made:
+        *words, last = text.split(" ")
         assert len(words) == 5 and last == "."
         assert set(words) <= {word.lower() for r in rows for word in r["s"].split()}
+    assert probe_inputs.original_random_words(["", ""]) == [" ."] * 20
+
+
+def test_options_move_round_so_that_each_stands_once_in_each_place():
+    row = {"q": "?", "a": "1", "b": "2", "c": "3", "d": "4"}
+    moved = probe_inputs.cyclic_permutations(row, ("a", "b", "c", "d"))
+    assert ["".join(one[x] for x in "abcd") for one in moved] == ["1234", "2341", "3412", "4123"]
+    assert all(one["q"] == "?" for one in moved)
+    assert [len(probe_inputs.permuted_rows(n)) for n in (1, 19, 40, 500)] == [1, 1, 2, 25]
 
 
 def test_random_words_are_in_domain_of_mean_length_and_seeded():

@@ -1,13 +1,14 @@
 """One context rendered: each setting changes what it says, and the context names it."""
 
+import numpy as np
 import pytest
 from rendering import label_texts, rendered, settings_of
 from tiny import GPT2, write
 
 from batch_calibration.artifacts import catalogue
 from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS
 from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
-from batch_calibration.probes import CONTENT_FREE, RANDOM_WORDS
 from batch_calibration.prompts.length_limit import UNLIKE_CONTEXTS
 from batch_calibration.scores import context_id
 from batch_calibration.scoring.token_budget import TokenBudget
@@ -19,6 +20,9 @@ from batch_calibration.study import (
     run_scoring,
 )
 from batch_calibration.tasks import TASKS
+
+PROBES = {name: method.probe for method in METHODS.values() for name in method.probe.blocks
+          if name not in ("test", "labeled")}  # fmt: skip
 
 
 def made(**values):
@@ -85,13 +89,12 @@ def test_zero_shot_words_of_wic(shared):
 
 
 def test_probe_options_change_their_block_alone():
-    usual, other = made(task="mnli"), made(task="mnli", cc_fill="whole_input", dc_preset="original")
+    usual, other = made(task="mnli"), made(task="mnli", cc_fill="whole_input", dc_texts=4)
     assert usual.context == other.context
     assert other.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nAnswer:")
     assert usual.blocks["cc"].inputs[0].endswith("\n\nPremise: N/A\nHypothesis: N/A\nAnswer:")
     assert other.blocks["cc"].spec["options"] == {"cc_fill": "whole_input"}
-    assert other.blocks["dc"].spec["options"]["dc_preset"] == "original"
-    assert other.blocks["dc"].inputs[0].endswith(" .\nAnswer:")
+    assert other.blocks["dc"].spec["options"] == {"dc_texts": 4} and other.blocks["dc"].size == 4
     changed = {name for name in usual.blocks if usual.blocks[name].spec != other.blocks[name].spec}
     assert changed == {"cc", "dc"}
 
@@ -106,7 +109,6 @@ def test_probe_options_change_their_block_alone():
         ({"verbalizer": "yes"}, "no verbalizer of sst2 named 'yes'"),
         ({"template": "{sentence}"}, "expected it to end in {label}"),
         ({"cc_fill": "whole"}, "no config.cc_fill named 'whole'; did you mean 'whole_input'"),
-        ({"dc_preset": "fei"}, "no config.dc_preset named 'fei'"),
         ({"over_long": "cut"}, "no config.over_long named 'cut'"),
         ({"over_long": "drop_shots"}, "takes a model's tokenizer"),
         ({"scorer": "dual_encoder", "shots": 0, "template": "{label}"}, "a dual encoder compares"),
@@ -176,9 +178,10 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
     values = {"shots": 2, "limit": 6, "labeled_per_class": 2, "dc_texts": 2, "over_long": policy}
     settings = settings_of("mini.py:smoke", model=str(checkpoint), **values)
     (planned,) = render_contexts(settings, [settings.cell("sst2")], notify=said.append)
+    alike = {name: planned.blocks[name] for name in planned.blocks if name not in ("pmi", "looc")}
     contexts = {
         text.rsplit("\n\n", 1)[0] if "\n\n" in text else ""
-        for block in planned.blocks.values()
+        for block in alike.values()
         for text in block.inputs
     }
     run_scoring(settings, [settings.cell("sst2")], Store(tmp_path, create=True))
@@ -190,8 +193,11 @@ def test_one_context_holds_for_test_rows_and_probes_or_the_reader_is_told(
         assert len(contexts) == 1 and record.notes == ()
         left = 4 - len([text for text in contexts.pop().split("\n\n") if text])
         assert f"{left} of 4 demonstrations are left out of every prompt" in said[1] and left > 0
-        sizes = {name: block.size for name, block in planned.blocks.items()}
+        sizes = {name: block.size for name, block in planned.blocks.items() if name != "pmi"}
         assert {name: c["dropped"] for name, c in record.over_long.items()} == sizes
+        # All four are asked; those that the context keeps do not stand before themselves.
+        asked = [text.split("\n\n") for text in planned.blocks["looc"].inputs]
+        assert [len(parts) - 1 for parts in asked] == [4 - left] * left + [3 - left] * (4 - left)
     results = catalogue.gather([record])
     shown = " ".join(table.note for table in catalogue.tables(results))
     assert ("config.over_long=same_context keeps one" in shown) == (policy == "drop_shots")
@@ -234,7 +240,83 @@ def test_a_file_of_rows_is_read_once_and_a_context_rendered_once(shared, monkeyp
 
 
 def test_probes_cost_what_they_say():
-    blocks = made().blocks
-    for probe in (CONTENT_FREE, RANDOM_WORDS):
-        (name,) = probe.blocks
+    blocks = made(task="copa", limit=60).blocks
+    counted = {name: probe for name, probe in PROBES.items() if probe.forwards}
+    assert set(counted) == {"cc", "dc", "cc_original", "dc_original", "pmi"}
+    for name, probe in counted.items():
         assert len(blocks[name].inputs) == probe.forwards
+    assert blocks["looc"].size == 2 and blocks["pride"].size == 3 * 2
+
+
+def test_published_presets_fill_the_whole_input_as_their_code_does():
+    usual, blocks = made(task="mnli"), made(task="mnli", dc_texts=2, cc_fill="whole_input").blocks
+    context = usual.blocks["test"].inputs[0].rsplit("\n\n", 1)[0]
+    assert list(blocks["cc_original"].inputs) == [
+        f"{context}\n\nPremise: {text}\nAnswer:" for text in ("N/A", "", "[MASK]")
+    ]
+    texts = [
+        text.removeprefix(f"{context}\n\nPremise: ").removesuffix("\nAnswer:")
+        for text in blocks["dc_original"].inputs
+    ]
+    assert len(texts) == 20
+    inputs = [
+        text.rsplit("\n\nPremise: ", 1)[1].removesuffix("\nAnswer:")
+        for text in usual.blocks["test"].inputs
+    ]
+    words = [text.lower().split() for text in inputs]
+    # The published code, which draws from one list of words under a seed of numpy's own.
+    bag = [word for one in words for word in one]
+    random = np.random.RandomState(0)
+    length = int(np.mean([len(one) for one in words])) + 1
+    expected = [" ".join(random.choice(bag, size=length).tolist()) + " ." for _ in range(20)]
+    assert texts == expected and "hypothesis:" in bag
+    for name in ("cc_original", "dc_original"):
+        assert usual.blocks[name].spec == blocks[name].spec
+
+
+def test_a_domain_premise_is_what_follows_the_input(shared):
+    assert list(made().blocks["pmi"].inputs) == ["\nSentiment:"]
+    data = {"data": str(shared / "data"), "limit": 2}
+    assert list(made(**data, task="rte", shots=0).blocks["pmi"].inputs) == [" yes or no?\nAnswer:"]
+    assert list(made(template="{sentence}\n{label}").blocks["pmi"].inputs) == [":"]
+    assert list(made(template="Is {sentence} {label}").blocks["pmi"].inputs) == [":"]
+
+
+def test_each_demonstration_is_asked_without_itself():
+    planned = made(task="mnli", shots=2)
+    block = planned.blocks["looc"]
+    shown = planned.blocks["test"].inputs[0].split("\n\n")[:-1]
+    assert block.row_ids == planned.context["demonstrations"] and block.size == 6
+    assert sorted(block.labels) == [0, 0, 1, 1, 2, 2]
+    for i, (text, label) in enumerate(zip(block.inputs, block.labels, strict=True)):
+        *others, asked = text.split("\n\n")
+        assert others == shown[:i] + shown[i + 1 :]
+        assert asked + label_texts(planned)[label] == shown[i]
+    assert made(selection="total", shots=2).blocks["looc"].size == 2
+    for few in ({"shots": 0}, {"selection": "total", "shots": 1}):
+        assert "looc" not in made(**few).blocks
+
+
+def test_options_are_moved_round_on_one_row_in_twenty():
+    planned = made(task="copa", limit=40)
+    block, ids = planned.blocks["pride"], planned.blocks["test"].row_ids
+    rows = [row.rsplit("/", 1) for row in block.row_ids]
+    assert [shift for _, shift in rows] == ["0", "1"] * 2 and block.together == 2
+    assert [row for row, _ in rows[::2]] == sorted((row for row, _ in rows[::2]), key=ids.index)
+    for (row, _), straight, turned in zip(rows[::2], block.inputs[::2], block.inputs[1::2],
+                                          strict=True):  # fmt: skip
+        assert straight == planned.blocks["test"].inputs[ids.index(row)]
+        *before, premise, one, two, answer = straight.split("\n")
+        swapped = one.replace("Choice1", "Choice2"), two.replace("Choice2", "Choice1")
+        assert turned.split("\n") == [*before, premise, swapped[1], swapped[0], answer]
+    assert made(task="copa", limit=40, seed=1).blocks["pride"].row_ids != block.row_ids
+    assert made(task="copa", limit=3).blocks["pride"].size == 2
+    one = "{premise}\n{choice1}\nAnswer: {label}"
+    assert "pride" not in made(task="copa", template=one).blocks
+
+
+def test_blocks_that_cannot_be_used_are_not_rendered():
+    assert {"cc_original", "dc_original", "pmi"} <= set(made().blocks)
+    assert set(made(logits_only=True).blocks) == {"test", "cc", "dc", "pmi", "looc", "labeled"}
+    encoder = made(task="copa", scorer="dual_encoder", shots=0)
+    assert set(encoder.blocks) == {"test", "cc", "dc", "labeled"}

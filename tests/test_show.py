@@ -18,7 +18,16 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     assert said.startswith("beginning token: none, as tokenizer.json's post-processor says\n")
     assert "=== sst2, seed 0, 1 shots" in said
     assert "label negative: ' negative'\nlabel positive: ' positive'" in said
-    for block, rows in (("test", 40), ("cc", 3), ("dc", 20), ("labeled", 32)):
+    for block, rows in (
+        ("test", 40),
+        ("cc", 3),
+        ("dc", 20),
+        ("labeled", 32),
+        ("cc_original", 3),
+        ("dc_original", 20),
+        ("pmi", 1),
+        ("looc", 2),
+    ):
         assert f"--- block {block}: {rows} rows; learned from by " in said
     assert "\n\nReview: N/A\nSentiment:|\n" in said
     assert said.count("[mini/sst2/validation/") == 2 and said.count("[dc/0/") == 2
@@ -26,7 +35,7 @@ def test_prompts_probes_boundary_and_cost_without_weights(program, tmp_path):
     assert "of 576 positions" in said
     line = next(line for line in said.splitlines() if line.strip().startswith("all "))
     contexts, rows, read, asked = (int(n.replace(",", "")) for n in line.split()[1:])
-    assert (contexts, rows) == (1, 95) and asked < read
+    assert (contexts, rows) == (1, 121) and asked < read
 
 
 def test_without_a_model_only_texts_are_shown(program, shared):

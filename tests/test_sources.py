@@ -179,12 +179,14 @@ zero_shot_verbalizer = {billing = "yes", bug = "no"}
 statement = "About {label}."
 statement_words = {billing = "a bill", bug = "a bug"}
 statement_fields = ["body"]
+options = ["body", "subject"]
 """
     )
     task = load_task(write_task_file(tmp_path, text))
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "kind": 1}])
     assert read(task, "", "train").labels == (1,)
     assert task.title == "Support tickets" and task.words_for(0) == ("yes", "no")
+    assert task.options == ("body", "subject")
     assert task.statement_fields == ("body",) and task.template(0).startswith("{body}")
 
 
@@ -207,6 +209,10 @@ statement_fields = ["body"]
         ('"tickets"', '"a/b"', "becomes part of file names"),
         ("files =", 'statement = "x"\nfiles =', r"must hold \{label\} once"),
         ("files =", 'statement_fields = ["x"]\nfiles =', "statement_fields names x"),
+        ("files =", 'options = ["x", "body"]\nfiles =', "options names x, but the fields are"),
+        ("files =", 'options = ["body", "body"]\nfiles =', "options .* names one twice"),
+        ("files =", 'options = ["body"]\nfiles =', "one field for each of the labels billing, bug"),
+        ("files =", "options = []\nfiles =", "in their order; it names none"),
         ("name =", "name", "expected a task file in TOML"),
         ('"tickets"', "[" * 9999, "a task file is a flat table, this one is nested"),
         ('"tickets"', "9" * 5000, "expected a task file in TOML .*4300 digits"),

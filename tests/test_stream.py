@@ -213,7 +213,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
     refused("got a folder; name a file in it", target=tmp_path)
     refused("expected 3 columns", bias=(-1, -2))
     refused("expected finite log-probabilities; got NaN", bias=(-1, -2, np.nan))
-    refused("expected 3 positive shares", target_prior=(0.5, 0.5))
+    refused("expected 3 shares of at least 0", target_prior=(0.5, 0.5))
     refused("strength: expected a finite number", strength="x")
     written(out, table.append_column("prediction", table["text"]))
     refused("has a column 'prediction'", name=out, target=tmp_path / "other.parquet")

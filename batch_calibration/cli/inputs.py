@@ -31,6 +31,8 @@ PROBES = tuple(
     )
 )
 """Blocks that --probe may name."""
+LABELED = {block for method in METHODS.values() for block in method.probe.labeled}
+"""Those of them whose right labels are read."""
 
 
 def reading_of(args: Namespace) -> Reading:
@@ -86,7 +88,9 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
         if not equals or name not in PROBES:
             name, file = _block_of(getattr(args, "method", "")), text
         # Prompts without an input have no subject and no right label.
-        without = replace(reading_of(args), by=(), gold="", ids="")
+        reading = reading_of(args)
+        gold = reading.gold if name in LABELED else ""
+        without = replace(reading, by=(), gold=gold, ids="")
         yield from ((name, table) for _, table in _read([file], without))
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable
 
-LEAST = 1e-4
-"""The least share: a label of share 0 would never be predicted, whatever its score."""
 ESTIMATED = "estimated"
 
 
@@ -44,12 +42,7 @@ def given_shares(given: str, names: Sequence[str]) -> tuple[float, ...]:
             f"--prior: expected {len(names)} shares, one for each of {', '.join(names)}, got "
             f"{given!r}; write them as {','.join(['0.5'] * len(names))}, or give a file."
         )
-    return _positive(np.array(found))
-
-
-def _positive(counts: np.ndarray) -> tuple[float, ...]:
-    part = np.maximum(counts / counts.sum(), LEAST)
-    return tuple((part / part.sum()).tolist())
+    return tuple((np.array(found) / sum(found)).tolist())
 
 
 def _numbers(text: str) -> list[float]:
@@ -98,4 +91,5 @@ def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
             f"The shares are those of the {len(known):,} right answers in the file itself, which "
             "nobody knows beforehand: take the accuracy as the best that shares can give."
         )
-    return _positive(np.bincount(known, minlength=k) + 1.0), said
+    counts = np.bincount(known, minlength=k) + 1.0
+    return tuple((counts / counts.sum()).tolist()), said

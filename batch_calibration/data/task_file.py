@@ -17,6 +17,8 @@ r"""Reads task files: a user's own task as a TOML file, with its rows beside it;
 These keys are needed. Others have defaults: `title` (the name), `label_column` ("label"),
 `zero_shot` (the template), `[zero_shot_verbalizer]` (the verbalizer), and for dual encoders
 `statement` ("{label}"), `[statement_words]` (the verbalizer) and `statement_fields` (the fields).
+`options` names the fields that hold the options of a multiple-choice question, in the order of the
+labels, which are then letters or numbers: PriDe permutes them.
 
 A task of images says so, and where they are: a folder for each class, or tables of paths:
 
@@ -48,7 +50,7 @@ NEEDED: dict[str, type] = {
 }  # fmt: skip
 OPTIONAL: dict[str, type] = {
     "title": str, "label_column": str, "zero_shot": str, "zero_shot_verbalizer": dict,
-    "statement": str, "statement_words": dict, "statement_fields": list,
+    "statement": str, "statement_words": dict, "statement_fields": list, "options": list,
 }  # fmt: skip
 NEEDED_OF_IMAGES: dict[str, type] = {
     "kind": str, "name": str, "label_names": list, "statements": list,
@@ -123,6 +125,7 @@ def read_task_file(path: str) -> Task:
         files={split: str(Path(path).parent / file) for split, file in table["files"].items()},
         labels_are=table["labels_are"],
         source=path,
+        options=tuple(table.get("options", ())),
     )
 
 
@@ -208,7 +211,7 @@ def _check_names(table: dict[str, Any], path: str) -> None:
         raise InputError(
             f"{path}: labels_are must be {NUMBERS!r} or {NAMES!r}, got {table['labels_are']!r}."
         )
-    for key in ("fields", "label_names", "statements"):
+    for key in ("fields", "label_names", "statements", "options"):
         if len(set(table.get(key, ()))) != len(table.get(key, ())):
             raise InputError(f"{path}: {key} {table[key]} names one twice; name each once.")
     if len(table["label_names"]) < 2:
@@ -219,9 +222,16 @@ def _check_names(table: dict[str, Any], path: str) -> None:
             "rename the column."
         )
     _check_statement(table.get("statement", "{label}"), path)
-    unknown = [name for name in table.get("statement_fields", []) if name not in table["fields"]]
-    if unknown:
+    for key in ("statement_fields", "options"):
+        unknown = [name for name in table.get(key, []) if name not in table["fields"]]
+        if unknown:
+            raise InputError(
+                f"{path}: {key} names {', '.join(unknown)}, but the fields are "
+                f"{', '.join(table['fields'])}."
+            )
+    if len(table.get("options", table["label_names"])) != len(table["label_names"]):
         raise InputError(
-            f"{path}: statement_fields names {', '.join(unknown)}, but the fields are "
-            f"{', '.join(table['fields'])}."
+            f"{path}: options must name one field for each of the labels "
+            f"{', '.join(table['label_names'])}, in their order; it names "
+            f"{', '.join(table['options']) or 'none'}."
         )

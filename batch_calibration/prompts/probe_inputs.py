@@ -1,13 +1,16 @@
-"""Makes content-free and random-word inputs: what CC and DC learn their bias from."""
+"""Makes the inputs that CC, DC and PriDe learn their bias from."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from batch_calibration.settings import RandomWordPreset
 from batch_calibration.tasks.base import Row
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
+ORIGINAL_TEXTS = 20
+"""Random-word texts in the code of Fei et al."""
+PRIDE_SHARE = 0.05
+"""Of the test rows, the share whose options are permuted: that of PriDe's main results."""
 
 
 def content_free(fields: Sequence[str]) -> list[Row]:
@@ -20,28 +23,62 @@ def content_free(fields: Sequence[str]) -> list[Row]:
 
 
 def random_words(
-    rows: Sequence[Row],
-    fields: Sequence[str],
-    texts: int = 20,
-    seed: int = 0,
-    preset: RandomWordPreset = "paper",
+    rows: Sequence[Row], fields: Sequence[str], texts: int = 20, seed: int = 0
 ) -> list[Row]:
     """DC's rows: random in-domain words, per field, at the field's mean length in words.
 
     The bag holds every white-space word of the field in `rows`, so frequent words are drawn often
-    (Fei et al. 2023, section 3; Zhou et al. 2024, appendix: 20 texts from the test inputs). The
-    preset `original` is lower-cased, of floor(mean) + 1 words, and ends in " .".
+    (Fei et al. 2023; Zhou et al. 2024, app. D: 20 texts from the test inputs).
     """
-    original = preset == "original"
     rng = np.random.default_rng([seed, 3])
     columns: dict[str, list[str]] = {}
     for field in fields:
-        split = [(row[field].lower() if original else row[field]).split() for row in rows]
+        split = [row[field].split() for row in rows]
         bag = [word for words in split for word in words] or [""]
-        mean = sum(map(len, split)) / len(split)
-        length = int(mean) + 1 if original else max(1, round(mean))
+        length = max(1, round(sum(map(len, split)) / len(split)))
         draws = rng.integers(len(bag), size=(texts, length))
-        columns[field] = [
-            " ".join(bag[i] for i in draw) + (" ." if original else "") for draw in draws
-        ]
+        columns[field] = [" ".join(bag[i] for i in draw) for draw in draws]
     return [{field: columns[field][i] for field in fields} for i in range(texts)]
+
+
+def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
+    """The texts that the code of Fei et al. 2023 makes of whole test inputs (fywalter/label-bias).
+
+    20 texts of floor(mean length) + 1 lower-cased words, drawn with replacement from the words of
+    all inputs, and " ." at the end. They are drawn as the code draws them, so that a seed gives its
+    very words for the same inputs.
+
+    >>> len(original_random_words(["A fine film", "Dull"])[0].split())
+    4
+    """
+    split = [text.lower().split() for text in inputs]
+    bag = [word for words in split for word in words] or [""]
+    length = int(np.mean([len(words) for words in split])) + 1
+    random = np.random.RandomState(seed)
+    draws = [random.choice(len(bag), size=length) for _ in range(ORIGINAL_TEXTS)]
+    return [" ".join(bag[i] for i in draw) + " ." for draw in draws]
+
+
+def permuted_rows(rows: int, seed: int = 0) -> list[int]:
+    """The test rows that PriDe permutes: 5 % of them at random, at least one, in their order.
+
+    The published code shuffles all and takes the first 5 %.
+
+    >>> len(permuted_rows(100)), permuted_rows(3) == permuted_rows(3)
+    (5, True)
+    """
+    count = max(1, int(rows * PRIDE_SHARE))
+    drawn = np.random.default_rng([seed, 6]).choice(rows, count, replace=False)
+    return sorted(drawn.tolist())
+
+
+def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
+    """The row with its options' contents moved round: in the r-th, place j has that of j + r.
+
+    >>> cyclic_permutations({"a": "one", "b": "two"}, ("a", "b"))
+    [{'a': 'one', 'b': 'two'}, {'a': 'two', 'b': 'one'}]
+    """
+    k = len(options)
+    return [
+        row | {options[j]: row[options[(j + shift) % k]] for j in range(k)} for shift in range(k)
+    ]

@@ -15,7 +15,7 @@ CHOICES = ("selection", "order", "template", "verbalizer", "over_long")
 """Settings that a context names under `options` where they are not the default."""
 BLOCK_CHOICES = {
     "cc": ("cc_fill",),
-    "dc": ("dc_texts", "dc_preset"),
+    "dc": ("dc_texts",),
     "labeled": ("labeled_per_class", "train_split"),
 }
 """Settings that decide one block alone: its spec names them, and its context's id does not."""
@@ -30,12 +30,14 @@ class RenderedBlock(NamedTuple):
         row_ids: names that lead back to the rows.
         spec: what made the inputs, settings that are not the default under `options`; another
             spec makes a stored block stale.
+        together: how many inputs in a row count as one: where one of them has no scores, none has.
     """
 
     inputs: Inputs
     labels: list[int]
     row_ids: list[str]
     spec: dict[str, Json]
+    together: int = 1
 
     @property
     def size(self) -> int:

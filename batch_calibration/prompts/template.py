@@ -35,13 +35,47 @@ def whole_input(template: str) -> str:
     >>> whole_input("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     'Premise: {input}\nAnswer: {label}'
     """
+    part = input_part(template)
+    return template.replace(part, "{input}", 1)
+
+
+def input_part(template: str) -> str:
+    r"""What `whole_input` leaves out: the first field to the end of the last one's line.
+
+    >>> input_part("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
+    '{premise}\nQuestion: {hypothesis} yes or no?'
+    """
+    places = _fields(template)
+    end = template.find("\n", places[-1].end())
+    # On the label's own line the input ends with the field.
+    return template[places[0].start() : places[-1].end() if end < 0 else end]
+
+
+def domain_premise(template: str) -> str:
+    r"""The template's text after its last field, up to the label: DC-PMI's domain premise.
+
+    Holtzman et al. 2021 write one by hand for each task; most of theirs are this text, such as
+    "true or false? answer:" of RTE. Where nothing stands there it is ":", which their code takes
+    where there is no domain.
+
+    >>> domain_premise("Review: {sentence}\nSentiment: {label}"), domain_premise("{text} {label}")
+    ('\nSentiment:', ':')
+    """
+    text = template[_fields(template)[-1].end() :].removesuffix("{label}").rstrip()
+    return text or ":"
+
+
+def _fields(template: str) -> list[re.Match[str]]:
+    """Where the fields of the input stand."""
     places = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
     if not places:
         raise InputError(f"template {template!r}: expected a field in braces beside {{label}}.")
-    end = template.find("\n", places[-1].end())
-    # On the label's own line the input ends with the field.
-    end = places[-1].end() if end < 0 else end
-    return template[: places[0].start()] + "{input}" + template[end:]
+    return places
+
+
+def fill(template: str, row: Mapping[str, str]) -> str:
+    """The template with each field of the row in its place."""
+    return FIELD.sub(lambda match: row.get(match.group(1), match.group(0)), template)
 
 
 def query(template: str, row: Mapping[str, str]) -> str:
@@ -50,10 +84,7 @@ def query(template: str, row: Mapping[str, str]) -> str:
     >>> query("Review: {sentence}\nSentiment: {label}", {"sentence": "fine "})
     'Review: fine \nSentiment:'
     """
-    filled = FIELD.sub(
-        lambda match: row.get(match.group(1), match.group(0)), template.removesuffix("{label}")
-    )
-    return filled.rstrip()
+    return fill(template.removesuffix("{label}"), row).rstrip()
 
 
 def continuation(template: str, words: str) -> str:

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.validation import no_log_probs
 
 
-def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
+def left_out(
+    table: ScoreTable, methods: Sequence[str], options: Mapping[str, Options] | None = None
+) -> dict[str, str]:
     """Those of `methods` that the table's blocks, labels or kind of scores rule out: name -> why.
+
+    Options of a method may make it need what it does not by default.
 
     >>> from batch_calibration.scores import make_block
     >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
@@ -16,17 +20,25 @@ def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
     {'cc': "no block 'cc' in the table"}
     """
     many, other = len(table.label_names), _other_scores(table)
+    rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
     reasons = {}
     for name in methods:
         method = METHODS[name]
         for block in method.probe.blocks:
             if block not in table.blocks:
                 reasons[name] = f"no block {block!r} in the table"
+            elif method.probe.aligned and rows[block] not in (1, rows["test"]):
+                reasons[name] = (
+                    f"the block {block!r} has {rows[block]} rows, neither one nor one for each of "
+                    f"the {rows['test']} test rows"
+                )
+            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
+                reasons[name] = f"no row of the block {block!r} has a right label"
         if method.most_labels is not None and many > method.most_labels:
             reasons[name] = (
                 f"{many} labels are more than the {method.most_labels} it can tell apart"
             )
-        if method.needs_log_probs and other:
+        if other and method.reads_level((options or {}).get(name)):
             reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {other}"
     return reasons
 

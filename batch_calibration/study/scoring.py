@@ -159,7 +159,7 @@ def _render(
     if not task.is_image:
         test = reader.texts(task, data.data, data.split, data.limit)
         train = reader.texts(task, data.data, data.train_split)
-        return render(task, cell, test, train, model.scorer, budget)
+        return render(task, cell, test, train, model.scorer, budget, not model.logits_only)
     images = reader.images(task, data.data, data.split, data.limit)
     pool: ImageRows | None = None
     if data.labeled_per_class and data.train_split in image_splits(task, data.data):
@@ -249,7 +249,8 @@ def score_context(
 
 def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
     """The part of an answer that begins at `start`, without inputs that could not be read."""
-    kept = [row for row in range(asked.size) if start + row not in answer.failed]
+    lost_groups = {(row - start) // asked.together for row in answer.failed}
+    kept = [row for row in range(asked.size) if row // asked.together not in lost_groups]
     lost: dict[str, Json] = {UNREADABLE: asked.size - len(kept)} if len(kept) < asked.size else {}
     here = [start + row for row in kept]
     return make_block(

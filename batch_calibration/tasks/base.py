@@ -30,6 +30,9 @@ class Task(NamedTuple):
     serves in its place. `files` holds a task file's own files, by split, or `folder` its images,
     and `labels_are` says whether their labels are numbers or names.
 
+    `options` are the fields that hold the options of a multiple-choice question, in the order of
+    the labels, where the label words are their names ("A", "1") and not their contents.
+
     An image task (`tasks.image.image_task`) has the one field `image` and no prompts; `statements`
     are the numbered choices of its statement, the first of them the usual one.
     """
@@ -56,6 +59,7 @@ class Task(NamedTuple):
     labels_are: str = NUMBERS
     statements: tuple[str, ...] = ()
     folder: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def is_image(self) -> bool:

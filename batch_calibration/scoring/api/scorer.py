@@ -12,6 +12,7 @@ from batch_calibration.censored import BELOW, check_missing
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import refuse_constant
+from batch_calibration.scores import canonical
 from batch_calibration.scoring import (
     Identity,
     ImageInputs,
@@ -189,14 +190,22 @@ class ApiScorer:
         return LabelScores(scores, tokens)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> Estimate:
-        """What `score` would ask: requests without an answer yet, and the tokens in them."""
+        """What `score` would ask: requests without an answer yet, and the tokens in them.
+
+        What is asked twice, as by blocks that have a prompt in common, is one request.
+        """
         texts, (forms, _) = _texts(inputs), label_texts.flatten(labels)
         sent = answered = tokens = 0
+        seen: set[int] = set()
         with self._answers.opened():
             behind = [0] if self._per_row(forms) == 1 else count_tokens(forms, self._tokenizer)
             for start in range(0, len(texts), ROWS):
                 counts = count_tokens(texts[start : start + ROWS], self._tokenizer)
                 for place, asked in self._questions(texts, forms, start, start + ROWS):
+                    same = hash(canonical([asked.path, asked.body]))
+                    if same in seen:
+                        continue
+                    seen.add(same)
                     if self._answers.get(self._server.address, asked) is not None:
                         answered += 1
                         continue

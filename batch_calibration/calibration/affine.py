@@ -1,0 +1,122 @@
+"""Affine maps of a row's scores, fitted to labels: penalized log loss, by Newton's method."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.sparse.linalg import cg
+
+from batch_calibration.calibration.base import label_normalized
+from batch_calibration.calibration.objective import one_hot
+from batch_calibration.typing import Labels, ProbeRows, Rows, Scores, Weight
+
+# The log loss is convex: ten steps are the rule, and more only follow an offset to infinity.
+MOST_STEPS = 30
+MOST_PRODUCTS = 200
+
+# A step that should lower the mean log loss by less is the last: roundings hide the next.
+LEAST_GAIN = 1e-12
+
+
+class Affine(NamedTuple):
+    """z = scale x + offset.
+
+    Attributes:
+        scale: one number, [k] for one per label, or [k k], a row per label.
+        offset: [k], in nats; a number where it is the same for all.
+    """
+
+    scale: jax.Array
+    offset: jax.Array
+
+
+def transform(affine: Affine, rows: Rows) -> Scores:
+    """The scores z[n k] of rows x[n k].
+
+    >>> swap = Affine(jnp.array([[0.0, 1.0], [1.0, 0.0]]), jnp.zeros(2))
+    >>> transform(swap, jnp.array([[3.0, 5.0]])).tolist()
+    [[5.0, 3.0]]
+    """
+    values = jnp.asarray(rows)
+    if affine.scale.ndim == 2:
+        # A device may else multiply in half precision.
+        return jnp.matmul(values, affine.scale.T, precision="highest") + affine.offset
+    return values * affine.scale + affine.offset
+
+
+# Compiled as a whole: a loop that is built again in each call would be compiled in each.
+@jax.jit
+def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull: Affine) -> Affine:
+    """The map of least log loss that is pulled toward another.
+
+        argmin sum_i w_i (-log softmax(z_i)_{y_i}) + 1/2 sum_p pull_p (theta_p - toward_p)^2
+
+    The search starts at `toward`; each step solves for Newton's by conjugate gradients, so that no
+    matrix of second derivatives is held (10,100 numbers squared for the matrix of 100 labels), and
+    is halved until the loss falls. float32 finds the least loss to about 1e-6 in the parameters,
+    where a search that compares losses alone ends at the root of that precision.
+
+    Args:
+        rows: x[m k], finite also where the weight is 0.
+        labels: [m]; any label where the weight is 0.
+        weight: [m].
+        toward: the map that is returned where nothing weighs; its offsets sum to 0.
+        pull: one number for the scale, one for the offset.
+
+    >>> rows, none = jnp.eye(2), Affine(jnp.float32(1.0), jnp.float32(0.0))
+    >>> found = learn(rows, jnp.array([0, 1]), jnp.ones(2), none, Affine(*jnp.ones(2)))
+    >>> round(found.scale.item(), 2)
+    1.4
+    """
+    true = one_hot(rows, labels)
+    # Losses near 1, whatever the number of rows.
+    total = jnp.maximum(jnp.sum(weight), 1.0)
+    share = weight[:, None] / total
+    pulls = Affine(pull.scale / total, pull.offset / total)
+
+    def objective(affine: Affine) -> jax.Array:
+        loss = -jnp.sum(share * true * label_normalized(transform(affine, rows)))
+        for strength, now, then in zip(pulls, affine, toward, strict=True):
+            loss += 0.5 * strength * jnp.sum((now - then) ** 2)
+        return loss
+
+    def newton(at: tuple[Affine, jax.Array, jax.Array]) -> tuple[Affine, jax.Array, jax.Array]:
+        affine, _, steps = at
+        scores, pull_back = jax.vjp(lambda affine: transform(affine, rows), affine)
+        probs = jax.nn.softmax(scores, axis=-1)
+
+        def derivative(by_score: jax.Array, by_pull: Affine) -> Affine:
+            # Slopes by a row's scores sum to zero: here to the last bit, so that parameters do not
+            # wander where all scores of a row move alike.
+            (by,) = pull_back(share * (by_score - jnp.mean(by_score, axis=-1, keepdims=True)))
+            return Affine(*(g + p * x for g, p, x in zip(by, pulls, by_pull, strict=True)))
+
+        def curvature(along: Affine) -> Affine:
+            d = transform(along, rows)
+            return derivative(probs * (d - jnp.sum(probs * d, axis=-1, keepdims=True)), along)
+
+        slope = derivative(probs - true, jax.tree.map(jnp.subtract, affine, toward))
+        move, _ = cg(  # type: ignore[no-untyped-call]
+            curvature, slope, tol=1e-5, maxiter=MOST_PRODUCTS
+        )
+        # Roundings of the loss must not stop the last steps.
+        bound = objective(affine) + 1e-6
+
+        def moved(size: jax.Array) -> Affine:
+            return Affine(*(x - size * dx for x, dx in zip(affine, move, strict=True)))
+
+        size = jax.lax.while_loop(
+            lambda size: ~(objective(moved(size)) <= bound) & (size > 1e-4),
+            lambda size: size / 2.0,
+            jnp.float32(1.0),
+        )
+        gain = jnp.sum(slope.scale * move.scale) + jnp.sum(slope.offset * move.offset)
+        return moved(size), gain, steps + 1
+
+    found, _, _ = jax.lax.while_loop(
+        lambda at: (at[1] > LEAST_GAIN) & (at[2] < MOST_STEPS),
+        newton,
+        (toward, jnp.float32(jnp.inf), jnp.int32(0)),
+    )
+    # A constant beside all scores changes no probability.
+    return found._replace(offset=found.offset - jnp.mean(found.offset))

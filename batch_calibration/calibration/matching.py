@@ -1,0 +1,208 @@
+"""Prior matching: the bias without which the mean prediction is the expected shares of labels."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_factor, cho_solve
+
+from batch_calibration.calibration.base import (
+    Calibrator,
+    label_normalized,
+    weighted_mean,
+    weights_of,
+)
+from batch_calibration.calibration.shift import Shift, apply, least_shares, log_mean_prob
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Scalar, Weight
+
+Match = Callable[[ProbeRows, Bias, Weight], Bias]
+"""How rows [m k] of weights [m] are matched to shares [k]: a bias [k]."""
+
+Shares = Callable[[ProbeRows, Labels | None, Weight], tuple[Bias, Weight]]
+"""Rows [m k], labels [m] and weights [m] -> the shares to match [k], the weights to match by."""
+
+TOLERANCE = 1e-6
+"""How far a label's mean prediction may be from its share."""
+STEPS = 100
+"""The most steps of Newton's method; of scores of standard deviation 60, 8 to 46 were needed."""
+COOLING = 0.25
+COLDEST = 1e-5
+"""Where the limit of temperature 0 is sought: a part of the scores' standard deviation."""
+# Of float32: what rounding alone makes of a mean prediction, and what lets the singular matrix of
+# the labels be factored, for each label.
+ROUNDING = 1.2e-7
+RIDGE = 1e-6
+
+
+class _Search(NamedTuple):
+    """Where Newton's method stands: the bias beyond the mean, and how far off it was."""
+
+    shift: Bias
+    temperature: Scalar
+    miss: Scalar
+    steps: Count
+
+
+def match(
+    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, hard: bool = False
+) -> Bias:
+    """The bias b with mean_i softmax(s_i - b) = pi, unique up to a constant.
+
+    It is where the convex mean_i logsumexp(s_i - b) + pi.b is least, whose third derivative along
+    d is at most the range of d times the second: log(1 + r) / r of a Newton step of range r always
+    descends (Sun and Tran-Dinh 2019, arXiv:1703.04599, nu = 2). Scores that spread wider than a
+    nat are divided by a temperature at first, which falls to 1 as steps get shorter than it; at a
+    high one the match is the mean score less log pi, BC. The constant is such that b sums to what
+    BC's bias does.
+
+    Args:
+        log_probs: s[m k], in nats.
+        shares: pi[k], positive, of sum 1.
+        weight: [m]; rows of weight 0 are absent.
+        hard: match the shares of predictions, argmax_j (s_ij - b_j), as the temperature's limit 0.
+
+    >>> rows = jnp.array([[0.0, 3.0], [0.0, 1.0]])
+    >>> match(rows, jnp.array([0.5, 0.5])).round(4).tolist()
+    [0.0, 2.0]
+    """
+    weights = weights_of(log_probs, weight)
+    mean = weighted_mean(log_probs, weights)
+    rows = jnp.where(weights[:, None] > 0, log_probs - mean, 0.0)
+    # Labels before rows: sums over few labels are then fast.
+    columns = (rows - jnp.mean(rows, axis=-1, keepdims=True)).T
+    total = jnp.sum(weights)
+    part = weights / jnp.where(total > 0, total, 1.0)
+    prior = jnp.log(shares)
+    spread = jnp.sqrt(jnp.sum(part * jnp.mean(columns**2, axis=0)))
+    last = jnp.maximum(COLDEST * spread, 1e-30) if hard else jnp.ones_like(spread)
+
+    def step(now: _Search) -> _Search:
+        probs = jax.nn.softmax(
+            (columns - now.shift[:, None]) / now.temperature + prior[:, None], axis=0
+        )
+        miss = weighted_mean(probs.T, weights) - shares
+        miss = jnp.where(jnp.abs(miss) > ROUNDING, miss, 0.0)
+        worst = jnp.max(jnp.abs(miss))
+        newton = _newton((probs * part) @ probs.T, miss)
+        reach = jnp.ptp(newton)
+        scale = jnp.where(reach > 0, jnp.log1p(reach) / jnp.where(reach > 0, reach, 1.0), 1.0)
+        near = reach <= 1.0
+        # Met, but a step would be long: between two rows any bias does, and it is well here.
+        moved = jnp.where(near | (worst > TOLERANCE), scale * newton * now.temperature, 0.0)
+        cools = near | (worst <= TOLERANCE)
+        return _Search(
+            now.shift + moved,
+            jnp.where(cools, jnp.maximum(COOLING * now.temperature, last), now.temperature),
+            jnp.where(now.temperature > last, 1.0, worst),
+            now.steps + 1,
+        )
+
+    def unmatched(now: _Search) -> jax.Array:
+        return (total > 0) & (now.steps < STEPS) & (now.miss > TOLERANCE)
+
+    start = _Search(
+        jnp.zeros_like(mean), jnp.maximum(spread, last), jnp.ones_like(last), jnp.int32(0)
+    )
+    found = jax.lax.while_loop(unmatched, step, start)
+    return _beside(mean, found.shift - last * prior)
+
+
+def _newton(pairs: jax.Array, miss: Bias) -> Bias:
+    """Solves H d = miss for the Hessian H = diag(mean P) - mean P P', which is singular along 1.
+
+    A diagonal entry is computed as minus the sum of the others in its row: where P is nearly 0 or
+    1, the difference of the two terms would leave nothing but rounding.
+    """
+    eye = jnp.eye(len(miss), dtype=pairs.dtype)
+    apart = pairs * (1.0 - eye)
+    scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(apart, axis=-1), 1e-20))
+    ridged = (1.0 + RIDGE * len(miss)) * eye - scale[:, None] * apart * scale
+    step = scale * cho_solve(cho_factor(ridged, lower=True), scale * (miss - jnp.mean(miss)))
+    return step - jnp.mean(step)
+
+
+def _beside(mean: Bias, further: Bias) -> Bias:
+    """A bias that sums to what the mean does."""
+    return mean + (further - jnp.mean(further))
+
+
+def match_in_rounds(
+    log_probs: ProbeRows, shares: Bias, weight: Weight | None = None, *, rounds: int
+) -> Bias:
+    """So many rounds of b <- b + log(mean_i softmax(s_i - b) / pi) from b = 0: UCPA.
+
+    A round is the update of beta = -b and gamma_i = -logsumexp(s_i + beta) in the published code,
+    which does at most ten; the first is division by the mean normalized probability.
+    """
+    mean = weighted_mean(log_probs, weight)
+
+    def one(_: Count, bias: Bias) -> Bias:
+        probs = label_normalized(log_probs - bias)
+        return bias + log_mean_prob(probs, weight) - jnp.log(shares)
+
+    return _beside(mean, jax.lax.fori_loop(0, rounds, one, jnp.zeros_like(mean)) - mean)
+
+
+def matched(shares: Shares, how: Match = match) -> Calibrator:
+    """The calibrator that subtracts the bias matched to the shares it is given or estimates."""
+
+    def fit(
+        log_probs: ProbeRows,
+        labels: Labels | None = None,
+        weight: Weight | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> Shift:
+        del key
+        expected, kept = shares(log_probs, labels, weights_of(log_probs, weight))
+        return Shift(how(log_probs, expected, kept), jnp.float32(1.0))
+
+    return Calibrator(fit, apply)
+
+
+def given_shares(target_prior: Sequence[float] | None) -> Shares:
+    """The shares one expects, equal ones where none are given, and all rows to match by."""
+
+    def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
+        del labels
+        count = log_probs.shape[-1]
+        return least_shares(
+            jnp.ones(count) / count if target_prior is None else target_prior
+        ), weight
+
+    return shares
+
+
+def prior_matching(*, rounds: int = 0, target_prior: Sequence[float] | None = None) -> Calibrator:
+    """Subtracts the bias b after which the mean prediction is pi: mean_i softmax(s_i - b) = pi.
+
+    BC makes the mean *score* of all labels alike, this the mean *probability*, which shares of
+    labels are. Two published methods are this one: SUCPA (Estienne et al. 2023, arXiv:2307.06713,
+    UCPA where pi is uniform), which goes towards the match in ten rounds, and the prior matching
+    of Liusie et al. 2024 (arXiv:2309.04992).
+
+    Args:
+        rounds: go so many rounds of UCPA (see `match_in_rounds`); 0 goes to 1e-6 on each share.
+        target_prior: pi, the share of each of the k labels one expects, by default equal ones; 0
+            for a label that is never right counts as 1e-4.
+
+    Raises:
+        InputError: rounds below 0.
+
+    >>> fit, apply_ = prior_matching(target_prior=(0.75, 0.25))
+    >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.5], [-1.5, -1.0]])
+    >>> jnp.exp(label_normalized(apply_(fit(rows), rows))).mean(axis=0).round(5).tolist()
+    [0.75, 0.25]
+    """
+    if rounds < 0:
+        raise InputError(
+            f"rounds: expected 0 or more; got {rounds}: give rounds=10 as UCPA does, or leave it "
+            "out to match exactly."
+        )
+    if not rounds:
+        return matched(given_shares(target_prior))
+    return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))

@@ -1,0 +1,132 @@
+"""Temperature, vector and matrix scaling, fitted to labeled rows."""
+
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+
+from batch_calibration.calibration.affine import Affine, learn, transform
+from batch_calibration.calibration.base import Calibrator, label_normalized, weighted_mean
+from batch_calibration.calibration.objective import known_weight
+from batch_calibration.errors import InputError
+from batch_calibration.typing import Bias, Key, Labels, ProbeRows, Rows, Scores, Weight
+
+Form = Literal["temperature", "vector", "matrix"]
+
+PSEUDO_ROWS = 8.0
+"""Rows without bias that are counted beside the labeled ones, so that one row is no bias yet."""
+
+LEAST_SCALE = 0.01
+"""A temperature of 100 is the most; a scale below 0 would turn the predictions around."""
+
+TOWARD = ("bc", "icl", "zero")
+
+
+class Scaling(NamedTuple):
+    """What scaling learns: z = scale (x - bias) + offset, x the label-normalized scores.
+
+    Attributes:
+        bias: [k], in nats.
+        affine: scale and offset.
+    """
+
+    bias: Bias
+    affine: Affine
+
+
+def apply(state: Scaling, log_probs: Rows, /) -> Scores:
+    """The rescaled scores[n k]."""
+    return transform(state.affine, label_normalized(log_probs) - state.bias)
+
+
+def known_rows(
+    method: str, log_probs: ProbeRows, labels: Labels | None, weight: Weight | None
+) -> tuple[ProbeRows, Labels, Weight]:
+    """Label-normalized rows, labels, and the weights of those of known label; else rows of zero.
+
+    Raises:
+        InputError: there are no labels.
+    """
+    if labels is None:
+        raise InputError(
+            f"{method} learns from labels and none came: give the scores and the labels of a "
+            "labeled set (label -1 means unknown)."
+        )
+    known = known_weight(log_probs, labels, weight)
+    rows = label_normalized(jnp.where(known[:, None] > 0, log_probs, 0.0))
+    return rows, labels, known
+
+
+def check_regularization(value: float) -> None:
+    """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
+    if not 0.0 < value < float("inf"):
+        raise InputError(
+            f"regularization: expected a number above 0; got {value!r}: give one such as "
+            "regularization=10.0."
+        )
+
+
+def scaling(
+    *, form: Form = "matrix", regularization: float = 10.0, toward: str = "bc"
+) -> Calibrator:
+    """Rescales label-normalized scores x = log softmax(s) by least log loss on labeled rows.
+
+    Temperature z = a x, vector z = a * (x - b) + c, matrix z = A (x - b) + c (Guo et al. 2017,
+    arXiv:1706.04599, sec. 4.2), the parameters those of
+
+        argmin sum_i w_i (-log softmax(z_i)_{y_i}) + regularization / 2 |theta - theta_0|^2
+
+    Guo et al. have no penalty and thousands of rows; a prompt's labeled rows are few. Where they
+    say little, theta_0 is the answer: scale 1 and offset 0. There b_j = sum_i x_ij / (m + 8), the
+    mean score shrunk by 8 rows without bias, so that theta_0 is ICL for one row and BC for many.
+    A temperature has no b and changes no prediction, only how sure it is.
+
+    Args:
+        form: what is scaled.
+        regularization: the pull toward theta_0, the inverse of scikit-learn's C. It is a number
+            beside a sum over rows, so that its say shrinks as rows come; raise it where a dozen
+            rows mislead, lower it where a label is hardly ever right.
+        toward: theta_0: "bc", "icl" (b = 0), or "zero" (scale 0 and free offsets, which is
+            scikit-learn's LogisticRegression on x for the matrix).
+
+    Raises:
+        InputError: a regularization that is not above 0, an unknown toward; no labels given to
+            `fit`.
+
+    >>> fit, apply_ = scaling(form="vector", regularization=0.1)
+    >>> rows = jnp.array([[-1.0, -3.0], [-1.0, -2.0], [-1.0, -3.5]])
+    >>> apply_(fit(rows, jnp.array([0, 1, 0])), rows).argmax(axis=1).tolist()
+    [0, 1, 0]
+    """
+    if toward not in TOWARD:
+        raise InputError.unknown("toward", toward, TOWARD)
+    check_regularization(regularization)
+
+    def fit(
+        log_probs: ProbeRows,
+        labels: Labels | None = None,
+        weight: Weight | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> Scaling:
+        del key
+        rows, gold, known = known_rows(form, log_probs, labels, weight)
+        k = rows.shape[-1]
+        bias = jnp.zeros(k, jnp.float32)
+        if toward == "bc" and form != "temperature":
+            seen = jnp.sum(known)
+            bias = weighted_mean(rows, known) * (seen / (seen + PSEUDO_ROWS))
+        shapes = {"temperature": (), "vector": (k,), "matrix": (k, k)}
+        one = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
+        scale = 0.0 * one if toward == "zero" else one
+        # An offset without any pull has no least log loss where a label never occurs.
+        free = 1e-6 if toward == "zero" else regularization
+        pull = Affine(jnp.float32(regularization), jnp.float32(free))
+        offset = jnp.zeros(() if form == "temperature" else k, jnp.float32)
+        found = learn(rows - bias, gold, known, Affine(scale, offset), pull)
+        if form == "temperature":
+            # The loss is convex: within a bound, the best is the bound or the best of all.
+            found = Affine(jnp.maximum(found.scale, LEAST_SCALE), offset)
+        return Scaling(bias, found)
+
+    return Calibrator(fit, apply)

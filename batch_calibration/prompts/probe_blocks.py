@@ -1,0 +1,134 @@
+"""The probe blocks of a context: which rows each method beyond the test batch learns from."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from batch_calibration.files import Json
+from batch_calibration.prompts import probe_inputs, template
+from batch_calibration.settings import Cell
+from batch_calibration.tasks import Row, Rows, Task
+
+Render = Callable[[Row, int], str]
+"""`(row, skip)` -> its prompt without the first `skip` demonstrations."""
+
+
+class Form(NamedTuple):
+    """How rows become texts: `fill` renders a row of one field, `input`, the whole input part.
+
+    `template` and `shown`, the demonstrations, are of prompts; a dual encoder has neither.
+    """
+
+    fields: tuple[str, ...]
+    context: dict[str, Json]
+    render: Render
+    fill: Render
+    labels: tuple[tuple[str, ...], ...]
+    template: str = ""
+    shown: Sequence[str] = ()
+
+
+class Part(NamedTuple):
+    """The rows of a block.
+
+    Attributes:
+        prompt: `(number, skip)` -> a row's prompt without the first `skip` demonstrations.
+        labels: the gold label of each, -1 where it is unknown.
+        ids: names that lead back.
+        shots: how many demonstrations a prompt has.
+        together: as in `RenderedBlock`.
+    """
+
+    prompt: Callable[[int, int], str]
+    labels: Sequence[int]
+    ids: Sequence[str]
+    shots: int
+    together: int = 1
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.ids)
+
+
+def rendered_rows(
+    rows: Sequence[Row],
+    ids: Sequence[str],
+    render: Render,
+    shots: int,
+    labels: Sequence[int] | None = None,
+    together: int = 1,
+) -> Part:
+    """Rows that are all rendered in one way; labels that are not given are unknown."""
+    known = [-1] * len(rows) if labels is None else labels
+    return Part(lambda row, skip: render(rows[row], skip), known, ids, shots, together)
+
+
+def probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Part]:
+    """CC's and DC's rows, as the paper describes them."""
+    prompt, shots = cell.prompt, len(form.shown)
+    whole = prompt.cc_fill == "whole_input"
+    cc = probe_inputs.content_free(("input",) if whole else form.fields)
+    dc = probe_inputs.random_words(rows, form.fields, prompt.dc_texts, cell.seed)
+    return {
+        "cc": rendered_rows(
+            cc, _numbered("cc", len(cc)), form.fill if whole else form.render, shots
+        ),
+        "dc": rendered_rows(dc, _numbered(f"dc/{cell.seed}", len(dc)), form.render, shots),
+    }
+
+
+def original_probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Part]:
+    """The rows of CC and DC as the published code makes them, which fills the whole input.
+
+    In the tasks of two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al.
+    2023 (fywalter/label-bias) share with the paper, the two and the words between them are one
+    input: "N/A" stands once, and random words are drawn from all of it. Fei et al. have one task,
+    of medical questions, whose texts are filled one by one.
+    """
+    shots, inputs = len(form.shown), template.input_part(form.template)
+    cc = probe_inputs.content_free(("input",))
+    words = probe_inputs.original_random_words(
+        [template.fill(inputs, row) for row in rows], cell.seed
+    )
+    dc = [{"input": text} for text in words]
+    return {
+        "dc_original": rendered_rows(
+            dc, _numbered(f"dc_original/{cell.seed}", len(dc)), form.fill, shots
+        ),
+        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), form.fill, shots),
+    }
+
+
+def domain_premise(form: Form) -> Part:
+    """DC-PMI's one prompt, the template after its input, without demonstrations."""
+    premise = template.domain_premise(form.template)
+    return Part(lambda row, skip: premise, [-1], ["pmi"], 0)
+
+
+def left_out(form: Form, train: Rows, chosen: Sequence[int]) -> Part:
+    """LOOC's rows: each demonstration asked as the input, the others shown before it.
+
+    Where a context leaves out its first demonstrations, they are asked all the same.
+    """
+
+    def prompt(row: int, skip: int) -> str:
+        others = [text for i, text in enumerate(form.shown) if i >= skip and i != row]
+        return template.prompt(form.template, others, train.rows[chosen[row]])
+
+    labels = [train.labels[i] for i in chosen]
+    return Part(prompt, labels, [train.ids[i] for i in chosen], len(chosen) - 1)
+
+
+def permuted(task: Task, cell: Cell, form: Form, test: Rows) -> Part:
+    """PriDe's rows: some test rows, each with its options moved round k times."""
+    drawn = probe_inputs.permuted_rows(len(test.rows), cell.seed)
+    k = len(task.options)
+    rows = [
+        row for i in drawn for row in probe_inputs.cyclic_permutations(test.rows[i], task.options)
+    ]
+    ids = [f"{test.ids[i]}/{shift}" for i in drawn for shift in range(k)]
+    return rendered_rows(rows, ids, form.render, len(form.shown), together=k)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}/{i}" for i in range(count)]

@@ -1,0 +1,68 @@
+"""Seconds that each method takes on one large score table.
+
+python -m benchmarks.methods --rows=1000000 --labels=4
+
+Simulated scores in float32: a bias, one better label a row, noise. Of each method, fit and apply in
+one compiled program: seconds to compile and run it once, seconds of a second run, and the process's
+high-water mark of memory after it. PC, which fits 100 mixtures, is measured where --pc is given.
+"""
+
+import argparse
+import resource
+import time
+
+import jax
+import numpy as np
+
+from batch_calibration.fitting import Blocks, Evidence, correct
+from batch_calibration.methods import METHODS
+
+LABELED = 512
+"""Rows of the labeled set, and of every other probe together with its labels."""
+
+
+def simulated(rows: int, labels: int, seed: int) -> Evidence:
+    """Scores [rows, labels] in nats with a bias, and the label that each row favors."""
+    random = np.random.default_rng(seed)
+    gold = random.integers(labels, size=rows).astype(np.int32)
+    scores = random.standard_normal((rows, labels), np.float32)
+    scores[np.arange(rows), gold] += 1.5
+    bias = np.linspace(0, 2, labels, dtype=np.float32)
+    total = np.log(np.exp(scores + bias).sum(axis=1, keepdims=True))
+    return Evidence(scores + bias - total - 1, gold)
+
+
+def main() -> None:
+    """Print a line a method."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--labels", type=int, default=4)
+    parser.add_argument("--pc", action="store_true", help="PC too")
+    args = parser.parse_args()
+    test = Evidence(simulated(args.rows, args.labels, 0).log_probs)
+    probes = {block for method in METHODS.values() for block in method.probe.blocks}
+    blocks: Blocks = {
+        **{name: simulated(LABELED, args.labels, 1) for name in sorted(probes)},
+        "test": test,
+    }
+    key = jax.random.key(0)
+    print(f"{args.rows:,} rows of {args.labels} labels; {jax.devices()[0].device_kind}")
+    print(f"{'method':16}{'first, s':>10}{'again, s':>10}{'GB at most':>12}")
+    for name, method in METHODS.items():
+        if method.looped and not args.pc:
+            continue
+        mine = {block: blocks[block] for block in ("test", *method.probe.blocks)}
+        program = jax.jit(
+            lambda parts, method=method: correct(method, parts, parts["test"].log_probs, key=key)
+        )
+        times = []
+        for _ in range(2):
+            began = time.perf_counter()
+            jax.block_until_ready(program(mine))
+            times.append(time.perf_counter() - began)
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+        print(f"{name:16}{times[0]:10.2f}{times[1]:10.2f}{most:12.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

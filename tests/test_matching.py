@@ -1,0 +1,259 @@
+"""Prior matching, OTTER and shares estimated for them, beside scipy and figures on real scores."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+from scipy.sparse import eye, kron, vstack
+from scipy.special import logsumexp, softmax
+
+from batch_calibration import calibrate
+from batch_calibration.calibration.matching import match, matched, prior_matching
+from batch_calibration.calibration.otter import otter
+from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
+from batch_calibration.calibration.shift import LEAST_SHARE, least_shares, mean_log_prob
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS
+
+MATCH = jax.jit(match)
+
+
+def shares_of(labels, count=4):
+    return np.bincount(labels, minlength=count) / len(labels)
+
+
+def table(rows, labels, scale, seed=0):
+    random = np.random.default_rng(seed)
+    scores = random.normal(0, scale, (rows, labels)) + random.normal(0, scale, labels)
+    prior = np.maximum(random.dirichlet(np.ones(labels)), 2e-4)
+    scores -= logsumexp(scores, axis=1, keepdims=True)
+    return scores.astype(np.float32), (prior / prior.sum()).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "scale"), [(40, 2, 1.0), (400, 4, 2.0), (300, 100, 2.0), (400, 4, 60.0)]
+)
+def test_the_mean_prediction_is_the_shares(rows, labels, scale):
+    scores, prior = table(rows, labels, scale)
+    bias = np.asarray(MATCH(scores, prior), np.float64)
+    assert np.abs(softmax(scores - bias, axis=1).mean(axis=0) - prior).max() < 1e-6
+    np.testing.assert_allclose(bias.sum(), np.asarray(mean_log_prob(scores)).sum(), rtol=1e-5)
+
+
+def test_the_bias_is_where_the_convex_objective_is_least():
+    scores, prior = table(50, 4, 1.0)
+    wide, goal = scores.astype(np.float64), prior.astype(np.float64)
+
+    def objective(bias):
+        gradient = goal - softmax(wide - bias, axis=1).mean(axis=0)
+        return logsumexp(wide - bias, axis=1).mean() + goal @ bias, gradient
+
+    best = minimize(objective, np.zeros(4), jac=True, tol=1e-12).x
+    bias = MATCH(scores, prior)
+    np.testing.assert_allclose(bias - bias.mean(), best - best.mean(), atol=1e-4)
+
+
+@pytest.mark.parametrize("far", [60.0, 1000.0])
+def test_rows_that_are_sure_are_matched_in_float32(far):
+    rows = jnp.asarray(far * np.eye(3)[np.arange(300) % 3], jnp.float32)
+    prior = jnp.asarray([0.7, 0.2, 0.1], jnp.float32)
+    means = softmax(np.asarray(rows - MATCH(rows, prior), np.float64), axis=1).mean(axis=0)
+    np.testing.assert_allclose(means, prior, atol=far * 1e-7)
+
+
+def test_constants_of_rows_and_labels_do_not_matter():
+    scores, prior = table(60, 3, 1.5)
+    moved = scores + np.random.default_rng(1).normal(0, 20, (60, 1)).astype(np.float32)
+    plain = MATCH(scores, prior)
+    for other in (MATCH(moved, prior), MATCH(scores + jnp.asarray([5.0, -3.0, 0.0]), prior)):
+        gap = np.asarray(other - plain)
+        assert np.isfinite(gap).all()
+    np.testing.assert_allclose(np.diff(MATCH(moved, prior)), np.diff(plain), atol=2e-4)
+
+
+def test_many_rounds_end_in_the_match():
+    scores, prior = table(80, 3, 1.0)
+    exact = prior_matching(target_prior=prior.tolist()).fit(scores).bias
+    ten, many = (
+        prior_matching(rounds=rounds, target_prior=prior.tolist()).fit(scores).bias
+        for rounds in (10, 300)
+    )
+    np.testing.assert_allclose(many, exact, atol=1e-4)
+    assert np.abs(ten - exact).max() < np.abs(mean_log_prob(scores) - exact).max()
+
+
+def test_one_round_divides_by_the_mean_probability():
+    scores, _ = table(80, 3, 1.0)
+    one = prior_matching(rounds=1).fit(scores).bias
+    divided = METHODS["bc_mean_prob"].make().fit(scores).bias
+    np.testing.assert_allclose(one - one.mean(), divided - divided.mean(), atol=1e-5)
+
+
+def test_rounds_below_zero_are_a_sentence():
+    with pytest.raises(InputError, match="rounds: expected 0 or more; got -1"):
+        prior_matching(rounds=-1)
+
+
+def test_a_share_of_zero_counts_as_a_least_share():
+    scores, _ = table(400, 3, 1.0)
+    for name in ("prior_matching", "otter", "bc", "bc_prob_shift"):
+        found = calibrate(scores, name, target_prior=(0.5, 0.5, 0.0))
+        assert np.isfinite(found).all()
+    assert not (
+        calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)).argmax(1) == 2
+    ).any()
+    matched_to = softmax(calibrate(scores, "prior_matching", target_prior=(0.5, 0.5, 0.0)), axis=1)
+    np.testing.assert_allclose(matched_to.mean(0)[2], LEAST_SHARE, rtol=0.02)
+    np.testing.assert_allclose(least_shares((0.5, 0.5, 0.0)).sum(), 1.0, rtol=1e-6)
+
+
+def plan(costs, prior):
+    """Optimal transport of rows to labels by linear programming, times the number of rows."""
+    rows, labels = costs.shape
+    sums = vstack(
+        [kron(eye(rows), np.ones((1, labels))), kron(np.ones((1, rows)), eye(labels))]
+    ).tocsr()
+    right = np.concatenate([np.full(rows, 1 / rows), prior])
+    done = linprog(costs.ravel(), A_eq=sums, b_eq=right, method="highs")
+    return rows * done.x.reshape(rows, labels), done.fun
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "scale"), [(24, 3, 1.0), (120, 4, 0.5), (150, 10, 3.0), (150, 4, 30.0)]
+)
+def test_otter_predicts_as_the_optimal_plan(rows, labels, scale):
+    scores, prior = table(rows, labels, scale)
+    prior = np.asarray(least_shares(prior), np.float64)
+    prior /= prior.sum()
+    exact, cost = plan(-scores.astype(np.float64), prior)
+    fit, apply = otter(target_prior=prior.tolist())
+    said = np.asarray(apply(fit(scores), scores)).argmax(axis=1)
+    whole = exact.max(axis=1) > 1 - 1e-9
+    np.testing.assert_array_equal(said[whole], exact.argmax(axis=1)[whole])
+    assert (~whole).sum() < labels
+    assert np.abs(shares_of(said, labels) - prior).max() <= labels / rows
+    # The plan of these predictions costs what the exact one does, split rows aside.
+    taken = np.where(whole[:, None], np.eye(labels)[said], exact)
+    assert -(taken * scores).sum() / rows == pytest.approx(cost, abs=1e-4)
+
+
+def test_otter_gives_equal_rows_one_label():
+    rows = jnp.tile(jnp.asarray([[-1.0, -2.0]]), (6, 1))
+    fit, apply = otter()
+    assert len(set(np.asarray(apply(fit(rows), rows)).argmax(axis=1))) == 1
+
+
+def test_em_finds_the_shares_of_rows_free_of_bias():
+    """Rows drawn from a mixture whose densities are known: their log densities have no bias."""
+    random = np.random.default_rng(0)
+    labels = random.choice(3, 4000, p=[0.6, 0.3, 0.1])
+    centers = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    points = centers[labels] + random.normal(size=(4000, 2))
+    scores = -0.5 * ((points[:, None] - centers) ** 2).sum(-1)
+    state = sld_em(damping=0.0).fit(scores.astype(np.float32))
+    np.testing.assert_allclose(softmax(-np.asarray(state.bias)), shares_of(labels, 3), atol=0.02)
+
+
+def test_where_em_stands_still_its_shares_are_matched():
+    scores, _ = table(200, 3, 3.0)
+    state = sld_em(damping=0.0).fit(scores)
+    shares = softmax(-np.asarray(state.bias, np.float64))
+    np.testing.assert_allclose(softmax(scores + np.log(shares), 1).mean(0), shares, atol=1e-3)
+
+
+def test_em_of_nothing_but_equal_shares_is_prior_matching():
+    scores, _ = table(60, 3, 1.0)
+    np.testing.assert_allclose(
+        sld_em(damping=1.0).fit(scores).bias, prior_matching().fit(scores).bias, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"least_share": 0.0}, {"least_share": 1.0}, {"damping": -0.1}, {"damping": 1.5}]
+)
+def test_options_of_em_that_are_none_are_a_sentence(given):
+    with pytest.raises(InputError, match=r"sld_em keeps shares above least_share.*damping=0\.1"):
+        sld_em(**given)
+
+
+@pytest.mark.parametrize(("name", "make"), [("bbse", bbse), ("prior_counted", prior_counted)])
+def test_shares_from_labels_need_labels(name, make):
+    with pytest.raises(InputError, match=re.escape(f"{name} learns the shares of the labels")):
+        make().fit(jnp.zeros((2, 2)))
+
+
+def test_bbse_tells_the_shares_of_a_batch_that_are_not_the_labeled_rows_own():
+    """With many labeled rows: batch 70/20/10, labeled set 1/3 each."""
+    random = np.random.default_rng(0)
+    gold = np.concatenate([random.choice(3, 6000, p=[0.7, 0.2, 0.1]), np.arange(6000) % 3])
+    scores = random.normal(0, 1, (12000, 3)) + 2.5 * np.eye(3)[gold] + [1.0, 0.0, -1.0]
+    labels = np.where(np.arange(12000) < 6000, -1, gold)
+    batch = scores[:6000]
+    means = {
+        make: softmax(batch - np.asarray(make().fit(scores, labels).bias), axis=1).mean(axis=0)
+        for make in (bbse, prior_counted)
+    }
+    np.testing.assert_allclose(means[bbse], shares_of(gold[:6000], 3), atol=0.02)
+    np.testing.assert_allclose(means[prior_counted], 1 / 3, atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [bbse, prior_counted])
+def test_one_labeled_row_leaves_shares_near_equal(make):
+    scores, _ = table(200, 3, 1.0)
+    labels = np.full(200, -1)
+    labels[7] = 2
+    bias = np.asarray(make().fit(scores, labels).bias)
+    batch = np.delete(scores, 7, axis=0)
+    np.testing.assert_allclose(
+        softmax(batch - bias, axis=1).mean(axis=0), [0.25, 0.25, 0.5], atol=0.1
+    )
+
+
+def test_where_no_row_is_unlabeled_the_labeled_rows_are_matched():
+    scores, _ = table(60, 3, 1.0)
+    labels = np.arange(60) % 3
+    for make in (bbse, prior_counted):
+        np.testing.assert_allclose(
+            make().fit(scores, labels).bias, prior_matching().fit(scores).bias, atol=1e-3
+        )
+
+
+# ../shared/scores/README.md: accuracy in %, models in order, then their mean.
+UNIFORM = {
+    "orig": [24.8, 45.1, 36.3, 48.6, 57.3, 49.7, 59.8, 45.9],
+    "neverA": [24.3, 40.5, 32.8, 46.2, 48.6, 48.4, 51.2, 41.7],
+    "neverB": [25.0, 38.6, 35.8, 41.9, 48.7, 46.3, 50.5, 41.0],
+}
+TRUE = {
+    "orig": [24.9, 45.4, 36.1, 48.9, 57.9, 49.9, 59.7, 46.1],
+    "neverA": [32.5, 54.3, 46.4, 58.0, 64.4, 61.4, 67.3, 54.9],
+    "neverB": [33.6, 52.3, 44.6, 58.2, 64.7, 58.2, 67.2, 54.1],
+}
+MEANS = {"orig": (42.1, 45.7), "neverA": (33.4, 42.2), "neverB": (46.6, 41.1)}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_real_scores_give_the_reference_figures(name, shared):
+    """Shares of 0 among the true ones: an option that is never right."""
+    with np.load(shared / "scores" / "mmlu_base" / f"{name}.npz") as file:
+        scores, gold = file["scores"], file["gold"].astype(int)
+
+    def right(method, **options):
+        each = 100 * (calibrate(scores, method, **options).argmax(-1) == gold).mean(axis=-1)
+        return [*each, each.mean()]
+
+    np.testing.assert_allclose(right("prior_matching"), UNIFORM[name], atol=0.06)
+    told = right("prior_matching", target_prior=tuple(shares_of(gold)))
+    np.testing.assert_allclose(told, TRUE[name], atol=0.06)
+    for method, mean in zip(("icl", "bc"), MEANS[name], strict=True):
+        assert right(method)[-1] == pytest.approx(mean, abs=0.06)
+
+
+def test_a_shares_function_of_ones_own_is_matched():
+    scores, prior = table(60, 3, 1.0)
+    made = matched(lambda rows, labels, weight: (jnp.asarray(prior), weight))
+    corrected = np.asarray(made.apply(made.fit(scores), scores), np.float64)
+    np.testing.assert_allclose(softmax(corrected, axis=1).mean(axis=0), prior, atol=1e-6)
