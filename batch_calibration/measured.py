@@ -25,8 +25,7 @@ def measure(
 
     Rows are held out in `FOLDS` parts, the labels spread evenly over them. A method is left out if
     its blocks are not there, if it draws at random, depends on the order of rows or corrects only
-    the rows it learned from, or if it is a
-    published variant of another.
+    the rows that it learned from, or if it is a published variant of another.
 
     Args:
         blocks: "test" and "labeled", whose labels are all known, and others that are there.
