@@ -24,8 +24,8 @@ def measure(
     """Method -> whether each labeled row is predicted right by what the other rows teach.
 
     Rows are held out in `FOLDS` parts, the labels spread evenly over them. A method is left out if
-    its blocks are not there, if it draws at random or depends on the order of rows, or if it is a
-    published variant of another.
+    its blocks are not there, if it draws at random, depends on the order of rows or corrects only
+    the rows that it learned from, or if it is a published variant of another.
 
     Args:
         blocks: "test" and "labeled", whose labels are all known, and others that are there.
@@ -42,7 +42,7 @@ def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
     return (
         method.group != "variant"
         and set(method.probe.blocks) <= set(blocks)
-        and not (method.needs_key or method.in_order)
+        and not (method.needs_key or method.in_order or method.own_rows)
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
         and not (method.needs_log_probs and no_log_probs(rows))
     )

@@ -156,7 +156,10 @@ def test_a_probe_is_measured_on_labeled_rows():
         ({"labels": [0, 1]}, "labeled=.m, k. and labels=.m. together"),
         ({"labeled": [[-1.0, -2.0]]}, "labeled=.m, k. and labels=.m. together"),
         ({"probe": [[-1.0, -2.0]]}, "probe= only beside them"),
-        ({"target_prior": [0.2, 0.2]}, "target_prior: expected 2 positive shares that sum to 1"),
+        (
+            {"target_prior": [0.2, 0.2]},
+            "target_prior: expected 2 shares of at least 0 that sum to 1",
+        ),
         ({"labeled": [[-1.0, -2.0, -3.0]], "labels": [0]}, "labeled: expected 2 columns"),
     ],
 )
