@@ -20,21 +20,23 @@ from batch_calibration.typing import Bias, Count, Labels, ProbeRows, Weight
 
 STEPS = 500
 """The most steps of expectation-maximization, which is slow where labels overlap."""
+SMALLEST_MOVE = 1e-7
+"""A step that moves no share by more is the last: about the rounding of a mean over many rows."""
 
 
 class _Search(NamedTuple):
     """Where expectation-maximization stands."""
 
     shares: Bias
-    moves: jax.Array
+    move: jax.Array
     steps: Count
 
 
 def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibrator:
     """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
 
-    From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until nothing moves in float32,
-    at most 500 times: the shares under which the rows are likeliest, P_ij being softmax(s_i) of
+    From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
+    than 1e-7, at most 500 times: the shares under which the rows are likeliest, P_ij being softmax(s_i) of
     scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation 14(1), sec. 2).
     Where it stands still, pi is the mean of what it predicts: the bias -log pi is matched already,
     and matching only completes what was floored, damped or cut short. What the prompt prefers is
@@ -73,12 +75,12 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibr
             sums = jnp.sum(joint, axis=0)
             mean = (joint / jnp.where(sums > 0, sums, 1.0)) @ part
             new = least_shares((1.0 - damping) * mean + damping * equal, least_share)
-            return _Search(new, jnp.any(new != last), now.steps + 1)
+            return _Search(new, jnp.max(jnp.abs(new - last)), now.steps + 1)
 
         def moves(now: _Search) -> jax.Array:
-            return now.moves & (now.steps < STEPS)
+            return (now.move > SMALLEST_MOVE) & (now.steps < STEPS)
 
-        start = _Search(equal, jnp.bool_(True), jnp.int32(0))
+        start = _Search(equal, jnp.float32(jnp.inf), jnp.int32(0))
         return jax.lax.while_loop(moves, step, start).shares, weight
 
     return matched(shares)
