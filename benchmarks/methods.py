@@ -41,8 +41,10 @@ def main() -> None:
     args = parser.parse_args()
     test = Evidence(simulated(args.rows, args.labels, 0).log_probs)
     probes = {block for method in METHODS.values() for block in method.probe.blocks}
+    # PriDe's rows are whole questions.
+    some = LABELED // args.labels * args.labels
     blocks: Blocks = {
-        **{name: simulated(LABELED, args.labels, 1) for name in sorted(probes)},
+        **{name: simulated(some, args.labels, 1) for name in sorted(probes)},
         "test": test,
     }
     key = jax.random.key(0)
