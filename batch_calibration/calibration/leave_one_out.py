@@ -40,10 +40,9 @@ def leave_one_out(
 
         s_i - (m b - s_i) / (m - 1) = m / (m - 1) (s_i - b),
 
-    BC's scores times a positive number that is one for all rows and labels: its predictions are
-    BC's, and only its probabilities are less sure of themselves than they look, by 1 / m. It
-    differs in prediction at another strength or with a target prior. One row has no others and
-    stays as it is: plain ICL.
+    BC's scores times a number above 1 that is the same for all rows and labels: its predictions
+    are BC's, and only its probabilities are a little surer. It differs in prediction at another
+    strength or with a target prior. One row has no others and stays as it is: plain ICL.
 
     Args:
         strength: gamma.
