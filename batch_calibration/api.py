@@ -12,8 +12,9 @@ import numpy as np
 from batch_calibration.arrays import check_key
 from batch_calibration.censored import Missing
 from batch_calibration.errors import InputError
+from batch_calibration.fitting import Evidence, correct
 from batch_calibration.frames import is_frame, like, names_of
-from batch_calibration.methods import Evidence, Method, correct, get_method
+from batch_calibration.methods import Method, get_method
 from batch_calibration.typing import Key
 from batch_calibration.validation import (
     check_labels,
@@ -132,6 +133,10 @@ def calibrate(
     lead = array.shape[:-2]
     blocks = {"test": Evidence(contexts)}
 
+    level = chosen.reads_level(options)
+    if level and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
+        raise InputError(_no_level("scores", method, why))
+
     needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
     for name, given, reads in (
         ("probe", probe, needed),
@@ -156,11 +161,8 @@ def calibrate(
                 f"{name}: {method} reads one row, or one for each of the {rows} rows of scores; "
                 f"got {rows_of.shape[-2]}: give one or the other."
             )
-        if chosen.needs_log_probs and (why := no_log_probs(rows_of)):
-            raise InputError(
-                f"{name}: {method} needs log-probabilities over the whole vocabulary, and {why}: "
-                f"give such scores, or use {method.removesuffix('_original')}, which takes any."
-            )
+        if level and (why := no_log_probs(rows_of)):
+            raise InputError(_no_level(name, method, why))
         known = None if gold is None else check_labels(gold, rows_of)[..., None]
         blocks[block] = Evidence(
             _spread(rows_of, lead), None if known is None else _spread(known, lead)[..., 0]
@@ -176,6 +178,14 @@ def calibrate(
     else:
         corrected = jax.vmap(context)(blocks)
     return like(scores, corrected.reshape(array.shape), columns)
+
+
+def _no_level(where: str, method: str, why: str) -> str:
+    """That the scores can be no log-probabilities, which the method needs."""
+    return (
+        f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
+        f"such scores, or use {method.partition('_')[0]} with its defaults, which takes any."
+    )
 
 
 def _lacks(method: Method, name: str, block: str, what: str) -> str:

@@ -23,7 +23,7 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     """By how much label 0 beats label 1 at each point: apply(state, s)_0 - apply(state, s)_1.
 
     The boundary is its zero contour. For a shift that is the line s0 - s1 = gamma (b0 - b1), which
-    in probabilities is a rotation about the origin, p0 = p1 (phat0 / phat1)^gamma (table 1 and
+    in probabilities is a rotation about the origin, p0 = p1 (phat0 / phat1)^gamma (Table 1 and
     Fig. 2 of the paper); for PC it is the curve log N(x; mu_0, Sigma_0) = log N(x; mu_1, Sigma_1),
     x the point normalized over the two labels.
 

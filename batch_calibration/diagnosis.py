@@ -7,24 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
-from batch_calibration.intervals import accuracy_interval, mean_recall_interval
+from batch_calibration.intervals import (
+    Estimate,
+    accuracy_interval,
+    gain_interval,
+    mean_recall_interval,
+)
 from batch_calibration.validation import check_labels, check_scores
 
 DRAWS = 2000
 """Of rows, for intervals that have no closed form."""
-LEVEL = 0.95
-
-
-class Estimate(NamedTuple):
-    """A share of rows, or a difference of two, and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """In %: value [low, high]."""
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 class Right(NamedTuple):
@@ -56,7 +48,7 @@ class Diagnosis(NamedTuple):
         changed: indices of the rows whose prediction the correction changes.
         before: how often the scores as they are are right; None where no label is known.
         after: the same of the corrected scores.
-        gain: accuracy after less accuracy before, paired by row.
+        gain: accuracy after less accuracy before, paired by row (`intervals.gain_interval`).
     """
 
     label_names: tuple[str, ...]
@@ -191,13 +183,10 @@ def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
 
 
 def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
-    """The difference of two accuracies on the same rows: rows are drawn with both outcomes."""
+    """The difference of two accuracies on the same rows."""
     n = len(before)
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
-    shares = np.array([won, lost, n - won - lost]) / n
-    drawn = np.random.default_rng(0).multinomial(n, shares, DRAWS)
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    low, high = gain_interval(won, lost, n)
     return Estimate((won - lost) / n, float(low), float(high))
 
 

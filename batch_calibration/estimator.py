@@ -25,7 +25,8 @@ from batch_calibration.calibration.base import Calibrator, label_normalized, pre
 from batch_calibration.censored import Missing
 from batch_calibration.classes import class_columns
 from batch_calibration.errors import InputError, shown
-from batch_calibration.methods import Method, get_method, make_calibrator
+from batch_calibration.fitting import make_calibrator
+from batch_calibration.methods import Method, get_method
 from batch_calibration.validation import check_labels, check_options, check_scores, warn_of_few
 
 STREAMED = "bc"
@@ -75,6 +76,7 @@ class LabelBiasCorrector(
         classes_: the class of each column: its index, unless `classes` or `y` says otherwise.
         n_features_in_: k.
         feature_names_in_: the names of a frame's columns, where these are texts.
+        own_rows_: of bc_running and bc_loo, the rows given to `fit`, which alone they correct.
         seen_: of bc, the mean of all rows so far and their number.
 
     >>> rows = [[-1.0, -3.0], [-2.0, -2.5]]
@@ -124,6 +126,7 @@ class LabelBiasCorrector(
             key=None if seed is None else check_key(seed, "random_state"),
         )
         self.__dict__.pop("seen_", None)
+        self.own_rows_ = scores if method.own_rows else None
         if self.method == STREAMED:
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
@@ -161,6 +164,13 @@ class LabelBiasCorrector(
         """The corrected scores [n, k]."""
         check_is_fitted(self)
         scores = self._check_rows(X, reset=False)
+        own = getattr(self, "own_rows_", None)
+        if own is not None and not np.array_equal(own, scores):
+            raise InputError(
+                f"X: {self.method_} corrects the rows that it learned from, in their order; got "
+                f"{len(scores)} rows, others than the {len(own)} given to fit: call fit with them, "
+                "or use bc."
+            )
         return np.asarray(self._calibrator().apply(self.state_, jnp.asarray(scores)))
 
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -11,7 +11,7 @@ from batch_calibration.typing import Scores
 
 
 class BatchCalibration(nnx.Module):
-    """Subtracts the running mean log-probability of each label: s_ij - gamma b_j (eq. 2 and 3).
+    """Subtracts the running mean log-probability of each label: s_ij - gamma b_j (eq. 3 and 4).
 
     It is called, trained and evaluated as `nnx.BatchNorm` is. While training (`train()`, the
     default) each call takes its batch into the estimate, which it keeps in `nnx.BatchStat`

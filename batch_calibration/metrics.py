@@ -1,5 +1,7 @@
 """How right and how even-handed predictions are: accuracy, log loss, ECE, bias scores."""
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,7 @@ from batch_calibration.intervals import (
     accuracy_interval,
     balanced_accuracy_interval,
     bootstrap_interval,
+    gain_interval,
 )
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -33,6 +36,7 @@ __all__ = [
     "bootstrap_interval",
     "brier",
     "ece",
+    "gain_interval",
     "macro_f1",
     "measure",
     "nll",
@@ -40,6 +44,7 @@ __all__ = [
     "rsd",
     "summary",
     "total_variation",
+    "with_intervals",
 ]
 
 
@@ -156,6 +161,31 @@ def measure(
     return {name: metric(scores, labels, weight) for name, metric in METRICS.items()}
 
 
+def with_intervals(
+    found: Mapping[str, float], right: np.ndarray, before: np.ndarray | None = None
+) -> dict[str, float]:
+    """Metrics, the 95 % interval of accuracy, and the gain with its own.
+
+    Args:
+        found: metrics by name.
+        right: [n], whether each labeled row is right.
+        before: [n], the same before a correction; None where there was none.
+
+    >>> right = np.arange(48) < 26
+    >>> found = with_intervals({"accuracy": 26 / 48}, right, np.arange(48) >= 44)
+    >>> [round(found[name], 3) for name in ("gain", "gain_low", "gain_high")]
+    [0.458, 0.255, 0.625]
+    """
+    rows = len(right)
+    low, high = accuracy_interval(found["accuracy"], rows)
+    values = {**found, "accuracy_low": float(low), "accuracy_high": float(high)}
+    if before is not None:
+        won, lost = int((right & ~before).sum()), int((before & ~right).sum())
+        low, high = gain_interval(won, lost, rows)
+        values |= {"gain": (won - lost) / rows, "gain_low": float(low), "gain_high": float(high)}
+    return values
+
+
 _measure = jax.jit(measure)
 
 
@@ -180,13 +210,11 @@ def summary(
     """
     values = _measure(scores, labels, weight)
     found = {name: float(value) for name, value in jax.device_get(values).items()}
-    rows = int(np.sum(np.asarray(known_weight(scores, labels, weight)) > 0))
-    low, high = accuracy_interval(found["accuracy"], rows)
+    known = np.asarray(known_weight(scores, labels, weight)) > 0
+    right = (np.asarray(predict(scores)) == np.asarray(labels))[known]
     ends = balanced_accuracy_interval(scores, labels, weight, key=key)
     return {
-        **found,
-        "accuracy_low": float(low),
-        "accuracy_high": float(high),
+        **with_intervals(found, right),
         "balanced_accuracy_low": ends[0],
         "balanced_accuracy_high": ends[1],
     }

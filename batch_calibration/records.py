@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from batch_calibration.accuracies import STRENGTHS, Curve, OverStream, ProbeSizes
 from batch_calibration.errors import InputError
 from batch_calibration.files import WrongJson, parse_json, read_as
+from batch_calibration.outcomes import fits
 from batch_calibration.scores import ScoreTable, digest
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-VERSION = 3
-"""Of the JSON below; records without a number are of version 1."""
+VERSION = 4
+"""Of the JSON below; records without a number are of version 1. In those before 4
+bc_running is BC."""
 
 CHECKSUM = "checksum"
 """The digest of all else in the JSON."""
-
-STRENGTHS = 101
-"""Points of a curve."""
 
 Row = dict[str, object]
 
@@ -99,27 +99,6 @@ class ContextInfo:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Accuracy at each of the 101 strengths, on the labeled set and on the test rows."""
-
-    labeled: tuple[float, ...]
-    test: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class ProbeSizes:
-    """Accuracy on all test rows when a method learns from so many of them.
-
-    Attributes:
-        sizes: rows a method learned from.
-        accuracy: method -> for each size, a value per draw of rows.
-    """
-
-    sizes: tuple[int, ...]
-    accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
-
-
-@dataclass(frozen=True)
 class Record:
     """What every method did to one context's scores.
 
@@ -128,15 +107,19 @@ class Record:
         context: what the scores were asked for.
         label_names: one per column of scores.
         rows: block -> how many rows it has.
-        methods: method -> metric -> value.
+        methods: method -> metric -> value; `gain` is over the scores as they are.
+        classes: of the test rows whose right label is known, how many have each label.
+        right: method -> which of those rows it answers rightly, see `outcomes`.
         skipped: method -> why it is left out.
         over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
         unreadable: block -> how many of its images could not be read.
         bias: method -> the bias of each label, in nats.
         floor: what smaller scores were raised to, in nats; None where none was asked for.
+        options: method -> those of its options that were not the default.
         strength: what BCL chose.
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.
+        over_stream: accuracy by the number of rows seen, where that was asked for.
         notes: what a reader of the numbers must know, in sentences.
         scores: digest of the file that held the scores; empty where they came from no file.
         version: of the record's form.
@@ -147,14 +130,18 @@ class Record:
     label_names: tuple[str, ...]
     rows: Mapping[str, int]
     methods: Mapping[str, Mapping[str, float]]
+    classes: tuple[int, ...] = ()
+    right: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     over_long: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unreadable: Mapping[str, int] = field(default_factory=dict)
     bias: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     floor: float | None = None
+    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     strength: float | None = None
     curve: Curve | None = None
     probe_size: ProbeSizes | None = None
+    over_stream: OverStream | None = None
     notes: tuple[str, ...] = ()
     scores: str = ""
     version: int = VERSION
@@ -274,21 +261,27 @@ def _about(record: Record, options: Mapping[str, None]) -> Row:
 
 def _check(record: Record) -> None:
     """Refuse a record whose parts disagree: tables and figures take them as they are."""
-    k, curve, sizes = len(record.label_names), record.curve, record.probe_size
-    accuracies = [found.get("accuracy", -1.0) for found in record.methods.values()]
-    counts = [record.rows.get("test", 0)]
+    k, curve = len(record.label_names), record.curve
+    along = [one.every() for one in (record.probe_size, record.over_stream) if one]
+    methods, counts = record.methods.values(), [record.rows.get("test", 0)]
+    accuracies = [found.get("accuracy", -1.0) for found in methods]
+    answered = [fits(one, sum(record.classes)) for one in record.right.values()]
+    gains = [[of.get(f"gain{end}", 0.0) for end in ("_low", "", "_high")] for of in methods]
     if curve:
         accuracies += [*curve.labeled, *curve.test]
-    if sizes:
-        accuracies += [x for draws in sizes.accuracy.values() for of in draws for x in of]
-        counts += [*sizes.sizes, *(len(of) for draws in sizes.accuracy.values() for of in draws)]
+    for numbers, of_methods in along:
+        accuracies += [x for draws in of_methods for of in draws for x in of]
+        counts += [*numbers, *(len(of) for draws in of_methods for of in draws)]
     for fine, expected in (
         (k > 1, "two labels or more"),
-        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
+        (methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
         (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
+        (all(-1 <= low <= x <= high <= 1 for low, x, high in gains), "a gain inside its interval"),
+        (len(record.classes) in (0, k), f"the rows of each of {k} labels"),
+        (min(record.classes, default=0) >= 0 and all(answered), "an answer of each labeled row"),
         (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
         (not curve or len(curve.labeled) == len(curve.test) == STRENGTHS, "101 points of a curve"),
-        (not sizes or {*map(len, sizes.accuracy.values())} <= {len(sizes.sizes)}, "a row a size"),
+        (all({*map(len, of)} <= {len(numbers)} for numbers, of in along), "a row a size"),
     ):
         if not fine:
             raise WrongJson(f"expected {expected} in the record, got others")

@@ -142,6 +142,26 @@ class ApiSettings:
 
 
 @dataclass(frozen=True)
+class CalibrationSettings:
+    """What `experiments.calibrate` does with the scores; no model is asked, nothing scored again.
+
+    Attributes:
+        methods: names of methods; none is all.
+        method_options: options that differ from a method's own, METHOD.OPTION=VALUE, such as
+            "bc_running.batch_size=8"; in results they name the setting.
+        probe_sizes: also let BC and PC learn from so many rows alone.
+        draws: draws of rows for each probe size.
+        stream_orders: random orders in which the rows come, for accuracy by rows seen; 0 is none.
+    """
+
+    methods: tuple[str, ...] = ()
+    method_options: tuple[str, ...] = ()
+    probe_sizes: tuple[int, ...] = ()
+    draws: int = _at_least(1, 20, "draws")
+    stream_orders: int = _at_least(0, 0, "orders (0: none)")
+
+
+@dataclass(frozen=True)
 class Settings:
     """Settings of a study: its tasks and seeds, and the parts that modules take.
 
@@ -154,6 +174,7 @@ class Settings:
         prompt: how rows become prompts.
         model: which model.
         api: how a server is asked, where one is.
+        calibration: what is done with the scores.
 
     >>> Settings.of(tasks="sst2", shots=4).prompt.shots
     4
@@ -165,6 +186,7 @@ class Settings:
     prompt: PromptSettings = PromptSettings()
     model: ModelSettings = ModelSettings()
     api: ApiSettings = ApiSettings()
+    calibration: CalibrationSettings = CalibrationSettings()
 
     @classmethod
     def of(cls, **values: object) -> Self:
@@ -247,6 +269,7 @@ PARTS = {
     "prompt": PromptSettings,
     "model": ModelSettings,
     "api": ApiSettings,
+    "calibration": CalibrationSettings,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from batch_calibration.errors import InputError
 
-Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...]
+Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
 """What a setting may be."""
 
 
@@ -55,6 +55,8 @@ class Key(NamedTuple):
         member = typing.get_args(self.kind)[0]
         kinds = typing.get_args(member) or (member,)
         given = [value] if isinstance(value, str) else value
+        if kinds == (int,):
+            return self._numbers(value)
         if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
             raise InputError(
                 f'config.{self.name}: expected names such as {self.name}=\'("a","b")\', got '
@@ -69,6 +71,17 @@ class Key(NamedTuple):
             else:
                 found.append(one)
         return tuple(found)
+
+    def _numbers(self, value: object) -> tuple[int, ...]:
+        """Whole numbers from 1 on; at the command line they may come as words."""
+        given = value if isinstance(value, list | tuple) else [value]
+        words = [word for one in given for word in str(one).strip("()[]").split(",") if word]
+        if not all(word.strip().isdigit() and int(word) > 0 for word in words):
+            raise InputError(
+                f"config.{self.name}: expected whole numbers from 1 on, such as 2,5,10, got "
+                f"{value!r}."
+            )
+        return tuple(int(word) for word in words)
 
 
 _WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "True or False",

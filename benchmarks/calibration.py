@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.prototypes import RIDGE, prototypes
-from batch_calibration.methods import METHODS, compare
+from batch_calibration.fitting import compare
+from batch_calibration.methods import METHODS
 
 STARTS = 100
 

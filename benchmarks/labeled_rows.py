@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from batch_calibration import metrics
-from batch_calibration.methods import Evidence, compare
+from batch_calibration.fitting import Evidence, compare
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores" / "mmlu_base"
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")

@@ -1,4 +1,4 @@
-r"""The paper's table of BCL: 13 tasks, 1 shot per class, one context, a labeled set.
+r"""The paper's table of BCL (Table 3): 13 tasks, 1 shot per class, one context, a labeled set.
 
 python -m experiments.score --config=configs/bcl.py \
     --config.model=DIR --config.data=DATA --workdir=W

@@ -1,4 +1,4 @@
-r"""The paper's main table: 13 tasks, 1 shot per class, 5 seeds, every method.
+r"""The paper's main table (Table 2): 13 tasks, 1 shot per class, 5 seeds, every method.
 
 python -m experiments.score --config=configs/main_table.py \
     --config.model=DIR --config.data=DATA --workdir=W

@@ -1,4 +1,4 @@
-"""The paper's main table on the embedded suite: 13 tasks, 1 shot per class, 5 seeds.
+"""The paper's Table 2 on the embedded suite: 13 tasks, 1 shot per class, 5 seeds.
 
 python -m experiments.score --config=configs/mini.py --workdir=W
 

@@ -1,10 +1,10 @@
-"""The paper's figure of batch sizes on the embedded suite: the bias learned from a few rows.
+"""The paper's Fig. 9 (batch sizes) on the embedded suite: the bias learned from a few rows.
 
 python -m experiments.score --config=configs/mini_probe_size.py --workdir=W
-python -m experiments.calibrate --workdir=W --probe_sizes=2,5,10,20,50,100,200
+python -m experiments.calibrate --config=configs/mini_probe_size.py --workdir=W
 
-These are contexts of configs/mini.py; how many rows BC and PC see is chosen afterward. Expect what
-docs/mini.md shows.
+These are contexts of configs/mini.py; how many rows BC and PC see is chosen afterward, as
+is in how many random orders the rows come to bc_running. Expect what docs/mini.md shows.
 """
 
 from ml_collections import ConfigDict
@@ -20,5 +20,7 @@ def get_config(preset: str = "") -> ConfigDict:
         preset,
         {"limit": 40, "seeds": 1, "labeled_per_class": 16},
         tasks=("sst2", "mnli", "rte"),
+        probe_sizes=(2, 5, 10, 20, 50, 100, 200),
+        stream_orders=100,
         **base.MINI,
     )

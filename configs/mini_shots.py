@@ -1,4 +1,4 @@
-"""The paper's figure of shots on the embedded suite: three tasks, 0 to 4 per class, 5 seeds.
+"""The paper's Fig. 6 (shots) on the embedded suite: three tasks, 0 to 4 per class, 5 seeds.
 
 python -m experiments.score --config=configs/mini_shots.py --workdir=W
 

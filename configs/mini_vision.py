@@ -1,4 +1,4 @@
-"""The paper's image table in small: four tasks of drawn images, the embedded tiny CLIP.
+"""The paper's image table (Table 6) in small: four tasks of drawn images, the embedded tiny CLIP.
 
 python -m experiments.score --config=configs/mini_vision.py --workdir=W
 

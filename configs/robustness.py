@@ -5,7 +5,7 @@ python -m experiments.score --config=configs/robustness.py \
 
 On RTE: ten draws of one training row in all as the context, the 24 orders of one draw of four rows
 in all, the ten templates, and the ten verbalizers. `config.seeds` is the number of draws. Expect BC
-to vary less than ICL on every axis (the paper's figure of robustness).
+to vary less than ICL on every axis (the paper's Fig. 8).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-r"""The paper's figure of shots: 0 to 4 per class, 5 seeds (one where there is no shot).
+r"""The paper's figure of shots (Fig. 6): 0 to 4 per class, 5 seeds (one where there is no shot).
 
 python -m experiments.score --config=configs/shots.py \
     --config.model=DIR --config.data=DATA --workdir=W

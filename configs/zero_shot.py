@@ -1,4 +1,4 @@
-r"""The paper's zero-shot table: 13 tasks, zero-shot templates, one context each.
+r"""The paper's zero-shot table (Table 5): 13 tasks, zero-shot templates, one context each.
 
 python -m experiments.score --config=configs/zero_shot.py \
     --config.model=DIR --config.data=DATA --workdir=W

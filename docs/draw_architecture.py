@@ -22,10 +22,10 @@ END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
-    "study": ("evidence", "study", "artifacts", "store", "records", "streams"),
+    "study": ("evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "streams"),
     "calibration: pure JAX, no Flax, no files": (
-        FACE, "api", "layer", "estimator", "validation", "methods", "probes", "calibration",
-        "metrics", "intervals", "boundary", "diagnosis", "classes",
+        FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",
+        "probes", "calibration", "metrics", "intervals", "boundary", "diagnosis", "classes",
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),

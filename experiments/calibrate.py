@@ -1,6 +1,8 @@
 """Calibrate stored scores with every method; no model is needed.
 
 python -m experiments.calibrate --workdir=W
+python -m experiments.calibrate --workdir=W --method_options=bc_running.batch_size=8
+python -m experiments.calibrate --workdir=W --config=configs/mini_probe_size.py
 """
 
 from absl import flags
@@ -8,22 +10,20 @@ from absl import flags
 from experiments import cli, machine
 
 WORKDIR = cli.folder_flag("folder with scores")
-METHODS = flags.DEFINE_list("methods", None, "methods to apply, comma-separated; all by default")
+CONFIG = cli.config_flag("study whose keys of `calibration` are taken", required=False)
 FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
-SIZES = flags.DEFINE_list("probe_sizes", [], "also let BC and PC learn from so many rows alone")
-DRAWS = flags.DEFINE_integer("draws", 20, "draws of rows for each probe size", lower_bound=1)
+cli.key_flags("calibration")
 
 
 def main() -> None:
     """Write one record per stored table."""
     from batch_calibration.errors import InputError
-    from batch_calibration.study import calibrate_store
+    from batch_calibration.study import calibrate_study
 
     machine.set_up()
-    report = calibrate_store(
-        WORKDIR.value, METHODS.value, floor=FLOOR.value,
-        probe_sizes=cli.numbers("probe_sizes", SIZES.value), draws=DRAWS.value,
-    )  # fmt: skip
+    report = calibrate_study(
+        WORKDIR.value, cli.configured_settings().calibration, floor=FLOOR.value
+    )
     for note in report.notes:
         print(note)
     print(

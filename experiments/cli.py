@@ -14,7 +14,7 @@ from ml_collections import config_flags
 
 from batch_calibration.cli.guard import catch_stops, fail, guard
 from batch_calibration.errors import InputError
-from batch_calibration.settings import keys
+from batch_calibration.settings import Settings, keys
 from experiments import config_files
 from experiments.config_files import ConfiguredStudy
 
@@ -25,13 +25,28 @@ REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
 WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
 GIVE: dict[str, str] = {}
 """What to give for a flag that is missing, where it is not a folder."""
+WORDS = {
+    "methods": "methods to apply, comma-separated; all by default",
+    "method_options": "options of methods: METHOD.OPTION=VALUE, comma-separated",
+    "probe_sizes": "also let BC and PC learn from so many rows alone, such as 2,5,10",
+    "draws": "draws of rows for each probe size",
+    "stream_orders": "orders in which rows come, for accuracy by rows seen; 0 is none",
+}
+"""What is said of a flag that is a key of a part, where a program has such."""
+OPTIONAL = set[str]()
+"""Flags with keys of their own that a program runs without."""
 
 
-def config_flag(help_text: str, example: str = "configs/mini.py") -> flags.FlagHolder[Any]:
-    """The required flag `--config` of a program; `example` is what the sentence offers."""
-    GIVE["config"] = example
+def config_flag(
+    help_text: str, example: str = "configs/mini.py", *, required: bool = True
+) -> flags.FlagHolder[Any]:
+    """The flag `--config` of a program; `example` is what the sentence offers."""
     holder = config_flags.DEFINE_config_file("config", None, help_text, lock_config=True)
-    flags.mark_flag_as_required("config")
+    GIVE["config"] = example
+    if required:
+        flags.mark_flag_as_required("config")
+    else:
+        OPTIONAL.add("config")
     return holder
 
 
@@ -46,14 +61,20 @@ def configured_study() -> ConfiguredStudy:
     return config_files.read_study(path, flags.FLAGS["config"].value)
 
 
-def numbers(name: str, words: Sequence[str]) -> list[int]:
-    """The whole numbers that a list flag holds."""
-    try:
-        return [int(word) for word in words]
-    except ValueError as error:
-        raise InputError(
-            f"--{name}: expected numbers such as 2,5,10, got {','.join(words)!r}."
-        ) from error
+def key_flags(part: str) -> None:
+    """A flag for each key of a part of the settings, which goes before that of `--config`."""
+    for name, key in keys().items():
+        if key.part == part:
+            define = flags.DEFINE_integer if key.kind is int else flags.DEFINE_string
+            define(name, None, WORDS[name])
+
+
+def configured_settings() -> Settings:
+    """The settings of `--config`, overrides and flags of keys included; else the defaults."""
+    config = flags.FLAGS["config"].value
+    found = Settings() if config is None else Settings.of(**config.to_dict())
+    given = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
+    return found.replace(**{name: value for name, value in given.items() if value is not None})
 
 
 def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
@@ -110,6 +131,8 @@ def _config_keys(argv: Sequence[str]) -> list[str]:
     flags.DEFINE_string("config", None, "", flag_values=first)
     first(list(argv), known_only=True)
     path = first["config"].value
+    if not path and "config" in OPTIONAL:
+        return []
     known = list(config_files.read_config(path or GIVE["config"]).keys())
     flag: Any = flags.FLAGS["config"]
     flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(known)}"

@@ -24,6 +24,7 @@ install_import_hook(
     [
         "batch_calibration.calibration",
         "batch_calibration.boundary",
+        "batch_calibration.fitting",
         "batch_calibration.layer",
         "batch_calibration.methods",
         "batch_calibration.metrics",

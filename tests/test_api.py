@@ -177,8 +177,18 @@ SENTENCES = {
     "batch size of no row": ((GOOD, "bc_running"), {"batch_size": 0}, "batch_size is 0: give a"),
     "flag that is a word": (
         (GOOD, "bc_running"),
-        {"causal": "no"},
-        "causal: expected True or False; got 'no': give one such as causal=False",
+        {"per_batch": "no"},
+        "per_batch: expected True or False; got 'no': give one such as per_batch=False",
+    ),
+    "logits for what reads their level": (
+        (-np.asarray(GOOD), "pc_raw"),
+        {"key": 0},
+        "scores: pc_raw needs log-probabilities over the whole vocabulary, and the probabilities",
+    ),
+    "logits for an option that reads their level": (
+        (-np.asarray(GOOD), "pc"),
+        {"key": 0, "features": "raw"},
+        "or use pc with its defaults, which takes any",
     ),
     "metric that is no name": (
         (GOOD, "bcl"),

@@ -13,8 +13,8 @@ from batch_calibration.arrays import LARGEST
 from batch_calibration.boundary import decision_margin
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
+from batch_calibration.fitting import fit
 from batch_calibration.layer import BatchCalibration
-from batch_calibration.methods import fit
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study import run_calibration
 

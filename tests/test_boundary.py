@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from batch_calibration import boundary
-from batch_calibration.calibration.prototypes import apply
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
@@ -69,11 +68,26 @@ def test_pc_s_margin_is_the_difference_of_densities(rows):
     points = boundary.plane(-9.0, -1.0, 11)
     margin = boundary.decision_margin(made, state, points)
     assert margin.shape == (11, 11)
-    densities = apply(state, points[4])
+    densities = made.apply(state, points[4])
     np.testing.assert_allclose(margin[4], densities[:, 0] - densities[:, 1], rtol=1e-5)
     assert float(margin.min()) < 0.0 < float(margin.max())
     # Normalized over the labels first: the curve is constant along the diagonal.
     np.testing.assert_allclose(margin[2, 3], margin[5, 6], rtol=1e-3)
+
+
+def test_raw_pc_s_margin_bends_off_the_diagonal():
+    random = np.random.default_rng(0)
+    gold = np.arange(400) % 2
+    # One label's rows are wide and the other's narrow: where densities are equal is an ellipse.
+    spread = np.where(gold == 0, 0.2, 1.2)[:, None]
+    rows = random.normal(0, 1, (400, 2)) * spread + np.where(gold[:, None] == [0, 1], -1.5, -3.0)
+    made = METHODS["pc_raw"].make(start_means=np.array([[[-1.5, -3.0], [-3.0, -1.5]]]))
+    state = made.fit(np.asarray(rows, np.float32), key=KEY)
+    margin = np.asarray(boundary.decision_margin(made, state, boundary.plane(-8.0, 2.0, 41)))
+    # Where s0 - s1 = 1.5, through the middle of the narrow one: in, and out again on both sides.
+    along = np.sign(np.diagonal(margin, -6))
+    assert along[0] == along[-1] == -1.0 and along.max() == 1.0
+    assert not METHODS["pc"].needs_log_probs and METHODS["pc_raw"].needs_log_probs
 
 
 def test_plane_puts_s0_first():

@@ -13,7 +13,9 @@ from batch_calibration import calibrate, metrics, probes
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Method, compare
+from batch_calibration.fitting import compare
+from batch_calibration.methods import METHODS, Method
+from batch_calibration.outcomes import unpack
 from batch_calibration.records import Records
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study.calibration import run_calibration
@@ -60,9 +62,14 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
     assert records[0].rows == {"test": 20, **EVERY, "labeled": 12}
 
 
-def measured(scores, labels):
-    """What a record holds of a summary: of the intervals, that of accuracy."""
+def measured(scores, labels, before=None):
+    """What a record holds of a summary: of the intervals, that of accuracy, and the gain's."""
     found = metrics.summary(scores, labels)
+    if before is not None:
+        right, was = (np.asarray(of).argmax(axis=-1) == labels for of in (scores, before))
+        found["gain"] = right.mean() - was.mean()
+        ends = metrics.gain_interval((right & ~was).sum(), (was & ~right).sum(), len(labels))
+        found |= dict(zip(("gain_low", "gain_high"), map(float, ends), strict=True))
     return {name: x for name, x in found.items() if not name.startswith("balanced_accuracy_")}
 
 
@@ -78,8 +85,24 @@ def test_every_metric_is_that_of_the_method_alone(tables, records):
                 if block in METHODS[name].probe.labeled:
                     needs["labels"] = table.blocks[block].labels
             scores = calibrate(test.log_probs, name, **needs)
-            expected = measured(scores, test.labels)
+            before = test.log_probs if METHODS[name].probe.blocks else None
+            expected = measured(scores, test.labels, before)
             assert values == pytest.approx(expected, abs=1e-5), name
+
+
+def test_which_rows_are_right_is_kept(tables):
+    """Of labeled rows alone, of the floored scores, also where icl is not among the methods."""
+    block = tables[2].blocks["test"]
+    labels = np.where(np.arange(24) < 20, block.labels, -1)
+    table = tables[2]._replace(blocks={"test": block._replace(labels=labels)})
+    (record,) = run_calibration([table], ["bc"], floor=-2.5)
+    scores = np.maximum(block.log_probs, -2.5)
+    new = (scores - scores.mean(axis=0)).argmax(axis=-1)[:20] == labels[:20]
+    old = scores.argmax(axis=-1)[:20] == labels[:20]
+    assert unpack(record.right["bc"], 20).tolist() == new.tolist()
+    assert record.classes == tuple(np.bincount(labels[:20], minlength=3))
+    assert record.methods["bc"]["gain"] == pytest.approx(new.mean() - old.mean())
+    assert record.methods["bc"]["accuracy"] == new.mean()
 
 
 def test_methods_without_their_block_are_skipped_and_said(records):
@@ -258,7 +281,7 @@ def test_a_new_method_is_one_line_of_the_table(tables, looped, monkeypatch):
     np.testing.assert_allclose(found.scores[0], expected, atol=1e-6)
     (record,) = run_calibration([tables[0]], ["toy", "icl"])
     assert record.methods["toy"] == pytest.approx(
-        measured(expected, tables[0].blocks["test"].labels), abs=1e-6
+        measured(expected, tables[0].blocks["test"].labels, scores), abs=1e-6
     )
     np.testing.assert_allclose(record.bias["toy"], scores.max(axis=0), atol=1e-6)
     assert "toy" in run_calibration([tables[3]])[0].methods

@@ -40,6 +40,14 @@ def test_transform_is_fit_and_apply(name, rows):
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].own_rows])
+def test_a_method_of_its_own_rows_refuses_others(name, rows):
+    fitted = LabelBiasCorrector(name).fit(rows[0])
+    for others in (rows[0][:20], rows[0][::-1]):
+        with pytest.raises(InputError, match=f"X: {name} corrects the rows that it learned from"):
+            fitted.transform(others)
+
+
 def test_predict_and_score(rows):
     scores, gold = rows
     corrector = LabelBiasCorrector().fit(scores)
@@ -168,7 +176,7 @@ FITTED = {
     "bc": {},
     "pc": {"random_state": 0, "options": {"starts": 3}},
     "bcl": {"metric": "macro_f1"},
-    "bc_running": {"options": {"causal": True, "batch_size": 7}},
+    "bc_running": {"options": {"batch_size": 7}},
     "bc_prob_shift": {"strength": 0.5, "floor": -9.0},
 }
 

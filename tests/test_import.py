@@ -16,6 +16,7 @@ ROOMS = (
     "validation",
     "api",
     "methods",
+    "fitting",
     "metrics",
     "intervals",
     "arrays",

@@ -58,7 +58,7 @@ def test_count_advances_in_the_state_that_plain_jit_returns(rows):
 
 def test_scores_are_those_of_the_causal_stream(rows):
     layer = BatchCalibration(3, strength=0.5)
-    made = running_shift(batch_size=16, causal=True, strength=0.5)
+    made = running_shift(batch_size=16, strength=0.5)
     scores = [layer(rows[start : start + 16]) for start in (0, 16, 32)]
     expected = made.apply(made.fit(rows), rows)
     np.testing.assert_allclose(jnp.concatenate(scores), expected, atol=2e-6)

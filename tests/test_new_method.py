@@ -68,17 +68,23 @@ def test_every_table_names_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     tables = writing.write_tables(results, tmp_path / "tables")
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
-    assert {"methods", "variants", "templates", "validation", "size"} == set(kinds)
-    assert all("toy" in header for kind, header in kinds.items() if kind != "variants")
+    columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
+    rows = {"overview", "probabilities"}
+    assert {"variants", "unlabeled", "labeled", "gains"} | columns | rows == set(kinds)
+    assert all("toy" in kinds[kind] for kind in columns)
+    of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
+    assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
+    (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
+    assert "toy" in gains.cells[0]
     assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
 
 
 def test_every_figure_draws_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
-    assert boundaries.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "toy")
+    assert boundaries.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
     drawn_panels = [axes.get_title(loc="left") for axes in drawn["boundariesm"].draw().axes]
-    assert [title.split(":")[0] for title in drawn_panels[:6]] == [*boundaries.drawn_methods()]
+    assert [title.split(":")[0] for title in drawn_panels[:7]] == [*boundaries.drawn_methods()]
     said = {}
     for name, drawing in drawn.items():
         figure = drawing.draw()

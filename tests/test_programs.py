@@ -55,8 +55,12 @@ def test_from_config_to_page(program, scored):
     names = sorted(path.name for path in (scored / "tables").iterdir())
     kinds = {"paper": "methods", "variant": "variants"}
     groups = {kinds.get(method.group, method.group) for method in METHODS.values()}
-    ends = [".csv", *(f"-{kind}.{form}" for kind in groups for form in ("md", "tex"))]
-    assert names == sorted(f"mini-1shot-validation-first40-labeled_per_class-16{e}" for e in ends)
+    texts = [f"{kind}{gains}" for kind in groups for gains in ("", "-gains")]
+    numbers = ("overview", "probabilities", "nll", "brier", "ece")
+    ends = [f"-{kind}.{form}" for kind in (*texts, *numbers) for form in ("md", "tex")]
+    ends += [".csv", *(f"-{kind}.csv" for kind in numbers)]
+    start = "mini-1shot-validation-first40-labeled_per_class-16"
+    assert names == sorted(start + end for end in ends)
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())
     assert figures == ["bars.pdf", "bars.png", "boundaries.pdf", "boundaries.png",
@@ -124,6 +128,12 @@ WRONG = {
         "score", [MINI, "--config.shots=two"], "shots"),
     "a flag that does not exist": (
         "score", [MINI, "--wordkir=x"], "no flag is called --wordkir; did you mean 'workdir'?"),
+    "an option that does not exist": (
+        "calibrate", ["--method_options=bc_running.batch=8"], "did you mean 'batch_size'"),
+    "an option of no method": (
+        "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE, got 'batch_size=8'"),
+    "a config key without a config": (
+        "calibrate", ["--config.draws=3"], "give --config=configs/mini.py"),
     "a flag that is missing": (
         "calibrate", ["--floor=-9"], "workdir"),
     "a task that does not exist": (

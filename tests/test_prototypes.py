@@ -12,7 +12,6 @@ from sklearn.mixture import GaussianMixture
 from batch_calibration.calibration.assignment import assign
 from batch_calibration.calibration.prototypes import (
     RIDGE,
-    apply_weighted,
     draw_starts,
     prototypes,
 )
@@ -62,6 +61,25 @@ def test_densities_are_scikit_learn_s_from_the_same_starts(rows, labels):
         np.testing.assert_allclose(jax.nn.logsumexp(ours, axis=-1), theirs, atol=1e-4)
 
 
+@pytest.mark.parametrize("labels", [2, 3])
+def test_raw_densities_are_scikit_learn_s_on_raw_rows(labels):
+    scores, _ = language_model_like(900, labels, seed=3)
+    x = np.asarray(scores, np.float64)
+    first = x[np.random.default_rng(5).choice(900, labels, replace=False)]
+    made = prototypes(features="raw", start_means=first[None], fitted_weights=True)
+    ours = made.apply(made.fit(scores), scores)
+    np.testing.assert_allclose(
+        jax.nn.logsumexp(ours, axis=-1), peer(x, first).score_samples(x), atol=1e-4
+    )
+
+
+def test_raw_on_normalized_rows_is_pc():
+    rows = jax.nn.log_softmax(separated()[0])
+    either = [prototypes(starts=6, features=name) for name in ("normalized", "raw")]
+    one, other = (made.apply(made.fit(rows, key=KEY), rows) for made in either)
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)
+
+
 def test_best_of_many_starts_is_scikit_learn_s_best():
     scores, _ = language_model_like(600, 2, seed=4)
     x = features(scores)
@@ -74,8 +92,9 @@ def test_best_of_many_starts_is_scikit_learn_s_best():
 
 def test_state_s_likelihood_is_that_of_its_rows_up_to_one_step():
     scores, _ = language_model_like(600, 2, seed=1)
-    state = prototypes(starts=6, select="likelihood").fit(scores, key=KEY)
-    mean = float(jnp.mean(jax.nn.logsumexp(apply_weighted(state, scores), axis=-1)))
+    made = prototypes(starts=6, select="likelihood", fitted_weights=True)
+    state = made.fit(scores, key=KEY)
+    mean = float(jnp.mean(jax.nn.logsumexp(made.apply(state, scores), axis=-1)))
     assert mean == pytest.approx(float(state.log_likelihood), abs=1e-3)
 
 
@@ -204,6 +223,11 @@ def test_too_many_labels_is_a_sentence():
 def test_unknown_selection_is_a_sentence():
     with pytest.raises(InputError, match="did you mean 'likelihood'"):
         prototypes(select="likelyhood")
+
+
+def test_unknown_features_are_a_sentence():
+    with pytest.raises(InputError, match="no kind of features named 'rew'; did you mean 'raw'"):
+        prototypes(features="rew")
 
 
 def test_many_labels_without_optax_are_a_sentence(monkeypatch):

@@ -38,7 +38,12 @@ WHOLE = Record(
     ),
     label_names=("yes", "no"),
     rows={"test": 100, "labeled": 20},
-    methods={"icl": {"accuracy": 0.5, "nll": 0.7}, "bc": {"accuracy": 0.6, "nll": 0.6}},
+    methods={
+        "icl": {"accuracy": 0.5, "nll": 0.7},
+        "bc": {"accuracy": 0.6, "nll": 0.6, "gain": 0.1, "gain_low": -0.3, "gain_high": 0.5},
+    },
+    classes=(2, 1),
+    right={"icl": "gA==", "bc": "oA=="},
     skipped={"cc": "no block 'cc' in the table"},
     over_long={"test": {"dropped": 2}},
     unreadable={"test": 1},
@@ -108,6 +113,16 @@ SENTENCES = {
     "accuracy in percent": (changed(methods={"bc": {"accuracy": 50}}), "every accuracy, from 0"),
     "no test rows": (changed(rows={"cc": 3}), "expected test rows"),
     "one label": (changed(label_names=["a"]), "expected two labels or more"),
+    "gain outside its interval": (
+        changed(methods={"bc": {"accuracy": 0.5, "gain": 0.1, "gain_low": 0.2, "gain_high": 0.3}}),
+        "expected a gain inside its interval",
+    ),
+    "classes of one label": (changed(classes=[3]), "expected the rows of each of 2 labels"),
+    "fewer answers than rows": (
+        changed(classes=[5, 4], right={"bc": "oA=="}),
+        "expected an answer of each labeled row",
+    ),
+    "answers that are none": (changed(right={"bc": "å"}), "an answer of each labeled row"),
     "bias of one label": (changed(bias={"bc": [1.0]}), "expected a bias of 2 labels"),
     "short curve": (changed(curve={"labeled": [0.5], "test": [0.5]}), "101 points of a curve"),
     "sizes without draws": (
@@ -190,7 +205,7 @@ def test_records_are_a_sequence():
 
 def test_rows_are_one_per_context_method_and_metric():
     rows = Records([WHOLE, LEAST]).rows()
-    assert len(rows) == 5
+    assert len(rows) == 8
     first = rows[0]
     assert (first["method"], first["metric"], first["value"]) == ("icl", "accuracy", 0.5)
     assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
@@ -205,7 +220,7 @@ def test_to_arrow_is_the_rows():
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     records = Records([WHOLE, LEAST])
     made = records.to_arrow()
-    assert made.num_rows == 5
+    assert made.num_rows == 8
     assert made.column("value").to_pylist() == [row["value"] for row in records.rows()]
 
 

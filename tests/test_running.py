@@ -102,31 +102,69 @@ def test_stream_hands_back_the_estimate_after_each_batch(rows):
     np.testing.assert_array_equal(seen.mean[-1], final.mean)
 
 
-def test_causal_corrects_each_batch_with_what_was_seen_so_far(rows):
-    made = running_shift(batch_size=20, causal=True)
-    state = made.fit(rows)
-    assert int(state.count) == 0
-    scores = made.apply(state, rows)
+def corrected(rows, weight=None, **options):
+    made = running_shift(**options)
+    return np.asarray(made.apply(made.fit(rows, None, weight), rows))
+
+
+def test_each_batch_is_corrected_with_what_was_seen_so_far(rows):
+    scores = corrected(rows, batch_size=20)
     for start, stop in ((0, 20), (20, 40), (40, 50)):
         expected = rows[start:stop] - jnp.mean(rows[:stop], axis=0)
         np.testing.assert_allclose(scores[start:stop], expected, atol=2e-6)
 
 
-def test_causal_goes_on_from_the_state_it_is_given(rows):
-    made = running_shift(batch_size=25, causal=True)
-    later = made.apply(estimate(rows[:25]), rows[25:])
-    np.testing.assert_allclose(later, made.apply(empty(3), rows)[25:], atol=2e-6)
-
-
-def test_causal_and_retrospective_agree_on_one_batch(rows):
-    causal, whole = (running_shift(batch_size=50, causal=flag) for flag in (True, False))
+def test_one_batch_of_all_rows_is_bc(rows):
     np.testing.assert_allclose(
-        causal.apply(causal.fit(rows), rows), whole.apply(whole.fit(rows), rows), atol=1e-6
+        corrected(rows, batch_size=50), rows - jnp.mean(rows, axis=0), atol=1e-6
     )
 
 
+def test_later_rows_change_no_earlier_prediction(rows):
+    np.testing.assert_array_equal(
+        corrected(rows, batch_size=10)[:30], corrected(rows[:30], batch_size=10)
+    )
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 7}, {"batch_size": 8, "per_batch": True}])
+@pytest.mark.parametrize("absent", [range(50, 64), range(0, 3), (4, 11, 12, 30), range(9, 33)])
+def test_absent_rows_leave_no_gap_in_a_mini_batch(absent, options, rows):
+    every = jnp.concatenate([rows, rows[:14] - 3.0])
+    absent = np.array(absent)
+    present = np.setdiff1d(np.arange(64), absent)
+    weight = jnp.ones(64).at[absent].set(0.0)
+    hidden = corrected(every.at[absent].set(jnp.nan), weight, **options)
+    np.testing.assert_allclose(hidden[present], corrected(every[present], **options), atol=2e-6)
+    # Scores that are there stay finite, whether their weight counts them or not.
+    assert np.isfinite(corrected(every, weight, **options)).all()
+
+
+def test_a_row_of_weight_two_weighs_twice_in_its_mini_batch(rows):
+    weight = jnp.ones(50).at[3].set(2.0)
+    twice = jnp.concatenate([rows[:20], rows[3:4]])
+    scores = corrected(rows, weight, batch_size=20)
+    np.testing.assert_allclose(scores[:20], rows[:20] - jnp.mean(twice, axis=0), atol=2e-6)
+
+
+def test_rows_beyond_the_stream_are_corrected_by_its_last_estimate(rows):
+    made = running_shift(batch_size=8)
+    later = made.apply(made.fit(rows[:20]), rows)
+    np.testing.assert_allclose(later[20:], rows[20:] - jnp.mean(rows[:20], axis=0), atol=2e-6)
+
+
+def test_many_mini_batches_keep_the_float64_mean():
+    random = np.random.default_rng(3)
+    rows = (random.normal(0.0, 2.0, (3001, 3)) - 40.0).astype(np.float32)
+    means = np.cumsum(rows.astype(np.float64), axis=0) / np.arange(1, 3002)[:, None]
+    for size in (1, 13, 256):
+        last = np.minimum(np.arange(3001) // size * size + size, 3001) - 1
+        np.testing.assert_allclose(
+            corrected(jnp.asarray(rows), batch_size=size), rows - means[last], atol=1e-5
+        )
+
+
 def test_strength_and_target_prior_act_on_the_running_mean(rows):
-    made = running_shift(strength=0.5, target_prior=(0.2, 0.3, 0.5))
+    made = running_shift(batch_size=50, strength=0.5, target_prior=(0.2, 0.3, 0.5))
     expected = rows - 0.5 * (jnp.mean(rows, axis=0) - jnp.log(jnp.asarray([0.2, 0.3, 0.5])))
     np.testing.assert_allclose(made.apply(made.fit(rows), rows), expected, atol=2e-6)
 

@@ -32,6 +32,15 @@ def test_a_key_changes_its_part_alone():
         ("tasks", ["sst2"], ("sst2",)),
         ("scale", 20, 20.0),
         ("demonstrations", (0, "cb/train/3"), (0, "cb/train/3")),
+        ("probe_sizes", (2, 5), (2, 5)),
+        ("probe_sizes", "2,5", (2, 5)),
+        ("probe_sizes", ("2", "5"), (2, 5)),
+        ("probe_sizes", 2, (2,)),
+        (
+            "method_options",
+            "pc.features=raw,bc.strength=0.5",
+            ("pc.features=raw", "bc.strength=0.5"),
+        ),
     ],
 )
 def test_what_can_mean_one_thing_alone_is_accepted(key, value, means):
@@ -69,6 +78,11 @@ def test_a_task_files_path_may_hold_a_comma(tmp_path):
         ({"logits_only": "yes"}, "config.logits_only: expected True or False, got 'yes'"),
         ({"tasks": 3}, "config.tasks: expected names"),
         ({"tasks": ("sst2", 3)}, "config.tasks: expected names"),
+        ({"probe_sizes": "2,few"}, "config.probe_sizes: expected whole numbers from 1 on"),
+        ({"probe_sizes": (0,)}, "config.probe_sizes: expected whole numbers from 1 on"),
+        ({"probe_sizes": (1.5,)}, "config.probe_sizes: expected whole numbers from 1 on"),
+        ({"draws": 0}, "config.draws: expected 1 or more draws, got 0"),
+        ({"stream_orders": -1}, r"config.stream_orders: expected 0 or more orders \(0: none\)"),
         ({"model": None}, "config.model: expected a text, got None"),
     ],
 )

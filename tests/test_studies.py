@@ -123,7 +123,7 @@ def test_what_a_reader_must_know_stands_below_every_table():
         for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
     ]
     tables = catalogue.tables(catalogue.gather(records))
-    assert len(tables) == 6 and all("† known" in table.note for table in tables)
+    assert len(tables) == 10 and all("† known" in table.note for table in tables)
 
 
 SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])
@@ -183,7 +183,9 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{kind}.md", f"{kind}.tex", f"{kind}.csv"} <= names
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
-    assert "--probe_sizes: expected numbers such as 2,5,10, got '2,few'" in wrong.stderr
+    assert (
+        "probe_sizes: expected whole numbers from 1 on, such as 2,5,10, got '2,few'" in wrong.stderr
+    )
 
 
 def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):

@@ -30,6 +30,11 @@ NO_NUMBER = {
     "timeout": "how long an answer is waited for",
     "price": "for the estimate alone",
     "key_variable": "where the key stands",
+    "methods": "each has numbers of its own",
+    "method_options": "with the scores; see test_other_options_of_a_method_are_another_setting",
+    "probe_sizes": "a study of its own",
+    "draws": "how often its rows are drawn",
+    "stream_orders": "a study of its own",
 }
 """Keys that decide no number, and why."""
 DECIDE = {
@@ -184,6 +189,15 @@ def test_a_record_without_a_block_stands_beside_those_that_made_it_in_one_way():
 def test_another_floor_is_another_setting():
     table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
     assert places([record(table)]) != places([record(table, floor=-100.0)])
+
+
+def test_other_options_of_a_method_are_another_setting():
+    table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]], [0])})
+    several = [{}, {"batch_size": 8}, {"batch_size": 9}, {"target_prior": (0.8, 0.2)}]
+    settings = [places([record(table, options={"bc_running": one})])[0][0] for one in several]
+    assert len(set(settings)) == len(set(map(str, settings))) == 4
+    assert len({setting.slug for setting in settings}) == 4
+    assert str(settings[1]).endswith("bc_running batch_size 8")
 
 
 def test_draws_of_two_selections_are_no_one_study():

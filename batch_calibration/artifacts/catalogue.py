@@ -5,9 +5,18 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from batch_calibration.artifacts import curves, learned, main_table, paper, robustness
+from batch_calibration.artifacts import (
+    curves,
+    gains,
+    learned,
+    main_table,
+    paper,
+    probabilities,
+    robustness,
+)
 from batch_calibration.artifacts.cells import Cells, long_csv, notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, by_setting, title
+from batch_calibration.methods import Group
 from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
 
@@ -87,13 +96,7 @@ class Drawing(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A kind of result.
-
-    Attributes:
-        name: what it is called.
-        tables: results -> its tables.
-        figures: results -> its figures.
-    """
+    """A kind of result: what it is called, and results -> its tables, its figures."""
 
     name: str
     tables: Callable[[Results], Iterable[Table]] = lambda results: ()
@@ -136,23 +139,57 @@ def data_files(results: Results) -> dict[str, str]:
 def _by_methods(
     heading: str, slug: str, methods: Callable[[SettingRecords], list[str]]
 ) -> Callable[[Results], Iterator[Table]]:
-    """A table of tasks x methods for each setting."""
+    """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
 
     def make(results: Results) -> Iterator[Table]:
-        shown = results.apart
         for group in results.groups:
-            if chosen := methods(group):
+            chosen, place = methods(group), (str(group.setting), f"{group.setting.slug}-{slug}")
+            shown = group in results.apart
+            if chosen:
+                cells = main_table.accuracy_cells(group, chosen)
                 yield Table(
-                    str(group.setting), f"{group.setting.slug}-{slug}", heading,
-                    main_table.accuracy_cells(group, chosen), note=_below(group),
-                    shown=group in shown,
+                    *place, heading, cells, note=_below(group, learned.note(group)), shown=shown
+                )
+            if against := gains.compared(group, chosen):
+                yield Table(
+                    place[0], f"{place[1]}-gains", f"{heading}: gain over icl",
+                    gains.gain_cells(group, against), note=_below(group, gains.NOTE),
+                    last=gains.SUMMARY, shown=shown, unit="points",
                 )  # fmt: skip
 
     return make
 
 
-def _below(group: SettingRecords) -> str:
-    return " ".join(filter(None, (learned.note(group), notes(group.every))))
+def _beside(heading: str, slug: str, kind: Group) -> Callable[[Results], Iterator[Table]]:
+    return _by_methods(heading, slug, main_table.beside(kind))
+
+
+def _overview(results: Results) -> Iterator[Table]:
+    """A row a method, whatever its group: accuracy and gain over all tasks."""
+    for group in results.groups:
+        if gains.compared(group, group.methods):
+            yield Table(
+                str(group.setting), f"{group.setting.slug}-overview", "Each method over the tasks",
+                gains.overview_cells(group), note=_below(group, gains.NOTE),
+                csv=gains.overview_csv(group), shown=group in results.apart,
+                unit="accuracy in %, gain in points",
+            )  # fmt: skip
+
+
+def _probabilities(results: Results) -> Iterator[Table]:
+    """A row a method, over the tasks; and task by task a table a metric, which is only written."""
+    for group in results.groups:
+        note = _below(group, probabilities.NOTE)
+        for kind, heading, unit, cells in probabilities.tables(group):
+            yield Table(
+                str(group.setting), f"{group.setting.slug}-{kind}", heading, cells, note,
+                csv=plain_csv(cells), unit=unit,
+                shown=group in results.apart and kind not in probabilities.METRICS,
+            )  # fmt: skip
+
+
+def _below(group: SettingRecords, note: str) -> str:
+    return " ".join(filter(None, (note, notes(group.every))))
 
 
 def _beside_paper(results: Results) -> Iterator[Table]:
@@ -187,16 +224,12 @@ def _curve_figures(
     find: Callable[[list[SettingRecords]], list[curves.Curves]],
 ) -> Callable[[Results], Iterator[Drawing]]:
     def make(results: Results) -> Iterator[Drawing]:
+        from batch_calibration.artifacts.figures import lines
+
         for one in find(results.groups):
-            yield Drawing(ACROSS, f"{one.slug}-curve", one.heading, partial(_draw_lines, one))
+            yield Drawing(ACROSS, f"{one.slug}-curve", one.heading, partial(lines.draw, one))
 
     return make
-
-
-def _draw_lines(one: curves.Curves) -> "Figure":
-    from batch_calibration.artifacts.figures import lines
-
-    return lines.draw(one)
 
 
 def _bars(results: Results) -> Iterator[Drawing]:
@@ -248,22 +281,17 @@ def _of_setting(
 
 CATALOGUE = (
     Entry("methods", _by_methods("Methods", "methods", main_table.compared), _bars),
-    Entry("variants", _by_methods("Published variants", "variants", main_table.beside("variant"))),
-    Entry(
-        "unlabeled",
-        _by_methods(
-            "Beyond the paper, without labels", "unlabeled", main_table.beside("unlabeled")
-        ),
-    ),
-    Entry(
-        "labeled",
-        _by_methods("Beyond the paper, with labels", "labeled", main_table.beside("labeled")),
-    ),
+    Entry("variants", _beside("Published variants", "variants", "variant")),
+    Entry("unlabeled", _beside("Beyond the paper, without labels", "unlabeled", "unlabeled")),
+    Entry("labeled", _beside("Beyond the paper, with labels", "labeled", "labeled")),
+    Entry("overview", _overview),
+    Entry("probabilities", _probabilities),
     Entry("paper", _beside_paper),
     Entry("boundaries", figures=_boundaries),
     Entry("strength", figures=_strength),
     Entry("robustness", _robustness, _boxes),
     Entry("shots", _curve_tables(curves.by_shots), _curve_figures(curves.by_shots)),
     Entry("probe sizes", _curve_tables(curves.by_probe_size), _curve_figures(curves.by_probe_size)),
+    Entry("rows seen", _curve_tables(curves.by_rows_seen), _curve_figures(curves.by_rows_seen)),
 )
 """Each table and figure, in the order in which they are shown."""

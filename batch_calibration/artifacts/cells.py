@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.intervals import deviation
 from batch_calibration.records import Record
 
 MARK = "✓"
@@ -46,11 +47,6 @@ def tested(records: Sequence[Record]) -> str:
 def notes(records: Iterable[Record]) -> str:
     """What a reader of a table of these records must know, each sentence once."""
     return " ".join(dict.fromkeys(note for record in records for note in record.notes))
-
-
-def deviation(values: np.ndarray) -> np.ndarray:
-    """The sample's standard deviation over the first axis, by n - 1; 0 of one value."""
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
 
 
 def spread(values: np.ndarray) -> str:
@@ -125,7 +121,7 @@ def _csv(rows: Sequence[Sequence[object]]) -> str:
 
     def text(cell: object) -> object:
         formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
-        number = formula and re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+)?", str(cell))
+        number = formula and re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+| \[[^=@]*\]\*?)?", str(cell))
         return f"'{cell}" if formula and not number else cell
 
     out = io.StringIO()

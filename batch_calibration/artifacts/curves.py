@@ -1,16 +1,21 @@
-"""Accuracy against the number of shots, and against the number of rows a bias is learned from."""
+"""Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, best_of, notes
-from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, title
 from batch_calibration.methods import METHODS
 
 Points = dict[int, np.ndarray]
 """Accuracies in %, one for each seed or draw, by the number on the axis below them."""
+
+SEEN = (
+    "Rows come in many orders, each corrected when it comes; a number is the accuracy of those "
+    "between the number of rows seen above it and its own."
+)
 
 
 class Curves(NamedTuple):
@@ -22,6 +27,8 @@ class Curves(NamedTuple):
         axis: What the number counts.
         tasks: task -> method -> number -> accuracies.
         note: What a reader of the numbers must know.
+        levels: task -> method -> one accuracy beside the curves, whatever the number.
+        of_mean: Whether a band is the standard error of the mean, not the standard deviation.
     """
 
     slug: str
@@ -29,6 +36,8 @@ class Curves(NamedTuple):
     axis: str
     tasks: dict[str, dict[str, Points]]
     note: str = ""
+    levels: Mapping[str, Mapping[str, float]] = {}
+    of_mean: bool = False
 
 
 def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
@@ -45,7 +54,7 @@ def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
 
 
 def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 5).
+    """Settings that differ in nothing but the shots, two or more, as curves (the paper's Fig. 6).
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
@@ -80,7 +89,10 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
 
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
-    """Accuracy against how many unlabeled rows a method learns from, draws of all seeds pooled."""
+    """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9).
+
+    Draws of all seeds are pooled.
+    """
     found = []
     for group in groups:
         tasks: dict[str, dict[str, Points]] = {}
@@ -101,13 +113,46 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
     return found
 
 
+def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
+    """Accuracy of rows as they come against how many have come, orders of all seeds pooled.
+
+    Plain ICL and BC on all rows at once are levels.
+    """
+    found = []
+    for group in groups:
+        tasks: dict[str, dict[str, Points]] = {}
+        levels: dict[str, dict[str, float]] = {}
+        for task, records in group.records.items():
+            drawn = [record for record in records if record.over_stream]
+            for record in drawn:
+                assert record.over_stream
+                rows, accuracy = record.over_stream.rows, record.over_stream.accuracy
+                for method in sorted(accuracy):
+                    points = tasks.setdefault(task, {}).setdefault(method, {})
+                    for number, values in zip(rows, accuracy[method], strict=True):
+                        before = points.get(number, np.zeros(0))
+                        points[number] = np.concatenate([before, 100 * np.array(values)])
+            for method in REFERENCES if drawn else ():
+                of = [one.methods[method]["accuracy"] for one in drawn if method in one.methods]
+                if len(of) == len(drawn):
+                    levels.setdefault(task, {})[method] = 100 * float(np.mean(of))
+        if tasks:
+            slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
+            note = " ".join(filter(None, (SEEN, notes(group.every))))
+            found.append(Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True))
+    return found
+
+
 def accuracy_cells(curves: Curves) -> Cells:
-    """Header, then one row for each task and number: mean ± sd in %."""
+    """Header, then one row for each task and number: mean ± sd in %; a level is one number."""
     methods = list(dict.fromkeys(m for of_task in curves.tasks.values() for m in of_task))
-    rows: Cells = [["task", curves.axis, *methods]]
+    beside = list(dict.fromkeys(m for of_task in curves.levels.values() for m in of_task))
+    rows: Cells = [["task", curves.axis, *methods, *(f"{m}, all rows" for m in beside)]]
     for task, of_task in curves.tasks.items():
         for number in sorted({n for points in of_task.values() for n in points}):
             have = [m for m in methods if number in of_task.get(m, {})]
             cells = dict(zip(have, best_of([of_task[m][number] for m in have]), strict=True))
-            rows.append([title(task), str(number), *(cells.get(m, "-") for m in methods)])
+            held = curves.levels.get(task, {})
+            flat = (f"{held[m]:.1f}" if m in held else "-" for m in beside)
+            rows.append([title(task), str(number), *(cells.get(m, "-") for m in methods), *flat])
     return rows

@@ -10,7 +10,9 @@ from batch_calibration.methods import METHODS, Group
 from batch_calibration.records import Record
 from batch_calibration.tasks import TASKS
 
-REFERENCES = ("icl", "bc")
+BASELINE = "icl"
+"""What others are said to gain over."""
+REFERENCES = (BASELINE, "bc")
 """What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
@@ -174,7 +176,11 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
 
 
 def _words(options: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(f"{name} {value}" for name, value in sorted(options.items()))
+    return tuple(f"{name} {_word(value)}" for name, value in sorted(options.items()))
+
+
+def _word(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _setting(record: Record) -> Setting:
@@ -182,9 +188,11 @@ def _setting(record: Record) -> Setting:
     about = record.context
     held = {k: v for k, v in about.options.items() if k not in (*VARIED, "over_long")}
     floor = {} if record.floor is None else {"floor": record.floor}
+    methods = {f"{m} {k}": v for m, given in record.options.items() for k, v in given.items()}
     return Setting(
         about.model, about.scorer.kind, about.shots, about.split, about.limit,
-        str(about.options.get("over_long", "error")), about.data, options=_words(held | floor),
+        str(about.options.get("over_long", "error")), about.data,
+        options=_words(held | floor | methods),
     )  # fmt: skip
 
 

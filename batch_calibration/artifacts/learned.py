@@ -1,5 +1,6 @@
 """Says which tasks a model has learned: the one rule, and what its mark means."""
 
+from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import MARK
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords
 
@@ -8,16 +9,17 @@ MARGIN = 10.0
 
 
 def judged(group: SettingRecords) -> bool:
-    """Whether the records have the two methods that the rule looks at, icl and bc."""
-    return set(REFERENCES) <= set(group.methods)
+    """Whether the records have what the rule looks at, icl's and bc's answers."""
+    return bool(gains.compared(group, REFERENCES))
 
 
 def learned(group: SettingRecords) -> list[str]:
-    """Tasks where the better of icl and bc, mean over the seeds, is `MARGIN` points above chance.
+    """Tasks where the better of icl and bc, mean over the seeds, is clearly above chance.
 
-    Chance is 100 % / number of labels. Nothing is learned where icl or bc was not run.
+    `MARGIN` points above 100 % / number of labels, and the 95 % interval over the rows above that
+    and above the share of the most frequent label. Nothing is learned where icl or bc was not run.
     """
-    return [task for task in group.records if judged(group) and _above(group, task) >= MARGIN]
+    return [task for task in group.records if judged(group) and _learned(group, task)]
 
 
 def note(group: SettingRecords) -> str:
@@ -27,12 +29,17 @@ def note(group: SettingRecords) -> str:
     return (
         f"{MARK} learned ({len(learned(group))} of {len(group.records)}): the better of icl and "
         f"bc, mean over seeds, is {MARGIN:.0f} points or more above chance (100 % / number of "
-        "labels)."
+        "labels), and its 95 % interval over the rows is above that and above the share of the "
+        "most frequent label."
     )
 
 
-def _above(group: SettingRecords, task: str) -> float:
-    """Points by which the better of icl and bc is above chance."""
-    better = max(group.values(task, name).mean() for name in REFERENCES)
+def _learned(group: SettingRecords, task: str) -> bool:
+    records = group.records[task]
+    chance = 1 / len(records[0].label_names)
+    better = max(REFERENCES, key=lambda name: group.values(task, name).mean())
     # Rounded: 60 % of two labels is learned, whatever the last bit says.
-    return round(float(100 * (better - 1 / len(group.records[task][0].label_names))), 6)
+    above = round(float(100 * (group.values(task, better).mean() - chance)), 6)
+    low = group.values(task, better, "accuracy_low").mean()
+    frequent = max(max(one.classes) / sum(one.classes) for one in records)
+    return above >= MARGIN and low > max(chance, frequent)

@@ -1,4 +1,4 @@
-"""The paper's table of images, to stand beside ours."""
+"""The paper's table of images (Table 6), to stand beside ours."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
     "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
 }  # fmt: skip
-"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, table of images)."""
+"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
 
 
 DRAWN = (

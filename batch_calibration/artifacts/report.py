@@ -14,6 +14,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
 td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left }
+td, th { white-space: nowrap }
+div { overflow-x: auto }
 img { max-width: 100% }
 """
 
@@ -50,10 +52,13 @@ def _section(section: Section) -> str:
 
 def _table(cells: Cells) -> str:
     def row(values: Sequence[str], tag: str) -> str:
+        # An interval stands below its number: eight methods fit side by side.
+        lines = (escape(value).replace(" [", "<br>[") for value in values)
         marked = (
-            f"<b>{escape(value)}</b>" if isinstance(value, Best) else escape(value)
-            for value in values
+            f"<b>{line}</b>" if isinstance(value, Best) else line
+            for line, value in zip(lines, values, strict=True)
         )
         return "<tr>" + "".join(f"<{tag}>{value}</{tag}>" for value in marked) + "</tr>"
 
-    return "<table>" + row(cells[0], "th") + "".join(row(r, "td") for r in cells[1:]) + "</table>"
+    rows = row(cells[0], "th") + "".join(row(r, "td") for r in cells[1:])
+    return f"<div><table>{rows}</table></div>"

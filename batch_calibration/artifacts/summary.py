@@ -1,13 +1,14 @@
 """Writes what was found in one paragraph, computed from the numbers."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import deviation
-from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.artifacts import gains
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, title
 from batch_calibration.artifacts.learned import MARGIN, learned
+from batch_calibration.intervals import Estimate, deviation, over_tasks
 from batch_calibration.tasks import TASKS
 
 FEW = 3
@@ -18,18 +19,19 @@ MANY = 13
 
 def paragraph(group: SettingRecords) -> str:
     """ICL and BC, where BC gains and loses, what is not learned, the best method, the spread."""
-    if not {"icl", "bc"} <= set(group.methods):
+    if not gains.compared(group, REFERENCES):
         return (
             f"In this setting ({group.setting}), icl and bc were not both run, so there is nothing "
             "to compare; run experiments.calibrate with all methods."
         )
     tasks = list(group.records)
     where = _join([title(t) for t in tasks]) if len(tasks) <= FEW else f"{len(tasks)} tasks"
+    each = {task: gains.gain(group, task, "bc") for task in tasks}
     parts = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, 'icl', tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, 'bc', tasks)} %, on average over {where}.",
-        _gains(group, tasks),
+        f"{_average(group, 'bc', tasks)} %, on average over {where}: {_gained(each.values())}.",
+        _gains(each),
         _not_learned(group, tasks),
         _two_fields(group, tasks),
         _best(group),
@@ -43,20 +45,36 @@ def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
     return f"{100 * np.mean([group.values(task, method).mean() for task in tasks]):.1f}"
 
 
-def _gains(group: SettingRecords, tasks: Sequence[str]) -> str:
-    """On how many tasks BC gains, most on which; every task it loses on, the worst first."""
-    points = {t: 100 * (group.values(t, "bc") - group.values(t, "icl")).mean() for t in tasks}
-    order = sorted(tasks, key=lambda task: points[task])
-    more = [task for task in order if points[task] >= 0.05]
-    less = [f"{title(t)} ({points[t]:+.1f})" for t in order if points[t] < -0.05]
-    gains = f"BC gains on {len(more)} of {len(tasks)}" if len(tasks) > 1 else "BC gains"
+def _gained(each: Iterable[Estimate]) -> str:
+    """The average gain with its interval, and what noise is."""
+    points = over_tasks(list(each)).points.replace(" ", " points ", 1)
+    return f"{points} (95 % interval over rows and seeds; noise where it holds 0)"
+
+
+def _gains(each: Mapping[str, Estimate]) -> str:
+    """On how many tasks BC gains, and on how many by more than noise; every task it loses on."""
+    order = sorted(each, key=lambda task: each[task].value)
+    more = [task for task in order if each[task].value >= 0.0005]
+    less = [task for task in order if each[task].value < -0.0005]
+    points = {task: f"{title(task)} ({100 * each[task].value:+.1f})" for task in order}
+    said = f"BC gains on {len(more)} of {len(each)} tasks" if len(each) > 1 else "BC gains"
     if more:
-        gains += ", most on" if len(more) > 1 else "," * (len(tasks) > 1) + " on"
-        gains += f" {title(more[-1])} ({points[more[-1]]:+.1f} points)"
-    elif len(tasks) == 1:
-        gains = "BC does not gain"
-    said = f"{gains}; it loses on {_join(less) if less else 'none'}"
-    return said + (": calibration does not help everywhere." if less else ".")
+        said += f", {_beyond([each[task] for task in more])}"
+        said += f", most on {points[more[-1]]}" if len(more) > 1 else f", on {points[more[0]]}"
+    elif len(each) == 1:
+        said = "BC does not gain"
+    if not less:
+        return f"{said}; it loses on none."
+    lost = f"{_join([points[task] for task in less])}, {_beyond([each[task] for task in less])}"
+    return f"{said}; it loses on {lost}: calibration does not help everywhere."
+
+
+def _beyond(some: Sequence[Estimate]) -> str:
+    """How many of these are more than noise."""
+    sure = sum(one.beyond_noise != 0 for one in some)
+    if len(some) == 1:
+        return "by more than noise" if sure else "by no more than noise"
+    return f"on {sure or 'none'} of them by more than noise"
 
 
 def _not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
@@ -65,7 +83,10 @@ def _not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
     rest = [title(task) for task in tasks if task not in known]
     if not rest:
         return ""
-    rule = f"the better of ICL and BC is less than {MARGIN:.0f} points above chance"
+    rule = (
+        f"the better of ICL and BC is less than {MARGIN:.0f} points above chance, or its interval "
+        "holds chance or the most frequent label's share"
+    )
     if not known:
         return f"No task is learned ({rule})."
     return (

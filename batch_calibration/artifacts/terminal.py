@@ -1,7 +1,8 @@
 """Prints a table in the terminal."""
 
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 from unicodedata import category, east_asian_width
 
@@ -19,20 +20,33 @@ def show(table: Table) -> None:
 
 
 def show_cells(heading: str, cells: Cells, note: str = "") -> None:
-    """Print a heading, aligned columns, and a note."""
+    """Print a heading, aligned columns, and a note.
+
+    A terminal too narrow for all columns gets them in parts, each with the first column.
+    """
     rows = [[_plain(cell) for cell in row] for row in cells]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    print(f"\n{_plain(heading)}\n")
-    for number, (row, marked) in enumerate(zip(rows, cells, strict=True)):
-        print("  ".join(_cell(text, width, i, marked) for i, (text, width) in _each(row, widths)))
-        if not number:
-            print("  ".join("─" * width for width in widths))
+    print(f"\n{_plain(heading)}")
+    for part in _parts(widths):
+        print()
+        for number, (row, marked) in enumerate(zip(rows, cells, strict=True)):
+            print("  ".join(_cell(row[i], widths[i], i, marked) for i in part))
+            if not number:
+                print("  ".join("─" * widths[i] for i in part))
     if note:
         print(f"\n{fill(_plain(note), WIDTH)}")
 
 
-def _each(row: Sequence[str], widths: Sequence[int]) -> list[tuple[int, tuple[str, int]]]:
-    return list(enumerate(zip(row, widths, strict=True)))
+def _parts(widths: Sequence[int]) -> Iterator[list[int]]:
+    """The columns that fit into the terminal together; all of them in a file or a pipe."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sum(widths) * 3
+    part = [0]
+    for i in range(1, len(widths)):
+        if len(part) > 1 and sum(widths[j] + 2 for j in part) + widths[i] > room:
+            yield part
+            part = [0]
+        part.append(i)
+    yield part
 
 
 def _cell(text: str, width: int, place: int, marked: Sequence[str]) -> str:

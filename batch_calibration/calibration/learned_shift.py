@@ -32,7 +32,7 @@ def strength_curve(
     *,
     metric: str = "accuracy",
 ) -> Curve:
-    """The metric of s - gamma b on labeled rows for each gamma in `STRENGTHS`: the paper's Fig. 4.
+    """The metric of s - gamma b on labeled rows for each gamma in `STRENGTHS`: the paper's Fig. 5.
 
     Args:
         bias: b[k] in nats.

@@ -1,5 +1,6 @@
 """PC: the scores of each label's rows are a Gaussian, found without labels."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -36,8 +37,17 @@ MOST_LABELS = 20
 """Beyond this PC is refused: a full covariance has k (k + 1) / 2 numbers per label."""
 
 
+def raw(log_probs: Rows) -> jax.Array:
+    """The log-probabilities as they are."""
+    return jnp.asarray(log_probs)
+
+
+FEATURES: dict[str, Callable[[Rows], jax.Array]] = {"normalized": label_normalized, "raw": raw}
+"""What the prototypes are fitted to, of log-probabilities [n k]."""
+
+
 class Prototypes(NamedTuple):
-    """One Gaussian per label over x, the label-normalized log-probabilities.
+    """One Gaussian per label over the features x of a row.
 
     Attributes:
         means: mu[label k], in nats.
@@ -52,18 +62,13 @@ class Prototypes(NamedTuple):
     log_likelihood: Scalar
 
 
-def apply(state: Prototypes, log_probs: Rows, /) -> Scores:
-    """The log density of each row under each label's prototype, log N(x_i; mu_j, Sigma_j)."""
-    centered = label_normalized(log_probs)[:, None, :] - state.means
+def densities(state: Prototypes, rows: Rows) -> Scores:
+    """The log density of each row of features under each label's, log N(x_i; mu_j, Sigma_j)."""
+    centered = rows[:, None, :] - state.means
     residuals = jnp.einsum("jab,njb->nja", state.factors, centered)
     log_scale = jnp.sum(jnp.log(jnp.diagonal(state.factors, axis1=-2, axis2=-1)), axis=-1)
-    constant = 0.5 * log_probs.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
+    constant = 0.5 * rows.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
     return log_scale - constant - 0.5 * jnp.sum(residuals**2, axis=-1)
-
-
-def apply_weighted(state: Prototypes, log_probs: Rows, /) -> Scores:
-    """The same with the fitted mixing coefficients, log alpha_j + log N(x_i; mu_j, Sigma_j)."""
-    return apply(state, log_probs) + state.log_weights
 
 
 def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> jax.Array:
@@ -93,13 +98,14 @@ def covariance_factor(residuals: jax.Array, weight: jax.Array) -> jax.Array:
     return (upper * jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T
 
 
-@partial(jax.jit, static_argnames=("starts", "steps", "tolerance", "select"))
+@partial(jax.jit, static_argnames=("features", "starts", "steps", "tolerance", "select"))
 def fit_prototypes(
     log_probs: ProbeRows,
     weight: jax.Array,
     key: Key | None,
     start_means: Starts | None,
     *,
+    features: str,
     starts: int,
     steps: int,
     tolerance: float,
@@ -107,7 +113,7 @@ def fit_prototypes(
 ) -> Prototypes:
     """The best of several mixtures, its components in the order of the labels."""
     present = weight[:, None] > 0
-    rows = label_normalized(jnp.where(present, log_probs, 0.0))
+    rows = FEATURES[features](jnp.where(present, log_probs, 0.0))
     center = weighted_mean(rows, weight)
     residuals = jnp.where(present, rows - center, 0.0)
 
@@ -140,6 +146,7 @@ def fit_prototypes(
 
 def prototypes(
     *,
+    features: str = "normalized",
     starts: int = 100,
     steps: int = 100,
     tolerance: float = 1e-3,
@@ -149,13 +156,16 @@ def prototypes(
 ) -> Calibrator:
     """Predicts the label of the likeliest of k Gaussian prototypes: argmax_j P_G(x; mu_j, Sigma_j).
 
-    A mixture with full covariances is fitted to x, the label-normalized log-probabilities of the
-    batch, by expectation-maximization from many starts (Han et al. 2023; section 3 and appendix B
-    of the paper). A start is k distinct random rows as means, the covariance of all rows, equal
+    A mixture with full covariances is fitted to x, the log-probabilities of the batch, by
+    expectation-maximization from many starts (Han et al. 2023; the paper's sec. 3.2
+    and app. D). A start is k distinct random rows as means, the covariance of all rows, equal
     weights. Clusters go to labels by the assignment that maximizes sum_j mu_order(j),j; the start
     whose sum is largest is kept. Scores are log densities in nats.
 
     Args:
+        features: "normalized" takes x normalized over the labels; of two labels the boundary is
+            then a line along the diagonal. "raw" takes x as it is, where the boundary may bend (the
+            paper's Fig. 2); it needs log-probabilities, as a constant per row is read.
         starts: how many starts.
         steps: the most EM steps a start may take.
         tolerance: a start stops when its mean log-likelihood changes by less, in nats.
@@ -164,14 +174,16 @@ def prototypes(
         start_means: first means [s k k] in nats instead of random ones; then no key is needed.
 
     Raises:
-        InputError: an unknown `select`; starts or steps below 1; no key given to `fit`; more than
-            20 labels.
+        InputError: unknown `features` or `select`; starts or steps below 1; no key given to `fit`;
+            more than 20 labels.
 
     >>> rows = jnp.log(jnp.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]]))
     >>> fit, apply_ = prototypes(starts=4)
     >>> jnp.argmax(apply_(fit(rows, key=jax.random.key(0)), rows), axis=-1).tolist()
     [0, 0, 1, 1]
     """
+    if features not in FEATURES:
+        raise InputError.unknown("kind of features", features, FEATURES)
     if select not in ("assignment", "likelihood"):
         raise InputError.unknown("way to select a start", select, ("assignment", "likelihood"))
     if min(starts, steps) < 1:
@@ -204,6 +216,7 @@ def prototypes(
             weights_of(log_probs, weight),
             key,
             None if start_means is None else jnp.asarray(start_means, jnp.float32),
+            features=features,
             starts=starts,
             steps=steps,
             tolerance=tolerance,
@@ -211,4 +224,8 @@ def prototypes(
         )
         return best
 
-    return Calibrator(fit, apply_weighted if fitted_weights else apply)
+    def apply(state: Prototypes, log_probs: Rows, /) -> Scores:
+        scores = densities(state, FEATURES[features](log_probs))
+        return scores + state.log_weights if fitted_weights else scores
+
+    return Calibrator(fit, apply)

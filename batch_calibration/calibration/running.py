@@ -13,7 +13,17 @@ from batch_calibration.arrays import read_rows
 from batch_calibration.calibration.base import Calibrator, weighted_mean, weights_of
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
-from batch_calibration.typing import Bias, Count, Key, Labels, ProbeRows, Rows, Scores, Weight
+from batch_calibration.typing import (
+    Bias,
+    Count,
+    Key,
+    Labels,
+    Predictions,
+    ProbeRows,
+    Rows,
+    Scores,
+    Weight,
+)
 
 
 class Running(NamedTuple):
@@ -85,6 +95,18 @@ def update(
     return merge(state, Running(mean, count, jnp.zeros_like(mean)))
 
 
+class Stream(NamedTuple):
+    """The estimate after each mini-batch of a stream, and which mini-batch each row came in.
+
+    Attributes:
+        means: [b k], in nats; the last is the mean of all rows.
+        place: [m], the mini-batch of each row; of an absent one, that of the present row before.
+    """
+
+    means: Rows
+    place: Predictions
+
+
 @partial(jax.jit, static_argnames=("batch_size", "per_batch"))
 def stream(
     state: Running,
@@ -117,35 +139,38 @@ def running_shift(
     *,
     batch_size: int = 32,
     per_batch: bool = False,
-    causal: bool = False,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
 ) -> Calibrator:
-    """Subtracts a running mean of the rows: s - gamma b so far (eq. 3).
+    """Subtracts the running mean up to and including the row's mini-batch: s - gamma b so far.
 
-    Retrospective (the default): `fit` walks the probe rows and `apply` corrects every row with the
-    final estimate. Causal: nothing has been seen before the stream begins, so `fit` only returns
-    the empty estimate; `apply` walks the rows from the state it is given and corrects each
-    mini-batch with all that was seen up to and including it.
+    Source: Zhou et al. 2024, eq. 3, as it is deployed. After n mini-batches the next one, of mean
+    c, makes the estimate b <- n / (n + 1) b + 1 / (n + 1) c (here weighted by rows, unless
+    `per_batch`), and its rows are corrected by that b. `fit` walks the stream, `apply` corrects
+    the same rows in the same order; rows beyond them are corrected by the last estimate, which is
+    the mean of all rows (bc's). Absent rows take no place in a mini-batch, a row of weight 2 takes
+    one and weighs twice.
 
     Args:
-        batch_size: rows in a mini-batch; the last may be shorter.
+        batch_size: rows in a mini-batch; the last may be shorter. Few make the first predictions
+            rough, as the bias is then learned from few rows.
         per_batch: mini-batches weigh alike instead of rows (see `update`).
-        causal: correct each mini-batch as it comes.
         strength: gamma.
         target_prior: the share of each of the k labels one expects; the bias becomes b - log pi.
 
     Raises:
         InputError: batch_size below 1.
+
+    >>> fit, apply_ = running_shift(batch_size=1)
+    >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -2.0]])
+    >>> apply_(fit(rows), rows).tolist()
+    [[0.0, 0.0], [-0.5, 0.5]]
     """
     if batch_size < 1:
         raise InputError(
             f"bc_running cuts the rows into mini-batches of at least 1 row; batch_size is "
             f"{batch_size}: give a whole number from 1 on."
         )
-
-    def shift(mean: jax.Array) -> Shift:
-        return Shift(mean - log_target(target_prior), jnp.float32(strength))
 
     def fit(
         log_probs: ProbeRows,
@@ -154,20 +179,25 @@ def running_shift(
         /,
         *,
         key: Key | None = None,
-    ) -> Running:
+    ) -> Stream:
         del labels, key
-        start = empty(log_probs.shape[-1])
-        if causal:
-            return start
-        last, _ = stream(start, log_probs, weight, batch_size=batch_size, per_batch=per_batch)
-        return Running(*last)
+        present = weights_of(log_probs, weight) > 0
+        # Present rows first, in their order: absent ones leave no gap in a mini-batch.
+        order = jnp.argsort(~present, stable=True)
+        _, seen = stream(
+            empty(log_probs.shape[-1]),
+            log_probs[order],
+            None if weight is None else weight[order],
+            batch_size=batch_size,
+            per_batch=per_batch,
+        )
+        number = jnp.cumsum(present.astype(jnp.int32)) - 1
+        return Stream(seen.mean, jnp.maximum(number, 0) // batch_size)
 
-    def apply_final(state: Running, log_probs: Rows, /) -> Scores:
-        return apply(shift(state.mean), log_probs)
+    def apply_so_far(state: Stream, log_probs: Rows, /) -> Scores:
+        later = max(log_probs.shape[0] - state.place.shape[0], 0)
+        place = jnp.pad(state.place, (0, later), constant_values=state.means.shape[0] - 1)
+        means = state.means[place[: log_probs.shape[0]]]
+        return apply(Shift(means - log_target(target_prior), jnp.float32(strength)), log_probs)
 
-    def apply_causal(state: Running, log_probs: Rows, /) -> Scores:
-        _, seen = stream(state, log_probs, batch_size=batch_size, per_batch=per_batch)
-        row_means = jnp.repeat(seen.mean, batch_size, axis=0)[: log_probs.shape[0]]
-        return apply(shift(row_means), log_probs)
-
-    return Calibrator(fit, apply_causal if causal else apply_final)
+    return Calibrator(fit, apply_so_far)

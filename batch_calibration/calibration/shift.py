@@ -66,7 +66,7 @@ def no_bias(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def mean_log_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The mean log-probability of each label, mean_i s_ij (eq. 1 and appendix B)."""
+    """The mean log-probability of each label, mean_i s_ij (eq. 1 and app. D)."""
     return weighted_mean(log_probs, weight)
 
 
@@ -142,7 +142,7 @@ def shift(
 ) -> Calibrator:
     """Subtracts a bias estimated from the probe: s - gamma b, b_j = mean_i s_ij by default.
 
-    The probe alone makes it CC, DC or BC (eq. 1 and 2, appendix B); the estimate makes it a
+    The probe alone makes it CC, DC or BC (eq. 1 and 2, app. D); the estimate makes it a
     published variant. BC supposes that the labels are balanced; where they are not, give
     `target_prior` pi and the bias becomes b - log pi.
 

@@ -15,6 +15,7 @@ from batch_calibration.cli import inputs, options, output, prior, said, stream
 from batch_calibration.cli.said import Found
 from batch_calibration.diagnosis import diagnose
 from batch_calibration.errors import InputError
+from batch_calibration.method_options import read_options
 from batch_calibration.methods import get_method
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.corrected import corrected_scores
@@ -60,7 +61,8 @@ def compare(args: Namespace) -> None:
     from batch_calibration.study import run_calibration
 
     tables = _tables(args)
-    records = run_calibration(tables, _methods(args), seed=args.seed)
+    chosen = read_options(args.option)
+    records = run_calibration(tables, _methods(args), seed=args.seed, options=chosen)
     if len(records) <= FEW:
         for table in catalogue.tables(catalogue.gather(records)):
             if table.shown:
@@ -106,9 +108,10 @@ def report(args: Namespace) -> None:
     from batch_calibration.cli import page
 
     tables = _tables(args)
-    args.method, args.strength, args.prior = "bc", None, ""
+    chosen = read_options(args.option)
+    args.method, args.strength, args.prior, args.option = "bc", None, "", []
     for sentence in page.write(
-        _corrected(args, tables), Path(args.output), _methods(args), args.seed
+        _corrected(args, tables), Path(args.output), _methods(args), args.seed, chosen
     ):
         print(textwrap.fill(sentence, 100), end="\n\n")
     print(f"report: {args.output}")
@@ -142,7 +145,8 @@ def _check_method(args: Namespace) -> None:
 
 def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
     """Each context with its corrected scores; contexts of one prior share their programs."""
-    given: dict[str, object] = {} if args.strength is None else {"strength": args.strength}
+    given = read_options(f"{args.method}.{text}" for text in args.option).get(args.method, {})
+    given |= {} if args.strength is None else {"strength": args.strength}
     priors: dict[tuple[float, ...] | None, list[int]] = {}
     sentences = []
     for place, table in enumerate(tables):

@@ -125,8 +125,22 @@ def _learning(one: ArgumentParser, *, several: bool) -> None:
             metavar="A,B",
             help="methods, all that the scores allow by default",
         )
+        say(
+            "--option",
+            action="append",
+            default=[],
+            metavar="METHOD.NAME=VALUE",
+            help="an option of a method, such as bc_running.batch_size=8; may be repeated",
+        )
     else:
         say("--method", default="bc", help="method (default: bc); README has the table")
+        say(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="another option of the method, such as batch_size=8; may be repeated",
+        )
         say("--strength", type=float, help="how much of the bias is removed (default: 1)")
         say(
             "--prior",

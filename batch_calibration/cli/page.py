@@ -1,13 +1,14 @@
 """The page of `batch-calibration report`: what each prompt prefers, then the page of a study."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.report import Section
 from batch_calibration.cli import said
+from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
 
 PREFERS = "What the prompts prefer"
@@ -17,7 +18,11 @@ WITHOUT = (
 
 
 def write(
-    found: Sequence[said.Found], page: Path, methods: Sequence[str] | None, seed: int
+    found: Sequence[said.Found],
+    page: Path,
+    methods: Sequence[str] | None,
+    seed: int,
+    options: Mapping[str, Options] | None = None,
 ) -> list[str]:
     """Write the page, and return its paragraphs.
 
@@ -26,11 +31,12 @@ def write(
         page: the file.
         methods: those that are compared, all that the scores allow by default.
         seed: of methods that start at random.
+        options: method -> what its `make` takes.
     """
     tables = [one.table for one in found]
     labeled = [one for one in tables if (one.blocks["test"].labels >= 0).any()]
     by_id = {table.id: table for table in tables}
-    records = run_calibration(labeled, methods, seed=seed) if labeled else []
+    records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder)

@@ -1,7 +1,7 @@
 """What the console program says: sentences on each context, tables over many."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import NamedTuple, TextIO
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
+from batch_calibration.artifacts.gains import MARK, counted, marked
 from batch_calibration.censored import DISTANCES, range_of
 from batch_calibration.diagnosis import Diagnosis, Right
+from batch_calibration.intervals import Estimate
 from batch_calibration.methods import METHODS
 from batch_calibration.records import Records
 from batch_calibration.scores import Block, ScoreTable
@@ -18,9 +20,11 @@ from batch_calibration.scores import Block, ScoreTable
 ALL = 3
 """Contexts that are described one by one; more are rows of a table."""
 METHOD_NOTE = (
-    "Accuracy in % over all rows, of one context with its 95 % interval. 'shares off' is "
+    "Accuracy in % over all rows; of one context with its 95 % interval, and the gain over icl in "
+    f"points, paired by row, with its own ({MARK} it excludes 0: beyond noise). 'shares off' is "
     "half the summed distance of predicted from right shares (total variation). 'better, worse' "
-    "counts contexts where the accuracy is above or below icl's."
+    "counts contexts where the accuracy is above or below icl's, 'beyond noise' those where the "
+    "difference is more than noise."
 )
 
 
@@ -123,7 +127,7 @@ def context_cells(found: Sequence[Found]) -> Cells:
         rights = [
             (right and f"{100 * right.accuracy.value:.1f}") or "" for right in (d.before, d.after)
         ]
-        gain = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x for x in d.gain)) if d.gain else ""
+        gain = d.gain.points if d.gain else ""
         prefers = d.label_names[int(d.preference.argmax())]
         size = f"{np.ptp(d.preference):.2f}"
         rows.append(
@@ -142,13 +146,9 @@ def model_cells(found: Sequence[Found]) -> Cells:
         gains = [d.gain for d in mine if d.gain]
         if gains:
             before, after = (_over_rows(mine, of) for of in (_before, _after))
-            won, lost = sum(g.value > 0 for g in gains), sum(g.value < 0 for g in gains)
-            sure, bad = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
             counts = f"{sum(d.labeled for d in mine)}"
             shares = f"{before:.1f}", f"{after:.1f}"
-            rows.append(
-                [model, f"{len(mine)}", counts, *shares, f"{won}, {lost}", f"{sure}, {bad}"]
-            )
+            rows.append([model, f"{len(mine)}", counts, *shares, *counted(gains)])
     return rows
 
 
@@ -192,7 +192,8 @@ def _over_rows(every: Sequence[Diagnosis], of: Callable[[Diagnosis], Right | Non
 
 def method_cells(records: Records) -> Cells:
     """A row a model and method: accuracy over all rows, shares off, contexts won and lost."""
-    rows: Cells = [["model", "method", "accuracy", "shares off", "better, worse"]]
+    last = ["gain over icl"] if len(records) == 1 else ["better, worse", "beyond noise"]
+    rows: Cells = [["model", "method", "accuracy", "shares off", *last]]
     for model in dict.fromkeys(record.context.model for record in records):
         mine = [record for record in records if record.context.model == model]
         names = [name for name in METHODS if all(name in one.methods for one in mine)]
@@ -208,14 +209,18 @@ def method_cells(records: Records) -> Cells:
                 ends = (mine[0].methods[name][end] for end in ("accuracy_low", "accuracy_high"))
                 cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
             off = [record.methods[name]["total_variation"] for record in mine]
-            against = ""
-            if name != "icl" and "icl" in values:
-                more = values[name] - values["icl"]
-                against = f"{int((more > 0).sum())}, {int((more < 0).sum())}"
+            against = [""] * len(last)
+            if name != "icl" and "icl" in names:
+                gains = [_gain(record.methods[name]) for record in mine]
+                against = [marked(gains[0])] if len(records) == 1 else counted(gains)
             accuracy = Best(cell) if round(mean, 1) == best else cell
             shares = f"{100 * float(np.average(off, weights=counts)):.1f}"
-            rows.append([model or "unnamed model", name, accuracy, shares, against])
+            rows.append([model or "unnamed model", name, accuracy, shares, *against])
     return rows
+
+
+def _gain(found: Mapping[str, float]) -> Estimate:
+    return Estimate(*(found[f"gain{end}"] for end in ("", "_low", "_high")))
 
 
 def show_range(each: Sequence[Sequence[Found]], words: TextIO) -> None:

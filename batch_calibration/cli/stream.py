@@ -30,6 +30,7 @@ def takes(args: Namespace) -> bool:
     if len(args.files) != 1 or not _is_parquet(args.files[0]):
         return False
     fits = args.method in METHODS and not args.labeled and args.missing != "bound"
+    fits = fits and not args.option
     if fits and args.prior != prior.ESTIMATED and Path(args.output).suffix == ENDING:
         return True
     if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MOST:

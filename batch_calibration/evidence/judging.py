@@ -14,10 +14,11 @@ import numpy as np
 
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
-from batch_calibration.methods import METHODS, Evidence, Method, correct, gather
+from batch_calibration.fitting import Evidence, correct, gather
+from batch_calibration.methods import METHODS, Method
 from batch_calibration.metrics import predict
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.calibration import Group, grouped
+from batch_calibration.study.groups import Group, grouped
 from batch_calibration.study.left_out import left_out
 from batch_calibration.typing import Key
 

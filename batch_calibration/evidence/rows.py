@@ -16,7 +16,8 @@ from batch_calibration.evidence import pools, rows_tables
 from batch_calibration.evidence.page import Written
 from batch_calibration.evidence.pools import Pool
 from batch_calibration.evidence.rows_tables import BLOCK, Curves
-from batch_calibration.methods import METHODS, Evidence, gather, get_method, make_calibrator
+from batch_calibration.fitting import Evidence, gather, make_calibrator
+from batch_calibration.methods import METHODS, get_method
 from batch_calibration.metrics import predict
 
 BASELINE, SHOWN = REFERENCES
@@ -71,7 +72,7 @@ def learning(pool: Pool) -> list[str]:
         if method.probe.blocks
         and set(method.probe.blocks) <= blocks
         and not method.looped
-        and not getattr(method, "own_rows", False)
+        and not method.own_rows
     ]
 
 

@@ -20,7 +20,7 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
     Returns:
       Row numbers in the order in which they stand in the prompt.
 
-    Source: Zhou et al. 2024, appendix "Implementation Details" (k random training rows per class).
+    Source: Zhou et al. 2024, app. D (k random training rows per class).
 
     >>> len(per_class([0, 1, 0, 1], ["a", "b"], shots=2, seed=0))
     4

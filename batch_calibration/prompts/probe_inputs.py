@@ -28,7 +28,7 @@ def random_words(
     """DC's rows: random in-domain words, per field, at the field's mean length in words.
 
     The bag holds every white-space word of the field in `rows`, so frequent words are drawn often
-    (Fei et al. 2023, section 3; Zhou et al. 2024, appendix: 20 texts from the test inputs).
+    (Fei et al. 2023; Zhou et al. 2024, app. D: 20 texts from the test inputs).
     """
     rng = np.random.default_rng([seed, 3])
     columns: dict[str, list[str]] = {}

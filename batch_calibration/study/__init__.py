@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from batch_calibration.study.calibration import run_calibration
-from batch_calibration.study.stored import CalibrationReport, calibrate_store
+from batch_calibration.study.stored import CalibrationReport, calibrate_store, calibrate_study
 
 if TYPE_CHECKING:
     from batch_calibration.study.scoring import (
@@ -19,6 +19,7 @@ __all__ = [
     "ScoringProgress",
     "ScoringReport",
     "calibrate_store",
+    "calibrate_study",
     "render_contexts",
     "run_calibration",
     "run_scoring",

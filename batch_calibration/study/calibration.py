@@ -6,58 +6,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from batch_calibration import metrics, scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
-from batch_calibration.methods import METHODS, Corrected, Evidence, compare, get_method
-from batch_calibration.prompts import length_limit
-from batch_calibration.records import ContextInfo, Curve, Record, Records
-from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.fitting import Corrected, Evidence, compare
+from batch_calibration.method_options import check_chosen
+from batch_calibration.methods import METHODS, Options, get_method
+from batch_calibration.records import Record, Records
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study.groups import Group, grouped
 from batch_calibration.study.left_out import left_out
+from batch_calibration.study.measured import Measured, make_record
+from batch_calibration.study.over_stream import accuracy_over_stream, check_orders
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
 from batch_calibration.validation import check_scores
 
 Progress = Callable[[int], None]
-
-
-class Measured(NamedTuple):
-    """What is found of a group of c contexts.
-
-    Attributes:
-        metrics: metric -> method -> [c].
-        bias: method -> [c k], in nats.
-        strength: method -> [c], of methods that have a curve.
-        labeled: method -> [c g], its curve on the labeled set.
-        test: method -> [c g], its curve on the test rows.
-    """
-
-    metrics: dict[str, dict[str, jax.Array]]
-    bias: dict[str, jax.Array]
-    strength: dict[str, jax.Array]
-    labeled: dict[str, jax.Array]
-    test: dict[str, jax.Array]
-
-
-class Group(NamedTuple):
-    """Tables of as many labels and about as many rows, which share compiled programs.
-
-    Attributes:
-        tables: where each stands among all, and the table.
-        blocks: name -> padded arrays [c m k], [c m], [c m].
-        methods: those that at least one of the tables can have.
-    """
-
-    tables: list[tuple[int, ScoreTable]]
-    blocks: dict[str, Evidence]
-    methods: list[str]
+Frozen = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
+"""Method -> its options, as tuples."""
 
 
 def run_calibration(
@@ -65,8 +36,10 @@ def run_calibration(
     methods: Sequence[str] | None = None,
     *,
     floor: float | None = None,
+    options: Mapping[str, Options] | None = None,
     probe_sizes: Sequence[int] = (),
     draws: int = 20,
+    stream_orders: int = 0,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Records:
@@ -79,10 +52,14 @@ def run_calibration(
         tables: score tables with a block "test".
         methods: names from `METHODS`, all by default.
         floor: scores below it, minus infinity too, are raised to it, in nats.
+        options: method -> what its `make` takes, such as `{"bc_running": {"batch_size": 8}}`; those
+            that differ from the defaults are in the record.
         probe_sizes: also let the methods drawn over probe sizes learn from so many test rows
-            alone (the paper's figure of batch sizes). Sizes beyond n are left out, n is added.
+            alone (the paper's Fig. 9). Sizes beyond n are left out, n is added.
         draws: random draws of rows for each probe size.
-        seed: of those draws, and of the methods that start at random.
+        stream_orders: also let the methods drawn over a stream correct the test rows in so many
+            random orders; 0 leaves it out.
+        seed: of those draws and orders, and of the methods that start at random.
         progress: called with how many tables are done, whenever some are.
 
     Returns:
@@ -90,7 +67,7 @@ def run_calibration(
 
     Raises:
         InputError: no method, or one that does not exist; a table without gold labels; scores that
-            are no finite numbers; a probe size below 1.
+            are no finite numbers; a probe size below 1; options that a method does not take.
 
     >>> from batch_calibration.scores import make_block
     >>> rows = make_block([[-1.0, -3.0], [-2.0, -2.5]], labels=[0, 1])
@@ -99,26 +76,36 @@ def run_calibration(
     1.0
     """
     tables = list(tables)
-    chosen = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
-    names = [name for name in METHODS if name in chosen]
+    given = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
+    names = [name for name in METHODS if name in given]
     if not names:
         raise InputError(f"methods: expected one or more of {', '.join(METHODS)}, got none.")
     check_sizes(probe_sizes, draws)
+    check_orders(stream_orders)
     for table in tables:
         check(table, floor)
-    skipped = [left_out(table, names) for table in tables]
+    chosen = check_chosen(options, names, (len(table.label_names) for table in tables))
+    skipped = [left_out(table, names, chosen) for table in tables]
     groups = grouped(tables, skipped, names, floor)
     key = jax.random.key(seed)
     records: dict[int, Record] = {}
     # Compiling leaves Python's lock alone: several groups are compiled at once.
+    run = partial(_run, key=key, options=_frozen(chosen))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for group, found in zip(groups, pool.map(partial(_run, key=key), groups), strict=True):
+        for group, found in zip(groups, pool.map(run, groups), strict=True):
             for i, (place, table) in enumerate(group.tables):
-                record = _record(table, i, found, skipped[place], floor)
+                record = make_record(table, i, found, skipped[place], floor)
+                mine = {name: chosen[name] for name in record.methods if name in chosen}
+                record = replace(record, options=mine)
+                test = jax.tree.map(itemgetter(i), group.blocks["test"])
                 if probe_sizes:
-                    test = jax.tree.map(itemgetter(i), group.blocks["test"])
-                    by_size = accuracy_by_size(test, probe_sizes, draws=draws, seed=seed)
+                    by_size = accuracy_by_size(
+                        test, probe_sizes, draws=draws, seed=seed, options=chosen
+                    )
                     record = replace(record, probe_size=by_size)
+                if stream_orders:
+                    seen = accuracy_over_stream(test, stream_orders, seed=seed, options=chosen)
+                    record = replace(record, over_stream=seen)
                 records[place] = record
             if progress:
                 progress(len(records))
@@ -144,76 +131,39 @@ def check(table: ScoreTable, floor: float | None = None) -> None:
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 
 
-def grouped(
-    tables: Sequence[ScoreTable],
-    skipped: Sequence[Mapping[str, str]],
-    names: Sequence[str],
-    floor: float | None,
-) -> list[Group]:
-    """Tables that share shapes once padded: as many labels, test rows within a power of two.
-
-    Blocks that may have a row for each test row are so in all tables of a group, or in none.
-    """
-    may_be = {
-        b for name in names if METHODS[name].probe.aligned for b in METHODS[name].probe.blocks
-    }
-    alike: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
-    for place, table in enumerate(tables):
-        rows, labels = table.blocks["test"].log_probs.shape
-        aligned = {name for name in may_be & set(table.blocks)
-                   if len(table.blocks[name].row_ids) == rows}  # fmt: skip
-        shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
-        alike.setdefault(shape, []).append((place, table))
-    groups = []
-    for group in alike.values():
-        here = [name for name in names if any(name not in skipped[place] for place, _ in group)]
-        read = dict.fromkeys(("test", *(b for name in here for b in METHODS[name].probe.blocks)))
-        blocks = {name: _pad([t.blocks.get(name) for _, t in group], floor) for name in read}
-        groups.append(Group(group, blocks, here))
-    # The longest first.
-    return sorted(groups, key=lambda group: -group.blocks["test"].log_probs.shape[-1])
+def _frozen(options: Mapping[str, Options]) -> Frozen:
+    """The same as tuples, which a compiled program can be kept under."""
+    return tuple((name, tuple(given.items())) for name, given in options.items())
 
 
-def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
-    """One block of several contexts, each padded to the longest by rows of weight 0.
-
-    A context without the block is all padding. No weight where nothing is padded: the compiler
-    then knows it.
-    """
-    shapes = [block.log_probs.shape for block in blocks if block is not None]
-    rows, labels = max(rows for rows, _ in shapes), shapes[0][1]
-    log_probs = np.zeros((len(blocks), rows, labels), np.float32)
-    gold = np.full((len(blocks), rows), -1, np.int32)
-    weight = np.zeros((len(blocks), rows), np.float32)
-    for i, block in enumerate(blocks):
-        if block is not None:
-            n = len(block.log_probs)
-            log_probs[i, :n], gold[i, :n], weight[i, :n] = block.log_probs, block.labels, 1.0
-    if floor is not None:
-        log_probs = np.maximum(log_probs, np.float32(floor))
-    return Evidence(log_probs, gold, None if weight.all() else weight)
-
-
-def _run(group: Group, *, key: Key) -> Measured:
+def _run(group: Group, *, key: Key, options: Frozen) -> Measured:
     """Two programs a group: methods that loop over contexts, then the others and all metrics."""
     alone = tuple(name for name in group.methods if METHODS[name].looped)
     together = tuple(name for name in group.methods if not METHODS[name].looped)
     if not group.methods:
-        return Measured({}, {}, {}, {}, {})
-    looped = _compare(group.blocks, methods=alone, key=key) if alone else {}
-    found: Measured = jax.device_get(_measured(group.blocks, looped, key, methods=together))
+        return Measured({}, {}, {}, {}, {}, {})
+    looped = _compare(group.blocks, key, methods=alone, options=options) if alone else {}
+    every = _measured(group.blocks, looped, key, methods=together, options=options)
+    found: Measured = jax.device_get(every)
     return found
 
 
 # Below the usual 2, which takes the CPU's compiler longer and makes these programs no faster.
-_compare = jax.jit(
-    compare, static_argnames="methods", compiler_options={"xla_backend_optimization_level": 1}
+@partial(
+    jax.jit,
+    static_argnames=("methods", "options"),
+    compiler_options={"xla_backend_optimization_level": 1},
 )
+def _compare(
+    blocks: dict[str, Evidence], key: Key, *, methods: tuple[str, ...], options: Frozen
+) -> dict[str, Corrected]:
+    chosen = {name: dict(given) for name, given in options}
+    return compare(blocks, methods=methods, key=key, options=chosen)
 
 
 @partial(
     jax.jit,
-    static_argnames="methods",
+    static_argnames=("methods", "options"),
     compiler_options={"xla_backend_optimization_level": 0},
 )
 def _measured(
@@ -222,9 +172,11 @@ def _measured(
     key: Key,
     *,
     methods: tuple[str, ...],
+    options: Frozen,
 ) -> Measured:
     """The methods named, and the metrics of theirs and of the looped ones' scores."""
-    corrected = compare(blocks, methods=methods, key=key) | looped
+    chosen = {name: dict(given) for name, given in options}
+    corrected = compare(blocks, methods=methods, key=key, options=chosen) | looped
     test = blocks["test"]
     gold = jnp.asarray(test.labels)
     # One method after the other: a single body to compile.
@@ -239,64 +191,5 @@ def _measured(
         {name: state.strength for name, state in curved.items()},
         {name: state.curve for name, state in curved.items()},
         {name: jax.vmap(strength_curve)(state.bias, *test) for name, state in curved.items()},
+        {name: metrics.predict(one.scores) == gold for name, one in corrected.items()},
     )
-
-
-def _record(
-    table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str], floor: float | None
-) -> Record:
-    """The i-th context of a group as a record."""
-    known = int((table.blocks["test"].labels >= 0).sum())
-    values = {}
-    for name in found.metrics.get("accuracy", ()):
-        if name not in skipped:
-            one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
-            low, high = metrics.accuracy_interval(one["accuracy"], known)
-            values[name] = one | {"accuracy_low": float(low), "accuracy_high": float(high)}
-    curved = next((name for name in found.strength if name not in skipped), None)
-    over_long = {
-        name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
-        for name, block in table.blocks.items()
-    }
-    shortened = sum(sum(counts.values()) for counts in over_long.values())
-    about = ContextInfo.of(table)
-    return Record(
-        id=table.id,
-        context=about,
-        label_names=tuple(table.label_names),
-        rows={name: len(block.row_ids) for name, block in table.blocks.items()},
-        methods={name: values[name] for name in METHODS if name in values},
-        skipped=skipped,
-        over_long={name: counts for name, counts in over_long.items() if counts},
-        unreadable={
-            name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
-        },
-        bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
-        floor=floor,
-        notes=(
-            *length_limit.notes(about.options.get("over_long"), about.shots, shortened),
-            *(str(note) for block in table.blocks.values() for note in _said(block)),
-        ),
-        strength=float(found.strength[curved][i]) if curved else None,
-        curve=(
-            Curve(_floats(found.labeled[curved][i]), _floats(found.test[curved][i]))
-            if curved
-            else None
-        ),
-    )
-
-
-def _said(block: Block) -> list[Json]:
-    """What the importer of a block says of it, in sentences."""
-    said = block.spec.get("notes")
-    return said if isinstance(said, list) else []
-
-
-def _count(block: Block, what: str) -> int:
-    """A number that the block's spec holds, 0 where it holds none."""
-    count = block.spec.get(what)
-    return count if isinstance(count, int) else 0
-
-
-def _floats(array: jax.Array) -> tuple[float, ...]:
-    return tuple(np.asarray(array).tolist())

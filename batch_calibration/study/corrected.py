@@ -8,9 +8,10 @@ import numpy as np
 from batch_calibration import scores
 from batch_calibration.arrays import check_key
 from batch_calibration.errors import InputError
-from batch_calibration.methods import Evidence, correct, get_method
+from batch_calibration.fitting import Evidence, correct
+from batch_calibration.methods import get_method
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.calibration import grouped
+from batch_calibration.study.groups import grouped
 from batch_calibration.study.left_out import left_out
 from batch_calibration.validation import check_options, check_scores, warn_of_few
 
@@ -41,7 +42,7 @@ def corrected_scores(
     for table in tables:
         where = str(table.context.get("task") or f"table {table.id}")
         scores.check(table, where)
-        if why := left_out(table, [method]).get(method):
+        if why := left_out(table, [method], {method: options}).get(method):
             raise InputError(f"{where}: {method} cannot correct it: {why}; name another --method.")
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")

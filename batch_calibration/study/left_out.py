@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.validation import no_log_probs
 
 
-def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
+def left_out(
+    table: ScoreTable, methods: Sequence[str], options: Mapping[str, Options] | None = None
+) -> dict[str, str]:
     """Those of `methods` that the table's blocks, labels or kind of scores rule out: name -> why.
+
+    Options of a method may make it need what it does not by default.
 
     >>> from batch_calibration.scores import make_block
     >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
@@ -34,7 +38,7 @@ def left_out(table: ScoreTable, methods: Sequence[str]) -> dict[str, str]:
             reasons[name] = (
                 f"{many} labels are more than the {method.most_labels} it can tell apart"
             )
-        if method.needs_log_probs and other:
+        if other and method.reads_level((options or {}).get(name)):
             reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {other}"
     return reasons
 

@@ -1,6 +1,6 @@
 """Accuracy by probe size: methods that learn from a few random rows of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import jax
@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration import metrics
+from batch_calibration.accuracies import ProbeSizes
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Evidence, correct
-from batch_calibration.records import ProbeSizes
+from batch_calibration.fitting import Evidence, correct
+from batch_calibration.methods import METHODS, Options
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 
@@ -22,16 +23,24 @@ def check_sizes(sizes: Sequence[int], draws: int) -> None:
         raise InputError(f"probe sizes: expected 1 or more rows, got {min(sizes)}.")
 
 
-def accuracy_by_size(test: Evidence, sizes: Sequence[int], *, draws: int, seed: int) -> ProbeSizes:
+def accuracy_by_size(
+    test: Evidence,
+    sizes: Sequence[int],
+    *,
+    draws: int,
+    seed: int,
+    options: Mapping[str, Options] | None = None,
+) -> ProbeSizes:
     """Accuracy on all n rows of the methods drawn over probe sizes that learn from m of them.
 
-    Source: Zhou et al. 2024, the figure of batch sizes.
+    Source: Zhou et al. 2024, Fig. 9.
 
     Args:
         test: log_probs [m k], labels [m], weight [m]; the n rows that are there come first.
         sizes: m; those not below n are left out, n is added.
         draws: random draws of rows for each size, but one for n.
         seed: of the draws, and of methods that start at random.
+        options: method -> what its `make` takes.
     """
     log_probs, labels, present = test
     rows = len(log_probs) if present is None else int(np.sum(np.asarray(present)))
@@ -45,15 +54,24 @@ def accuracy_by_size(test: Evidence, sizes: Sequence[int], *, draws: int, seed: 
     for name, method in METHODS.items():
         most = method.most_labels or log_probs.shape[-1]
         if method.over_probe_sizes and log_probs.shape[-1] <= most:
-            reached = _by_weight(name, log_probs, labels, weights, jax.random.key(seed))
+            mine = tuple((options or {}).get(name, {}).items())
+            reached = _by_weight(
+                name, log_probs, labels, weights, jax.random.key(seed), options=mine
+            )
             parts = np.split(np.asarray(reached), np.arange(1, len(kept) + 1) * draws)
             found[name] = tuple(tuple(part.tolist()) for part in parts)
     return ProbeSizes((*kept, rows), found)
 
 
-@partial(jax.jit, static_argnames="name")
+@partial(jax.jit, static_argnames=("name", "options"))
 def _by_weight(
-    name: str, log_probs: Rows, labels: Labels, weights: jax.Array, key: Key
+    name: str,
+    log_probs: Rows,
+    labels: Labels,
+    weights: jax.Array,
+    key: Key,
+    *,
+    options: tuple[tuple[str, object], ...],
 ) -> jax.Array:
     """Accuracy [p] of a method that learns from the rows that each of weights[p n] keeps."""
 
@@ -61,7 +79,8 @@ def _by_weight(
         weight, number = kept
         evidence = {"test": Evidence(log_probs, None, weight)}
         own = jax.random.fold_in(key, number)
-        scores = correct(METHODS[name], evidence, jnp.asarray(log_probs), key=own).scores
+        rows, chosen = jnp.asarray(log_probs), dict(options)
+        scores = correct(METHODS[name], evidence, rows, key=own, **chosen).scores  # type: ignore
         return metrics.accuracy(scores, labels)
 
     # One at a time: 100 starts of PC for every size and draw at once would not fit.

@@ -1,17 +1,23 @@
 """Calibrates the score tables of a workdir and keeps the records beside them."""
 
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from batch_calibration.accuracies import OverStream, ProbeSizes
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, get_method
+from batch_calibration.method_options import read_options
+from batch_calibration.methods import METHODS, Options, get_method
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
+from batch_calibration.settings import CalibrationSettings
 from batch_calibration.store import Store
 from batch_calibration.study.calibration import check, run_calibration
+
+Along = TypeVar("Along", ProbeSizes, OverStream)
 
 
 class CalibrationReport(NamedTuple):
@@ -35,8 +41,10 @@ def calibrate_store(
     methods: Sequence[str] | None = None,
     *,
     floor: float | None = None,
+    options: Mapping[str, Options] | None = None,
     probe_sizes: Sequence[int] = (),
     draws: int = 20,
+    stream_orders: int = 0,
 ) -> CalibrationReport:
     """Calibrate every score table of a workdir, and keep the records beside them.
 
@@ -47,8 +55,10 @@ def calibrate_store(
         store: a workdir with scores.
         methods: names from `METHODS`, all by default.
         floor: as in `run_calibration`.
+        options: as in `run_calibration`.
         probe_sizes: as in `run_calibration`.
         draws: as in `run_calibration`.
+        stream_orders: as in `run_calibration`.
 
     Raises:
         InputError: no score tables; what `run_calibration` raises of its other arguments.
@@ -62,12 +72,30 @@ def calibrate_store(
     began = time.monotonic()
     fine, others = _judged(tables, floor)
     broken += others
-    made = run_calibration(fine, methods, floor=floor, probe_sizes=probe_sizes, draws=draws)
+    made = run_calibration(
+        fine, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
+        stream_orders=stream_orders,
+    )  # fmt: skip
     records = Records([_with_earlier(store, one) for one in made])
     for record in records:
         store.put_record(record)
     seconds = time.monotonic() - began
     return CalibrationReport(records, tuple(broken), seconds, tuple(_notes(records)))
+
+
+def calibrate_study(
+    store: Store | str | Path, settings: CalibrationSettings, *, floor: float | None = None
+) -> CalibrationReport:
+    """`calibrate_store` as the settings of a study say; errors as there."""
+    return calibrate_store(
+        store,
+        settings.methods or None,
+        floor=floor,
+        options=read_options(settings.method_options),
+        probe_sizes=settings.probe_sizes,
+        draws=settings.draws,
+        stream_orders=settings.stream_orders,
+    )
 
 
 def _judged(
@@ -94,15 +122,35 @@ def _with_earlier(store: Store, record: Record) -> Record:
     methods = {**earlier.methods, **record.methods}
     skipped = {**earlier.skipped, **record.skipped}
     left = earlier.strength if record.strength is None else record.strength
+    options = {n: given for n, given in earlier.options.items() if n not in record.methods}
+    options |= record.options
     return replace(
         record,
+        options=options,
         methods={name: methods[name] for name in METHODS if name in methods},
+        right={**earlier.right, **record.right},
         skipped={name: why for name, why in skipped.items() if name not in methods},
         bias={**earlier.bias, **record.bias},
         strength=left,
         curve=record.curve or earlier.curve,
-        probe_size=record.probe_size or earlier.probe_size,
+        probe_size=record.probe_size or _of_same(earlier, options, earlier.probe_size),
+        over_stream=record.over_stream or _of_same(earlier, options, earlier.over_stream),
     )
+
+
+def _of_same(earlier: Record, options: Mapping[str, Options], along: Along | None) -> Along | None:
+    """Accuracies of an earlier run, of the methods whose options were what they are now."""
+    if along is None:
+        return None
+
+    def given(chosen: Mapping[str, Options], name: str) -> str:
+        # As JSON, where a tuple and a list are one.
+        return json.dumps(chosen.get(name, {}), sort_keys=True)
+
+    same = {
+        n: of for n, of in along.accuracy.items() if given(options, n) == given(earlier.options, n)
+    }
+    return replace(along, accuracy=same) if same else None
 
 
 def _notes(records: Records) -> Iterator[str]:

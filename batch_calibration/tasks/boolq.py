@@ -16,5 +16,5 @@ BOOLQ = Task(
     statement_fields=("passage", "question"),
     tfds=("super_glue/boolq",),
     test_rows=3270,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

@@ -17,6 +17,6 @@ COPA = Task(
     statement_fields=("premise", "choice1", "choice2"),
     tfds=("super_glue/copa",),
     test_rows=100,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
     options=("choice1", "choice2"),
 )

@@ -19,5 +19,5 @@ MRPC = Task(
     statement_fields=("sentence1", "sentence2"),
     tfds=("glue/mrpc",),
     test_rows=408,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

@@ -15,5 +15,5 @@ QNLI = Task(
     statement_fields=("question", "sentence"),
     tfds=("glue/qnli",),
     test_rows=5463,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

@@ -20,5 +20,5 @@ QQP = Task(
     tfds=("glue/qqp",),
     test_rows=40430,
     stand_ins={"validation": "validation_proxy"},
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

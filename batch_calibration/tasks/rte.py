@@ -53,5 +53,5 @@ RTE = Task(
     verbalizers=VERBALIZERS,
     # SuperGLUE's schema and GLUE's.
     columns=({"sentence1": "premise", "sentence2": "hypothesis"}, {}),
-    source="Zhou et al. 2024, appendix, template, verbalizer and zero-shot tables",
+    source="Zhou et al. 2024, app. F, Tables 8 to 11 (templates, verbalizers)",
 )

@@ -15,5 +15,5 @@ SST2 = Task(
     statement_fields=("sentence",),
     tfds=("glue/sst2",),
     test_rows=872,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

@@ -19,5 +19,5 @@ WIC = Task(
     statement_fields=("sentence1", "sentence2", "word"),
     tfds=("super_glue/wic",),
     test_rows=638,
-    source="Zhou et al. 2024, appendix, few-shot and zero-shot template tables",
+    source="Zhou et al. 2024, app. F, Tables 8 and 11 (templates)",
 )

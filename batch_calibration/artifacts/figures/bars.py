@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.figures.style import STYLE, color
 from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.intervals import deviation
 
 SIGNS = "osD^vP*X<>hpd"
 """A sign a task."""

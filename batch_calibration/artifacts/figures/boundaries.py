@@ -1,4 +1,4 @@
-"""Draws decision boundaries of each method between two labels: the paper's Fig. 2."""
+"""Draws decision boundaries of each method between two labels: the paper's Fig. 2 and 10."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from batch_calibration import boundary
 from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
-from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.fitting import Evidence, fit
+from batch_calibration.methods import METHODS
 from batch_calibration.metrics import accuracy
 from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable

@@ -1,4 +1,4 @@
-"""Draws the robustness study: a box for each choice of the prompt, a dot for every prompt."""
+"""Draws the robustness study: a box for each choice, a dot for every prompt (Fig. 8)."""
 
 from collections.abc import Sequence
 

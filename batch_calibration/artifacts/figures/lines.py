@@ -1,4 +1,4 @@
-"""Draws accuracy against shots, or against the rows that a bias is learned from."""
+"""Draws accuracy against shots, rows that a bias is learned from, or rows seen (Fig. 6, 9)."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -8,14 +8,17 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.curves import Curves, Points
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
 from batch_calibration.artifacts.grouping import title
+from batch_calibration.intervals import deviation
 
 
 def draw(curves: Curves) -> Figure:
-    """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables)."""
+    """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables).
+
+    Of a mean over many random orders the band is its standard error; a dashed line is a level.
+    """
     count = len(curves.tasks)
     columns = min(count, COLUMNS)
     lines = -(-count // columns)
@@ -25,7 +28,7 @@ def draw(curves: Curves) -> Figure:
             layout="constrained",
         )  # fmt: skip
         for axes, (task, of_task) in zip(grid.flat, curves.tasks.items(), strict=False):
-            _panel(axes, of_task)
+            _panel(axes, of_task, curves.levels.get(task, {}), of_mean=curves.of_mean)
             axes.set_title(title(task), loc="left")
             axes.set_xlabel(curves.axis)
         for axes in grid.flat[count:]:
@@ -38,7 +41,9 @@ def draw(curves: Curves) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, of_task: Mapping[str, Points]) -> None:
+def _panel(
+    axes: Axes, of_task: Mapping[str, Points], levels: Mapping[str, float], *, of_mean: bool
+) -> None:
     numbers = sorted({number for points in of_task.values() for number in points})
     far = numbers[-1] > 20
     if far:
@@ -47,7 +52,11 @@ def _panel(axes: Axes, of_task: Mapping[str, Points]) -> None:
         at = sorted(points)
         mean = np.array([points[number].mean() for number in at])
         sd = np.array([deviation(points[number]) for number in at])
+        if of_mean:
+            sd /= np.sqrt([len(points[number]) for number in at])
         axes.plot(at, mean, "o-", ms=3, color=color(method), label=method)
         axes.fill_between(at, mean - sd, mean + sd, color=color(method), alpha=0.15, lw=0)
+    for method, level in levels.items():
+        axes.axhline(level, ls="--", lw=1, color=color(method), label=f"{method}, all rows")
     axes.set_xticks(numbers, [str(number) for number in numbers], rotation=45 if far else 0)
     axes.minorticks_off()

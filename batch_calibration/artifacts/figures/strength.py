@@ -1,4 +1,4 @@
-"""Draws accuracy against the strength γ, a panel a task: the paper's Fig. 4."""
+"""Draws accuracy against the strength γ, a panel a task: the paper's Fig. 5 and 11."""
 
 from textwrap import fill
 
@@ -7,10 +7,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.cells import deviation
 from batch_calibration.artifacts.figures.style import COLORS, COLUMNS, STYLE
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.calibration.learned_shift import STRENGTHS
+from batch_calibration.intervals import deviation
 
 
 def can_draw(group: SettingRecords) -> bool:

@@ -1,0 +1,110 @@
+"""What methods gain over ICL, each number with its interval, and which gains exceed noise."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from batch_calibration.artifacts.cells import Best, Cells, named, plain_csv, tested
+from batch_calibration.artifacts.grouping import BASELINE, SettingRecords
+from batch_calibration.intervals import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.outcomes import unpack
+
+MARK = "*"
+"""What stands behind a gain or a loss that exceeds noise."""
+SUMMARY = 3
+"""Rows at the end of a table of gains that sum up the others."""
+NOTE = (
+    "In brackets the 95 % interval, over the rows that were tested and, of several seeds, over the "
+    f"draws of demonstrations. {MARK} beyond noise: 0 is outside it; of 20 methods that change "
+    "nothing, about one is marked. Averages are over these tasks and say nothing of others."
+)
+
+
+def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
+    """The accuracy on a task, mean over seeds; of one seed the interval of its record."""
+    records = group.records[task]
+    if len(records) == 1:
+        found = records[0].methods[method]
+        return Estimate(*(found[f"accuracy{end}"] for end in ("", "_low", "_high")))
+    return _mean(_right(group, task, method), OF_ACCURACY)
+
+
+def gain(group: SettingRecords, task: str, method: str) -> Estimate:
+    """The accuracy on a task less ICL's on the same rows, mean over seeds."""
+    pairs = zip(_right(group, task, method), _right(group, task, BASELINE), strict=True)
+    return _mean([right - before for right, before in pairs], OF_GAIN)
+
+
+def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
+    """Of these methods, those whose gain over ICL is known."""
+    known = {name for name in group.methods if all(name in one.right for one in group.every)}
+    return [name for name in methods if name != BASELINE and {name, BASELINE} <= known]
+
+
+def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
+    """Header, one row a task, their average, and on how many tasks a method gains and loses."""
+    rows: Cells = [["task", "rows", *methods]]
+    found = {m: [gain(group, task, m) for task in group.records] for m in methods}
+    for place, (task, records) in enumerate(group.records.items()):
+        cells = [marked(found[method][place]) for method in methods]
+        rows.append([named(task, records), tested(records), *cells])
+    rows.append(["average", "", *(marked(over_tasks(found[method])) for method in methods)])
+    counts = [counted(found[method]) for method in methods]
+    both = zip(("gains, losses", "beyond noise"), zip(*counts, strict=True), strict=True)
+    return [*rows, *([name, "", *cells] for name, cells in both)]
+
+
+def overview_cells(group: SettingRecords) -> Cells:
+    """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
+    rows: Cells = [["method", "accuracy", "gain over icl", "gains, losses", "beyond noise"]]
+    methods = [BASELINE, *compared(group, group.methods)]
+    right = {m: over_tasks([accuracy(group, task, m) for task in group.records]) for m in methods}
+    best = max(round(100 * one.value, 1) for one in right.values())
+    for name, one in right.items():
+        cell = Best(one) if round(100 * one.value, 1) == best else str(one)
+        each = [gain(group, task, name) for task in group.records]
+        against = [marked(over_tasks(each)), *counted(each)]
+        rows.append([name, cell, *(against if name != BASELINE else ["", "", ""])])
+    return rows
+
+
+def overview_csv(group: SettingRecords) -> str:
+    """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
+    rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
+    methods = compared(group, group.methods)
+    for metric, of, names in (
+        ("accuracy", accuracy, [BASELINE, *methods]),
+        ("gain", gain, methods),
+    ):
+        for name in names:
+            each = {task: of(group, task, name) for task in group.records}
+            each["average"] = over_tasks(list(each.values()))
+            rows += [[task, name, metric, *(f"{x:.6g}" for x in one)] for task, one in each.items()]
+    return plain_csv(rows)
+
+
+def _right(group: SettingRecords, task: str, method: str) -> list[np.ndarray]:
+    """A seed's labeled rows [n], 1.0 where one is right."""
+    return [
+        unpack(record.right[method], sum(record.classes)).astype(np.float64)
+        for record in group.records[task]
+    ]
+
+
+def _mean(seeds: Sequence[np.ndarray], added: Sequence[float]) -> Estimate:
+    if len({len(rows) for rows in seeds}) == 1:
+        return over_rows(np.array(seeds), added)
+    # Seeds that have unlike rows, as where images are unreadable, have no row in common.
+    return over_tasks([over_rows(rows[None], added) for rows in seeds])
+
+
+def marked(one: Estimate) -> str:
+    """A gain with its interval, and the mark where it exceeds noise."""
+    return one.points + MARK * abs(one.beyond_noise)
+
+
+def counted(each: Sequence[Estimate]) -> list[str]:
+    """How many gain and lose, and how many of these by more than noise."""
+    gained, lost = sum(one.value > 0 for one in each), sum(one.value < 0 for one in each)
+    signs = [one.beyond_noise for one in each]
+    return [f"{gained}, {lost}", f"{signs.count(1)}, {signs.count(-1)}"]

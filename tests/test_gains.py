@@ -1,0 +1,158 @@
+"""Gains over ICL with their intervals, and the tables of probabilities, in every form."""
+
+import csv
+import dataclasses
+import io
+import os
+import sys
+
+import numpy as np
+import pytest
+from making import make_record
+
+from batch_calibration.artifacts import catalogue, gains, learned, probabilities, terminal
+from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
+from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.cli import said
+from batch_calibration.records import Records
+
+
+def study(*records):
+    (one,) = by_setting(records)
+    return one
+
+
+def record(task="rte", icl=0.5, bc=0.6, seed=0, rows=500, **others):
+    return make_record(task, {"icl": icl, "bc": bc, **others}, rows=rows, context={"seed": seed})
+
+
+ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
+
+
+def test_a_table_of_gains():
+    found = gains.gain_cells(ONE, ["bc"])
+    assert [row[0] for row in found] == [
+        "task", "SST-2", "RTE", "WiC", "average", "gains, losses", "beyond noise"]  # fmt: skip
+    # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
+    p, q = 51 / 502, 1 / 502
+    reach = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 502)
+    ends = 100 * (p - q - reach), 100 * (p - q + reach)
+    assert found[2][2] == "+10.0 [{:+.1f}, {:+.1f}]*".format(*ends)
+    assert found[1][2] == "+0.4 [-0.4, +1.2]"
+    assert found[3][2].startswith("-10.0 [-12.6") and found[3][2].endswith("]*")
+    assert found[4][2].startswith("+0.1 [-1.") and found[4][2].endswith("]")
+    assert [row[2] for row in found[5:]] == ["2, 1", "1, 1"]
+
+
+def test_few_rows_that_are_asked_again_stay_few():
+    """Of 56 rows 4 more are right in each of five draws: by t over the draws a sure gain."""
+    small = study(*(record(bc=0.5 + 4 / 56, rows=56, seed=seed) for seed in range(5)))
+    large = study(*(record(bc=0.5 + 4 / 56, rows=5600, seed=seed) for seed in range(5)))
+    assert gains.gain(small, "rte", "bc").beyond_noise == 0
+    assert gains.gain(large, "rte", "bc").beyond_noise == 1
+
+
+def test_draws_that_disagree_widen_the_interval():
+    alike = study(*(record(bc=0.6, seed=seed) for seed in range(3)))
+    apart = study(*(record(bc=bc, seed=seed) for seed, bc in enumerate((0.5, 0.6, 0.7))))
+    one, other = (gains.gain(group, "rte", "bc") for group in (alike, apart))
+    assert one.value == pytest.approx(0.1) == other.value
+    assert one.beyond_noise and not other.beyond_noise
+    # Seeds with unlike rows have nothing in common.
+    unlike = study(record(rows=500), record(rows=300, seed=1))
+    assert gains.gain(unlike, "rte", "bc").value == pytest.approx(0.1)
+
+
+def test_each_method_over_the_tasks():
+    group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
+    found = gains.overview_cells(group)
+    assert found[0] == ["method", "accuracy", "gain over icl", "gains, losses", "beyond noise"]
+    assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
+    assert found[1][2:] == ["", "", ""] and found[2][3:] == ["0, 2", "0, 2"]
+    assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
+    rows = list(csv.DictReader(io.StringIO(gains.overview_csv(group))))
+    assert len(rows) == 3 * (3 + 2)
+    (one,) = (r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain"))
+    low, value, high = (float(one[name]) for name in ("low", "value", "high"))
+    assert low < value < high and value == pytest.approx(0.1)
+
+
+def test_gains_stay_what_they_are_in_every_form():
+    cells = gains.gain_cells(ONE, ["bc"])
+    cell = cells[2][2]
+    escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
+    assert f"| RTE | 500 | {escaped} |" in markdown(cells)
+    assert f"RTE & 500 & {cell} " in latex(cells, gains.NOTE, gains.SUMMARY)
+    assert latex(cells, "", gains.SUMMARY).count("midrule") == 2
+    assert f'"{cell}"' in plain_csv(cells) and "'+" not in plain_csv(cells)
+    assert "'+1 [=cmd()]" in plain_csv([["+1 [=cmd()]"]])
+
+
+def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
+    found = catalogue.tables(catalogue.gather([record(bc_mean_prob=0.55)]))
+    slugs = [table.slug.split("validation-", 1)[1] for table in found]
+    assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
+    assert all("say nothing of others" in t.note for t in found if "gains" in t.slug)
+    alone = catalogue.tables(catalogue.gather([make_record("rte", {"bc": 0.5})]))
+    assert [table.slug for table in alone] == ["m-0shot-validation-methods"]
+
+
+def test_probabilities_have_their_units_and_the_lowest_is_best():
+    values = {"icl": (0.7, 0.5, 0.1), "bc": (0.6, 0.4, 0.2)}
+    one = record()
+    methods = {
+        name: {**one.methods[name], **dict(zip(("nll", "brier", "ece"), of, strict=True))}
+        for name, of in values.items()
+    }
+    group = study(dataclasses.replace(one, methods=methods))
+    tables = {kind: (heading, unit, cells) for kind, heading, unit, cells in
+              probabilities.tables(group)}  # fmt: skip
+    assert list(tables) == ["probabilities", "nll", "brier", "ece"]
+    cells = tables["probabilities"][2]
+    assert cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
+    assert cells[1:] == [["icl", "0.700", "0.500", "0.100"], ["bc", "0.600", "0.400", "0.200"]]
+    assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
+    assert tables["ece"][:2] == ("ECE", "0 to 1") and tables["ece"][2][1][2:] == ["0.100", "0.200"]
+    assert "not label bias" in probabilities.NOTE and "Lower is better" in probabilities.NOTE
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "rows", "classes", "said"),
+    [
+        (0.65, 500, (250, 250), True),
+        (0.65, 20, (10, 10), False),
+        (0.65, 500, (320, 180), False),
+        (0.72, 500, (320, 180), True),
+    ],
+)
+def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
+    accuracy, rows, classes, said
+):
+    one = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
+    assert learned.learned(study(one)) == ["rte"] * said
+
+
+def test_compare_counts_what_is_beyond_noise():
+    def made(seed, bc):
+        one = record(bc=bc, seed=seed)
+        methods = {name: {**of, "total_variation": 0.1} for name, of in one.methods.items()}
+        return dataclasses.replace(one, methods=methods)
+
+    found = said.method_cells(Records([made(0, 0.6), made(1, 0.504), made(2, 0.3)]))
+    assert found[0][-2:] == ["better, worse", "beyond noise"]
+    assert found[1][-2:] == ["", ""] and found[2][-2:] == ["2, 1", "1, 1"]
+    alone = said.method_cells(Records([made(0, 0.6)]))
+    assert alone[0][-1] == "gain over icl" and alone[2][-1].startswith("+10.0 [+7.")
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
+    cells = [["task", *(f"method{i}" for i in range(6))], ["RTE", *"123456"]]
+    terminal.show_cells("Wide", cells)
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
+    terminal.show_cells("Wide", cells)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split() for line in lines if line.startswith("RTE")] == [
+        ["RTE", "1", "2", "3", "4"], ["RTE", "5", "6"]]  # fmt: skip

@@ -1,0 +1,151 @@
+"""Options of methods in studies: read from texts, checked, kept in records, never mixed."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration.errors import InputError
+from batch_calibration.fitting import compare, correct
+from batch_calibration.method_options import check_chosen, read_options
+from batch_calibration.methods import METHODS
+from batch_calibration.records import Record
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.settings import Settings
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store
+from batch_calibration.study.calibration import run_calibration
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
+
+
+@pytest.fixture(scope="module")
+def table(planted):
+    scores, labels, _ = planted(30, 2)
+    about = {"task": "rte", "seed": 0, "shots": 1, "scorer": {"kind": "causal_lm"}}
+    return ScoreTable(about, ("a", "b"), {"test": make_block(scores, labels)})
+
+
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [
+        ([], {}),
+        (["bc.strength=0.5"], {"bc": {"strength": 0.5}}),
+        (["pc.features=raw", "pc.starts=9"], {"pc": {"features": "raw", "starts": 9}}),
+        (["bc_running.per_batch=true"], {"bc_running": {"per_batch": True}}),
+        (["bc_running.per_batch=False"], {"bc_running": {"per_batch": False}}),
+        (["bc.target_prior=0.8", "0.2", "bc.strength=1"],
+         {"bc": {"target_prior": (0.8, 0.2), "strength": 1}}),
+        (["bcl.metric='macro_f1'"], {"bcl": {"metric": "macro_f1"}}),
+    ],
+)  # fmt: skip
+def test_texts_are_options(words, means):
+    assert read_options(words) == means
+
+
+@pytest.mark.parametrize("text", ["bc", "bc=1", "bc.=1", ".strength=1", "bc.strength", "=", ""])
+def test_texts_of_another_form_are_a_sentence(text):
+    with pytest.raises(InputError, match=r"expected METHOD\.OPTION=VALUE, got "):
+        read_options([text])
+
+
+def test_what_is_the_default_is_left_out():
+    given = {"bc_running": {"batch_size": 32, "per_batch": True}, "bc": {"strength": 1}}
+    assert check_chosen(given, list(METHODS), [2]) == {"bc_running": {"per_batch": True}}
+    priors = check_chosen({"bc": {"target_prior": [0.8, 0.2]}}, ["bc"], [2])
+    assert priors == {"bc": {"target_prior": (0.8, 0.2)}}
+
+
+WRONG = {
+    "no method": ({"bcc": {"strength": 1}}, "no method named 'bcc'"),
+    "a method that is not run": ({"pc": {"starts": 2}}, "pc has some and is not run"),
+    "no option": ({"bc": {"strenght": 1}}, "no option of bc named 'strenght'"),
+    "another kind": ({"bc_running": {"batch_size": "few"}}, "batch_size: expected a whole number"),
+    "a value the method refuses": ({"bc_running": {"batch_size": 0}}, "batch_size is 0"),
+    "a prior of other labels": ({"bc": {"target_prior": (0.5, 0.3, 0.2)}}, "expected 2 positive"),
+    "an array": ({"bc": {"target_prior": np.ones(2) / 2}}, "is ndarray, which a record cannot"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_options_are_a_sentence(case, table):
+    options, sentence = WRONG[case]
+    with pytest.raises(InputError, match=sentence):
+        run_calibration([table], ["icl", "bc", "bc_running"], options=options)
+
+
+def test_compare_takes_options(table):
+    rows = jnp.asarray(table.blocks["test"].log_probs)
+    chosen = {"bc_running": {"batch_size": 8}}
+    found = compare({"test": (rows[None],)}, methods=("bc", "bc_running"), options=chosen)
+    for name in ("bc", "bc_running"):
+        alone = correct(METHODS[name], {"test": (rows, None)}, rows, **chosen.get(name, {}))
+        np.testing.assert_allclose(found[name].scores[0], alone.scores, atol=1e-6)
+
+
+def test_a_record_says_which_options_differ(table):
+    methods = ["icl", "bc", "bc_running"]
+    chosen = {"bc_running": {"batch_size": 1}, "bc": {"strength": 0.0}}
+    (plain,) = run_calibration([table], methods)
+    (record,) = run_calibration([table], methods, options=chosen, probe_sizes=[2], draws=2)
+    assert plain.options == {} and record.options == chosen
+    assert record.methods["bc"] == pytest.approx(plain.methods["icl"])
+    assert record.methods["bc_running"] != plain.methods["bc_running"]
+    # Strength 0 is plain ICL, from any number of rows.
+    reached = [x for of in record.probe_size.accuracy["bc"] for x in of]
+    assert reached == pytest.approx([plain.methods["icl"]["accuracy"]] * 3)
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_pc_on_raw_scores_is_left_out_where_they_are_no_log_probs(table):
+    logits = table._replace(context=table.context | {"scorer": {"logits_only": True}})
+    (record,) = run_calibration(
+        [logits], ["icl", "pc"], options={"pc": {"features": "raw", "starts": 2}}
+    )
+    assert "logits without the softmax" in record.skipped["pc"] and not record.options
+
+
+def test_earlier_methods_keep_their_options_and_what_they_found(table, tmp_path):
+    store = Store(tmp_path, create=True)
+    store.put(table)
+    sizes = {"probe_sizes": [2], "draws": 2}
+    (first,) = calibrate_store(
+        store, ["icl", "bc"], options={"bc": {"strength": 0.5}}, **sizes
+    ).records
+    (second,) = calibrate_store(
+        store, ["bc_running"], options={"bc_running": {"batch_size": 8}}
+    ).records
+    assert second.options == {"bc": {"strength": 0.5}, "bc_running": {"batch_size": 8}}
+    assert second.methods["bc"] == first.methods["bc"]
+    assert second.probe_size.accuracy["bc"] == first.probe_size.accuracy["bc"]
+    (third,) = calibrate_store(store, ["bc"]).records
+    assert third.options == {"bc_running": {"batch_size": 8}}
+    assert third.methods["bc"] != first.methods["bc"]
+    assert "bc" not in third.probe_size.accuracy and "pc" in third.probe_size.accuracy
+
+
+def test_a_config_s_words_are_options():
+    words = Settings.of(method_options="bc.target_prior=0.8,0.2,pc.features=raw").calibration
+    assert read_options(words.method_options) == {
+        "bc": {"target_prior": (0.8, 0.2)}, "pc": {"features": "raw"},
+    }  # fmt: skip
+
+
+def test_flags_and_configs_reach_the_records(program, table, tmp_path):
+    Store(tmp_path / "w", create=True).put(table)
+    config = tmp_path / "mine.py"
+    config.write_text(
+        "from ml_collections import ConfigDict\n\n\ndef get_config():\n    return ConfigDict({"
+        "'methods': ('icl', 'bc', 'bc_running'), 'stream_orders': 3, "
+        "'method_options': ('bc_running.batch_size=8',)})\n"
+    )
+    workdir = f"--workdir={tmp_path / 'w'}"
+    program("calibrate", workdir, f"--config={config}")
+    (record,) = Store(tmp_path / "w").records()
+    assert record.options == {"bc_running": {"batch_size": 8}}
+    assert set(record.methods) == {"icl", "bc", "bc_running"}
+    assert len(record.over_stream.accuracy["bc_running"][0]) == 3
+    program("calibrate", workdir, f"--config={config}", "--config.stream_orders=2",
+            "--method_options=bc_running.batch_size=9,bc.strength=0.5")  # fmt: skip
+    (record,) = Store(tmp_path / "w").records()
+    assert record.options == {"bc_running": {"batch_size": 9}, "bc": {"strength": 0.5}}
+    assert len(record.over_stream.accuracy["bc_running"][0]) == 2

@@ -1,0 +1,80 @@
+"""Accuracy by rows seen: what a stream in numpy gives, in tables and figures."""
+
+import numpy as np
+import pytest
+from making import make_record, make_stream
+
+from batch_calibration.artifacts import curves
+from batch_calibration.artifacts.figures import lines
+from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.errors import InputError
+from batch_calibration.fitting import Evidence
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.study.calibration import run_calibration
+from batch_calibration.study.over_stream import accuracy_over_stream
+
+
+def in_numpy(scores, gold, orders, size, seed):
+    """Share of right predictions between the numbers of rows seen, [number][order]."""
+    n = len(scores)
+    base = np.random.default_rng([seed, 7]).permutation(n)
+    found = []
+    for o in range(orders):
+        order = np.roll(base, -(o * n // orders))
+        right = []
+        for i, row in enumerate(order):
+            seen = scores[order[: min((i // size + 1) * size, n)]]
+            right.append(gold[row] >= 0 and (scores[row] - seen.mean(0)).argmax() == gold[row])
+        judged = [gold[row] >= 0 for row in order]
+        parts = [slice(0, 10), slice(10, 20), slice(20, n)]
+        found.append([sum(right[part]) / sum(judged[part]) for part in parts])
+    return np.transpose(found)
+
+
+@pytest.mark.parametrize("size", [1, 8, 32])
+def test_it_is_the_stream_s_accuracy_part_by_part(size, planted):
+    scores, gold, _ = planted(45, 3)
+    gold = np.asarray(gold).copy()
+    gold[[3, 9]] = -1
+    padded = Evidence(
+        np.pad(np.asarray(scores), ((0, 19), (0, 0))),
+        np.pad(gold, (0, 19), constant_values=-1),
+        np.pad(np.ones(45, np.float32), (0, 19)),
+    )
+    options = {"bc_running": {"batch_size": size}}
+    found = accuracy_over_stream(padded, 5, seed=2, options=options)
+    assert found.rows == (10, 20, 45)
+    expected = in_numpy(np.asarray(scores, np.float64), gold, 5, size, 2)
+    np.testing.assert_allclose(found.accuracy["bc_running"], expected, atol=1e-6)
+
+
+def test_a_whole_batch_is_bc_whatever_the_order(planted):
+    scores, gold, _ = planted(40, 2)
+    table = ScoreTable({"task": "rte"}, ("a", "b"), {"test": make_block(scores, gold)})
+    chosen = {"bc_running": {"batch_size": 40}}
+    (record,) = run_calibration([table], ["bc", "bc_running"], options=chosen, stream_orders=8)
+    parts = np.diff((0, *record.over_stream.rows))
+    whole = parts @ np.array(record.over_stream.accuracy["bc_running"]) / 40
+    np.testing.assert_allclose(whole, record.methods["bc"]["accuracy"], atol=1e-6)
+    with pytest.raises(InputError, match="stream_orders: expected a whole number from 0 on"):
+        run_calibration([table], ["bc"], stream_orders=-1)
+
+
+def test_table_and_figure_show_it_beside_icl_and_bc():
+    stream = make_stream([10, 277], bc_running=[[0.5, 0.6], [0.7, 0.7]])
+    records = [
+        make_record("rte", {"icl": 0.5, "bc": 0.8, "bc_running": 0.7}, context={"seed": seed},
+                    over_stream=stream)
+        for seed in range(3)
+    ]  # fmt: skip
+    (found,) = curves.by_rows_seen(by_setting(records))
+    cells = curves.accuracy_cells(found)
+    assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
+    assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
+    (axes,) = [axes for axes in lines.draw(found).axes if axes.axison]
+    levels = {line.get_label(): float(line.get_ydata()[0]) for line in axes.lines}
+    assert levels["icl, all rows"] == 50.0 and levels["bc, all rows"] == pytest.approx(80.0)
+    # The band is the error of the mean of six orders: 5.48 / sqrt(6) around 55.
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(55 - 5.4772 / 6**0.5, abs=1e-3)
+    assert curves.by_rows_seen(by_setting([make_record("rte", {"icl": 0.5})])) == []
