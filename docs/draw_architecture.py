@@ -22,7 +22,9 @@ END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
-    "study": ("evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "streams"),
+    "study": (
+        "evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "streams",
+    ),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",
         "probes", "calibration", "metrics", "intervals", "boundary", "diagnosis", "classes",
