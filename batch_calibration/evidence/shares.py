@@ -149,7 +149,7 @@ def by_pair(one: Grid) -> Cells:
     """A line a method: its gain where shares are balanced, equal, and reversed."""
     pairs = [(EVEN, EVEN)]
     pairs += [(learned, at) for at in (0.7, 0.9) for learned in (1 - at, EVEN, at)]
-    head = [one.title, *(f"{learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
+    head = [one.title, *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
     return [head] + [[name, *(one.gain(name, *pair) for pair in pairs)] for name in one.gains]
 
 
