@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration.calibration.assignment import MOST_PERMUTED
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.fitting import Evidence, correct, gather
@@ -69,16 +70,21 @@ def answers(
     found: dict[str, list[np.ndarray | None]] = {}
     seconds: dict[str, float] = {}
 
-    def one(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
-        group, name = pair
-        start = time.perf_counter()
-        read = dict.fromkeys(("test", *_method(name).probe.blocks))
-        made = _answers({block: group.blocks[block] for block in read}, key, name=name)
-        return np.asarray(made), time.perf_counter() - start
+    def parts(group: Group, name: str) -> dict[str, Evidence]:
+        return {b: group.blocks[b] for b in dict.fromkeys(("test", *_method(name).probe.blocks))}
 
-    # Compiled programs and the compiler leave Python's lock alone.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (group, name), (made, spent) in zip(work, pool.map(one, work), strict=True):
+    def one(group: Group, name: str) -> tuple[np.ndarray, float]:
+        start = time.perf_counter()
+        made = np.asarray(_answers(parts(group, name), key, name=name))
+        return made, time.perf_counter() - start
+
+    # Compiled programs and the compiler leave Python's lock alone. Two programs of PC with more
+    # than eight labels, run at once on the CPU, have waited for each other forever.
+    alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
+    with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
+        for (group, name), (made, spent) in zip(
+            work, pool.map(one, *zip(*work, strict=True)), strict=True
+        ):
             of = found.setdefault(name, [None] * len(tables))
             for (place, table), guess in zip(group.tables, made, strict=True):
                 if name.removesuffix(KNOWN) not in skipped[place]:
