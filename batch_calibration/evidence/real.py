@@ -120,7 +120,7 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     words = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "inside the noise": f"**{SHOWN} makes no difference that passes interval and Holm's correction**",
+        "inside the noise": f"**{SHOWN} makes no difference beyond the noise, after Holm**",
     }
     said = [f"{text}: {where(verdict)}." for verdict, text in words.items() if where(verdict)]
     lines = tables.tallies(judged)
