@@ -4,7 +4,7 @@ python -m experiments.evidence --config=configs/evidence_failure.py --scores=../
     --workdir=W --page=docs/evidence.md
 
 Real rows are those of 7 base models on MMLU and of 26 vision-language models, two or four options
-of them; simulated ones show what does not depend on a model. With 300 rows a cell for each model
+of them; simulated ones show what does not depend on a model. With 200 rows a cell for each model
 and most frequent label the noise of a mean over models is below one point.
 """
 
@@ -25,8 +25,8 @@ def get_config(preset: str = "") -> ConfigDict:
         "simulated_sizes": (1, 3, 10, 30, 100, 1000, 10_000),
         "strengths": (0.0, 2.0),
         "simulated_strengths": (0.0, 1.0, 2.0, 4.0),
-        "rows": 300,
-        "simulated_draws": 6,
+        "rows": 200,
+        "simulated_draws": 4,
         "told": 100,
         "methods": (),
         "seed": 0,

@@ -25,7 +25,7 @@ def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[st
     def fits(method: Method) -> bool:
         probe = method.probe
         learns = probe.blocks == ("test",) and not probe.labels
-        own = other_rows and getattr(method, "own_rows", False)
+        own = other_rows and method.own_rows
         return learns and looped >= method.looped and not own
 
     return [REFERENCES[0], *(name for name, method in METHODS.items() if fits(method))]

@@ -1,8 +1,6 @@
 """The study "failure": at which shares of labels, batch sizes and biases a correction costs."""
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -97,22 +95,19 @@ def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
     )
     gains = {name: np.zeros((2, *shape)) for name in names}
     key = jax.random.key(options.seed)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for a, b in np.ndindex(shape[:2]):
-            random = np.random.default_rng([options.seed, k, a, b])
-            rows, gold = pools.several(
-                found, float(shares[a]), options.sizes[b], options.rows, random
-            )
-            occurs = by_label(gold, k)
-            for c, strength in enumerate(options.strengths):
-                bias = np.zeros(k, np.float32)
-                bias[0] = strength
-                one = partial(batches.right_by_label, rows, rows, gold, bias, key)
-                done = threads.map(lambda name, one=one: np.asarray(one(name=name)), names)
-                for name, right in zip(names, done, strict=True):
-                    for place, value in enumerate(batches.in_percent(right, occurs)):
-                        each = value.reshape(len(found), k).mean(axis=1)
-                        gains[name][place, a, b, c] = pools.units(each, found)
+    for a, b in np.ndindex(shape[:2]):
+        random = np.random.default_rng([options.seed, k, a, b])
+        rows, gold = pools.several(found, float(shares[a]), options.sizes[b], options.rows, random)
+        occurs = by_label(gold, k)
+        for c, strength in enumerate(options.strengths):
+            bias = np.zeros(k, np.float32)
+            bias[0] = strength
+            one = partial(batches.right_by_label, rows, rows, gold, bias, key)
+            for name in names:
+                right = np.asarray(one(name=name))
+                for place, value in enumerate(batches.in_percent(right, occurs)):
+                    each = value.reshape(len(found), k).mean(axis=1)
+                    gains[name][place, a, b, c] = pools.units(each, found)
     plain = gains.pop(BASELINE)
     apart = {name: gain - plain for name, gain in gains.items()}
     both = ({name: of[place] for name, of in apart.items()} for place in range(2))

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration.calibration.assignment import MOST_PERMUTED
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
 from batch_calibration.fitting import Evidence, correct, gather
@@ -64,26 +65,31 @@ def answers(
         for group in grouped(tables, skipped, methods, None)
         for name in [*group.methods, *(name + KNOWN for name in group.methods if name in told)]
     ]
-    # The longest first, as the last ones run alone.
-    work.sort(key=lambda pair: not _method(pair[1]).looped)
+    slow = [pair for pair in work if _method(pair[1]).looped]
+    work = slow + [pair for pair in work if not _method(pair[1]).looped]
     found: dict[str, list[np.ndarray | None]] = {}
     seconds: dict[str, float] = {}
+
+    def parts(group: Group, name: str) -> dict[str, Evidence]:
+        return {b: group.blocks[b] for b in dict.fromkeys(("test", *_method(name).probe.blocks))}
 
     def one(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
         group, name = pair
         start = time.perf_counter()
-        read = dict.fromkeys(("test", *_method(name).probe.blocks))
-        made = _answers({block: group.blocks[block] for block in read}, key, name=name)
-        return np.asarray(made), time.perf_counter() - start
+        made = np.asarray(_answers(parts(group, name), key, name=name))
+        return made, time.perf_counter() - start
 
-    # Compiled programs and the compiler leave Python's lock alone.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (group, name), (made, spent) in zip(work, pool.map(one, work), strict=True):
-            of = found.setdefault(name, [None] * len(tables))
-            for (place, table), guess in zip(group.tables, made, strict=True):
-                if name.removesuffix(KNOWN) not in skipped[place]:
-                    of[place] = guess[: len(table.blocks["test"].labels)]
-            seconds[name] = seconds.get(name, 0.0) + spent
+    # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
+    # other forever, and so have those of PC with more than eight labels; its others have not.
+    alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
+    with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
+        done = [*pool.map(one, slow), *map(one, work[len(slow) :])]
+    for (group, name), (made, spent) in zip(work, done, strict=True):
+        of = found.setdefault(name, [None] * len(tables))
+        for (place, table), guess in zip(group.tables, made, strict=True):
+            if name.removesuffix(KNOWN) not in skipped[place]:
+                of[place] = guess[: len(table.blocks["test"].labels)]
+        seconds[name] = seconds.get(name, 0.0) + spent
     reasons = {name: skipped[0][name] for name in methods if all(name in one for one in skipped)}
     order = [name for method in methods for name in (method, method + KNOWN) if name in found]
     return Answers({name: found[name] for name in order}, reasons, seconds)

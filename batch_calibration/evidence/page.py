@@ -72,12 +72,12 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
 
 
 def fewer_colors(path: Path) -> bytes:
-    """A PNG with a palette of 128 colors, a third of its size."""
+    """A PNG with a palette of 256 colors, a third of its size."""
     from PIL import Image
 
     data = io.BytesIO()
     with Image.open(path) as image:
-        image.convert("RGB").quantize(128).save(data, "png", optimize=True)
+        image.convert("RGB").quantize(256).save(data, "png", optimize=True)
     return data.getvalue()
 
 

@@ -57,7 +57,7 @@ def run(folder: Path, options: Options) -> Written:
     judged = []
     for one in read_sets(folder, options.sets):
         judged.append(judge(one, options))
-        print(f"{one.name}: {len(judged[-1].seconds)} methods on {len(one.tables)} contexts in "
+        print(f"{one.name}: {len(judged[-1].methods)} methods on {len(one.tables)} contexts in "
               f"{judged[-1].wall:.1f} s, compilation included", flush=True)  # fmt: skip
     drawn = [one for one in judged if one.set.name in options.drawn]
     return Written(
@@ -120,7 +120,7 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     words = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "inside the noise": f"**{SHOWN} makes no difference beyond the noise**",
+        "inside the noise": f"**{SHOWN} makes no difference beyond the noise, after Holm**",
     }
     said = [f"{text}: {where(verdict)}." for verdict, text in words.items() if where(verdict)]
     lines = tables.tallies(judged)

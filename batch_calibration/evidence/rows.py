@@ -1,6 +1,5 @@
 """The study "rows": bias error and accuracy against how many rows a bias is learned from."""
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -72,7 +71,7 @@ def learning(pool: Pool) -> list[str]:
         if method.probe.blocks
         and set(method.probe.blocks) <= blocks
         and not method.looped
-        and not getattr(method, "own_rows", False)
+        and not method.own_rows
     ]
 
 
@@ -94,7 +93,8 @@ def measure(title: str, found: Sequence[Pool], options: Options) -> Curves:
     given = [pool.content_free for pool in found if pool.content_free is not None]
     free = np.stack(given) if len(given) == len(found) else None
     reference: dict[str, np.ndarray] = {}
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
+    with ThreadPoolExecutor(1) as threads:
         # The most rows first: what is learned from them is what fewer rows are compared with.
         for place in reversed(range(len(sizes))):
             draws = options.draws if sizes[place] < most else 1

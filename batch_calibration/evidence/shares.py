@@ -1,6 +1,5 @@
 """The study "shares": a bias learned on one sample, applied to another with other shares."""
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -103,7 +102,8 @@ def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
         random = np.random.default_rng([options.seed, number, int(1000 * share)])
         return pools.several(found, share, options.size, draws, random)
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
+    with ThreadPoolExecutor(1) as threads:
         for b, share in enumerate(corrected):
             rows, gold = sample(share, 1)
             for a, other in enumerate(learned):
@@ -149,7 +149,7 @@ def by_pair(one: Grid) -> Cells:
     """A line a method: its gain where shares are balanced, equal, and reversed."""
     pairs = [(EVEN, EVEN)]
     pairs += [(learned, at) for at in (0.7, 0.9) for learned in (1 - at, EVEN, at)]
-    head = [one.title, *(f"{learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
+    head = [one.title, *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
     return [head] + [[name, *(one.gain(name, *pair) for pair in pairs)] for name in one.gains]
 
 
