@@ -36,12 +36,12 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibr
     """Matches the mean prediction to shares by expectation-maximization on the rows themselves.
 
     From equal shares, pi_j <- mean_i of pi_j P_ij / sum_l pi_l P_il until no share moves by more
-    than 1e-7, at most 500 times: the shares under which the rows are likeliest, P_ij being softmax(s_i) of
-    scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation 14(1), sec. 2).
-    Where it stands still, pi is the mean of what it predicts: the bias -log pi is matched already,
-    and matching only completes what was floored, damped or cut short. What the prompt prefers is
-    taken for frequent, so that a label bias is not removed but strengthened: give it scores that
-    are corrected by other means, such as cc.
+    than 1e-7, at most 500 times: the shares under which the rows are likeliest, P_ij being
+    softmax(s_i) of scores free of bias (Saerens, Latinne and Decaestecker 2002, Neural Computation
+    14(1), sec. 2). Where it stands still, pi is the mean of what it predicts: the bias -log pi is
+    matched already, and matching only completes what was floored, damped or cut short. What the
+    prompt prefers is taken for frequent, so that a label bias is not removed but strengthened: give
+    it scores that are corrected by other means, such as cc.
 
     Args:
         least_share: shares are kept at or above it.
