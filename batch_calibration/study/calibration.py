@@ -1,8 +1,6 @@
 """`run_calibration`: every method on every score table, in few compiled programs."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -89,26 +87,26 @@ def run_calibration(
     groups = grouped(tables, skipped, names, floor)
     key = jax.random.key(seed)
     records: dict[int, Record] = {}
-    # Compiling leaves Python's lock alone: several groups are compiled at once.
-    run = partial(_run, key=key, options=_frozen(chosen))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for group, found in zip(groups, pool.map(run, groups), strict=True):
-            for i, (place, table) in enumerate(group.tables):
-                record = make_record(table, i, found, skipped[place], floor)
-                mine = {name: chosen[name] for name in record.methods if name in chosen}
-                record = replace(record, options=mine)
-                test = jax.tree.map(itemgetter(i), group.blocks["test"])
-                if probe_sizes:
-                    by_size = accuracy_by_size(
-                        test, probe_sizes, draws=draws, seed=seed, options=chosen
-                    )
-                    record = replace(record, probe_size=by_size)
-                if stream_orders:
-                    seen = accuracy_over_stream(test, stream_orders, seed=seed, options=chosen)
-                    record = replace(record, over_stream=seen)
-                records[place] = record
-            if progress:
-                progress(len(records))
+    # One after the other: programs with linear algebra over many contexts have waited for each
+    # other forever where several ran at once on a CPU.
+    for group in groups:
+        found = _run(group, key=key, options=_frozen(chosen))
+        for i, (place, table) in enumerate(group.tables):
+            record = make_record(table, i, found, skipped[place], floor)
+            mine = {name: chosen[name] for name in record.methods if name in chosen}
+            record = replace(record, options=mine)
+            test = jax.tree.map(itemgetter(i), group.blocks["test"])
+            if probe_sizes:
+                by_size = accuracy_by_size(
+                    test, probe_sizes, draws=draws, seed=seed, options=chosen
+                )
+                record = replace(record, probe_size=by_size)
+            if stream_orders:
+                seen = accuracy_over_stream(test, stream_orders, seed=seed, options=chosen)
+                record = replace(record, over_stream=seen)
+            records[place] = record
+        if progress:
+            progress(len(records))
     return Records([records[place] for place in range(len(tables))])
 
 
