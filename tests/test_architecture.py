@@ -82,8 +82,8 @@ ARROWS = {
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
     },
     "evidence": {
-        "errors", "files", "calibration", "methods", "fitting", "metrics", "scores", "study",
-        "artifacts", "typing",
+        "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",
+        "study", "artifacts", "typing",
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",

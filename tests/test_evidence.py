@@ -64,10 +64,6 @@ def test_intervals_of_one_factor_are_the_bootstrap_s():
     half = 1.96 * values.std() / 20
     assert low == pytest.approx(values.mean() - half, abs=0.03)
     assert high == pytest.approx(values.mean() + half, abs=0.03)
-    gained, lost, n = 30, 10, 400
-    spread = np.sqrt((gained + lost) / n - ((gained - lost) / n) ** 2) / np.sqrt(n)
-    low, high = statistics.row_interval(gained, lost, n, np.random.default_rng(0))
-    assert (low, high) == pytest.approx((0.05 - 1.96 * spread, 0.05 + 1.96 * spread), abs=0.003)
 
 
 def test_the_crossed_interval_covers_models_and_tasks():

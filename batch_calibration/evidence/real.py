@@ -127,7 +127,8 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     mine = next((line for line in lines if line.method == SHOWN), None)
     for labels, kind in ((False, "without labels"), (True, "with labeled rows")):
         some = [line for line in lines if tables.reads_labels(line.method) == labels]
-        some = [line for line in some if not line.method.endswith(KNOWN)]
+        # One that changes no prediction has nothing to lose.
+        some = [x for x in some if not x.method.endswith(KNOWN) and (x.mean, x.worst) != (0, 0)]
         if some and mine:
             best = max(some, key=lambda line: line.worst)
             said.append(
@@ -139,8 +140,12 @@ def findings(judged: Sequence[Judged]) -> list[str]:
 def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options) -> str:
     """The section in Markdown."""
     wide = drawn or judged
-    left = {name: why for one in judged for name, why in one.skipped.items()}
+    left: dict[str, list[str]] = {}
+    for one in judged:
+        for name, why in one.skipped.items():
+            left[name] = list(dict.fromkeys([*left.get(name, []), why]))
     never = [name for name in left if all(name in one.skipped for one in judged)]
+    reasons = (f"`{name}` ({', or '.join(left[name])})" for name in never)
     parts = [
         "The sets: " + "; ".join(f"{one.set.title}: {one.set.about}" for one in judged) + ".",
         f"Of each context {options.labeled} rows, a quarter of its rows at most, are drawn and set "
@@ -148,9 +153,7 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         "rows that are left, and methods without labels see these alone."
         if options.labeled
         else "All rows are test rows; methods that read labels are left out.",
-        "Left out everywhere: " + "; ".join(f"`{name}` ({left[name]})" for name in never) + "."
-        if never
-        else "",
+        "Left out everywhere: " + "; ".join(reasons) + "." if never else "",
         "![Difference to ICL](figures/evidence_real.png)",
         "### Every method over these sets",
         markdown(tables.tally(wide)),

@@ -10,6 +10,7 @@ from batch_calibration.evidence import statistics
 from batch_calibration.evidence.comparing import BASELINE, Compared, Counts
 from batch_calibration.evidence.judging import KNOWN
 from batch_calibration.evidence.sets import ScoreSet
+from batch_calibration.intervals import gain_interval
 from batch_calibration.methods import METHODS
 
 GROUPS = {
@@ -172,8 +173,8 @@ def of_model(found: Compared, place: int) -> tuple[float, float, float]:
         low, high = statistics.crossed_interval(apart[None])
         return float(apart.mean()), low, high
     gained, lost, rows = (int(x[place, 0]) for x in (counts.gained, counts.lost, counts.rows))
-    low, high = statistics.row_interval(gained, lost, rows, np.random.default_rng(place))
-    return float(apart.mean()), 100 * low, 100 * high
+    ends = gain_interval(gained, lost, rows)
+    return float(apart.mean()), 100 * float(ends[0]), 100 * float(ends[1])
 
 
 def summary(judged: Sequence[Judged]) -> Cells:

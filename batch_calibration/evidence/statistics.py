@@ -98,23 +98,6 @@ def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
     return np.where(both > 0, np.minimum(2 * bdtr(fewer, np.maximum(both, 1), 0.5), 1.0), 1.0)
 
 
-def row_interval(
-    gained: int, lost: int, rows: int, random: np.random.Generator, *, draws: int = DRAWS
-) -> tuple[float, float]:
-    """The percentile interval of a paired difference of accuracies by a bootstrap of the rows.
-
-    Rows gained, lost and neither are Multinomial(n) in a draw, so no row needs to be drawn.
-
-    >>> low, high = row_interval(8, 2, 100, np.random.default_rng(0))
-    >>> round(low, 2), round(high, 2)
-    (0.0, 0.12)
-    """
-    shares = np.array([gained, lost, rows - gained - lost]) / rows
-    counts = random.multinomial(rows, shares, draws)
-    low, high = np.quantile((counts[:, 0] - counts[:, 1]) / rows, (0.025, 0.975))
-    return float(low), float(high)
-
-
 def break_even(at: np.ndarray, gains: np.ndarray) -> float:
     """Where a gain first falls from above zero to below it, linear in between.
 
