@@ -1,16 +1,13 @@
 """Draws what methods reach against how many rows they learned from, on logarithmic axes."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.style import STYLE, color
+from batch_calibration.artifacts.figures.style import STYLE, color, dash
 
-DASHES = ("-", "--", ":", "-.")
-"""Beside colors, of which there are fewer than methods."""
 NATS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 LOWEST = -12.0
 """Gains are shown from so many points on."""
@@ -34,9 +31,11 @@ def draw(lines: Sequence[Mapping[str, Panel]], sizes: Sequence[Sequence[int]]) -
         )  # fmt: skip
         for row, panels, at in zip(grid, lines, sizes, strict=True):
             for axes, (title, (curves, logarithmic)) in zip(row, panels.items(), strict=False):
-                for (name, values), dash in zip(curves.items(), cycle(DASHES), strict=False):
+                for name, values in curves.items():
                     kept = values > 0 if logarithmic else np.ones(len(values), bool)
-                    axes.plot(np.array(at)[kept], values[kept], dash, color=color(name), label=name)
+                    axes.plot(
+                        np.array(at)[kept], values[kept], dash(name), color=color(name), label=name
+                    )
                 axes.set_xscale("log")
                 ticks = [10**power for power in range(5) if 10**power <= at[-1]]
                 axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -22,6 +22,8 @@ COLORS = {
 }  # fmt: skip
 OTHERS = ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22")
 """Colors of methods that have none of their own, in the order of the table of methods."""
+DASHES = ("-", "--", ":", "-.")
+"""Lines of those that share a color, in the same order."""
 COLUMNS = 4
 """Panels side by side, at most."""
 CLASSES = ("#D55E00", "#0072B2")
@@ -41,9 +43,17 @@ STYLE: Any = {
 
 def color(method: str) -> str:
     """The color of a method, the same in every figure."""
-    if method in COLORS:
-        return COLORS[method]
-    return OTHERS[[name for name in METHODS if name not in COLORS].index(method) % len(OTHERS)]
+    return COLORS.get(method) or OTHERS[_place(method) % len(OTHERS)]
+
+
+def dash(method: str) -> str:
+    """The line of a method: methods of one color have others."""
+    return "-" if method in COLORS else DASHES[_place(method) // len(OTHERS) % len(DASHES)]
+
+
+def _place(method: str) -> int:
+    """Where a method without a color of its own stands among these."""
+    return [name for name in METHODS if name not in COLORS].index(method)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
