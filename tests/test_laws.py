@@ -53,12 +53,12 @@ def test_bc_predicts_the_same_under_per_row_constants(rows, constants):
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_that_need_log_probs_are_those_that_row_constants_change(name, planted):
     """Bare logits and cosines miss one constant per row: of which methods that is the ruin."""
-    rows, gold, _ = planted(40, 3)
+    rows, gold, _ = planted(42, 3)
     method = METHODS[name]
     made = method.make(**({"starts": 4} if method.needs_key else {}))
-    moved = rows + jnp.asarray(np.random.default_rng(0).normal(0.0, 5.0, (40, 1)), jnp.float32)
+    moved = rows + jnp.asarray(np.random.default_rng(0).normal(0.0, 5.0, (42, 1)), jnp.float32)
     key = jax.random.key(0) if method.needs_key else None
-    labels = jnp.where(jnp.arange(40) < 20, -1, gold)
+    labels = jnp.where(jnp.arange(42) < 20, -1, gold)
 
     def differences(probe):
         scores = made.apply(made.fit(probe, labels, key=key), rows)

@@ -45,16 +45,18 @@ def transport(log_probs: ProbeRows, shares: Bias, weight: Weight) -> Bias:
     depends on nothing but the predictions, and is as far from changing one as it can be.
     """
     found = match(log_probs, shares, weight, hard=True)
-    said = predict(log_probs - found)
-    behind = log_probs - jnp.take_along_axis(jnp.asarray(log_probs), said[:, None], axis=1)
+    # Without the bias found, of equal rows nothing is left, to the last bit.
+    corrected = jnp.asarray(log_probs) - found
+    said = predict(corrected)
+    behind = corrected - jnp.take_along_axis(corrected, said[:, None], axis=1)
     behind = jnp.where(jnp.asarray(weight)[:, None] > 0, behind, -jnp.inf)
     most = jax.ops.segment_max(behind, said, len(shares)).T
     # A label that is not predicted stays where it is found.
-    least = jnp.where(jnp.isfinite(most), most, found[:, None] - found)
+    least = jnp.where(jnp.isfinite(most), most, 0.0)
 
     def through(label: Count, apart: jax.Array) -> jax.Array:
         return jnp.maximum(apart, apart[:, label, None] + apart[label])
 
     apart = jax.lax.fori_loop(0, len(shares), through, least)
     middle = (jnp.mean(apart, axis=1) - jnp.mean(apart, axis=0)) / 2
-    return middle - jnp.mean(middle) + jnp.mean(found)
+    return found + (middle - jnp.mean(middle))
