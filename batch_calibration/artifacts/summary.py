@@ -9,6 +9,7 @@ from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, title
 from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.intervals import Estimate, deviation, over_tasks
+from batch_calibration.methods import METHODS
 from batch_calibration.tasks import TASKS
 
 FEW = 3
@@ -121,9 +122,10 @@ def _best(group: SettingRecords) -> str:
     """The method with the best average, and where it reads labels the best that does not."""
     best = max(group.methods, key=group.average)
     said = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
-    if best != "bcl":
+    others = [name for name in group.methods if "labeled" not in METHODS[name].probe.blocks]
+    if best in others or not others:
         return said + "."
-    other = max((name for name in group.methods if name != "bcl"), key=group.average)
+    other = max(others, key=group.average)
     return (
         f"{said} (it reads labeled rows; of the others {other}'s, "
         f"{100 * group.average(other):.1f} %)."
