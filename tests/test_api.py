@@ -282,8 +282,16 @@ SENTENCES = {
         {"target_prior": (1.0,)},
         r"target_prior: expected 2 shares of at least 0 that sum to 1.*got \(1.0,\)",
     ),
-    "prior that is none": ((GOOD,), {"target_prior": (0.8, 0.8)}, "shares that sum to 1"),
-    "prior that is a word": ((GOOD,), {"target_prior": "abc"}, "shares that sum to 1.*got 'abc'"),
+    "prior that is none": (
+        (GOOD,),
+        {"target_prior": (0.8, 0.8)},
+        "shares of at least 0 that sum to 1",
+    ),
+    "prior that is a word": (
+        (GOOD,),
+        {"target_prior": "abc"},
+        "at least 0 that sum to 1.*got 'abc'",
+    ),
     "ragged prior": ((GOOD,), {"target_prior": [[1.0], [0.5, 0.5]]}, "target_prior: expected 2"),
     "unknown metric": (
         (GOOD, "bcl"),

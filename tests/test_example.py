@@ -19,10 +19,10 @@ def run(workdir):
 
 def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
     said = run(tmp_path)
-    assert "10 contexts, 1080 of 1080 inputs scored now" in said
+    assert "10 contexts, 1344 of 1344 inputs scored now" in said
     assert "template" in said and "question" in said and "icl" in said
     assert (tmp_path / "shots.png").stat().st_size > 5000
-    assert "10 contexts, 0 of 1080 inputs scored now" in run(tmp_path)
+    assert "10 contexts, 0 of 1344 inputs scored now" in run(tmp_path)
 
 
 def test_wrong_labels_in_demonstrations_cost_the_embedded_model_nothing():

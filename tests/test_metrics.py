@@ -1,5 +1,7 @@
 """Metrics against scikit-learn and by hand, with unknown labels and absent rows left out."""
 
+from inspect import signature
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -311,6 +313,15 @@ def test_labels_are_needed_and_those_beyond_the_columns_have_no_recall(rows):
     within = metrics.balanced_accuracy_interval(rows[0][:40], rows[1][:40])
     beyond = np.where(np.arange(80) < 40, rows[1], 7)
     assert metrics.balanced_accuracy_interval(rows[0], beyond) == within
+
+
+def test_the_seed_of_an_interval_is_0_unless_it_is_given():
+    for interval in (
+        metrics.bootstrap_interval,
+        metrics.balanced_accuracy_interval,
+        metrics.summary,
+    ):
+        assert signature(interval).parameters["key"].default == 0
 
 
 @pytest.mark.parametrize("key", [None, 0.5, "seed", 2**40])

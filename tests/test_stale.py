@@ -115,7 +115,8 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     ]
     assert "icl and bc were not" in " ".join(program("report", workdir).stdout.split())
     assert (
-        "expected one or more of icl" in program("calibrate", "--methods=", workdir, code=2).stderr
+        "--methods: expected a value, got nothing"
+        in program("calibrate", "--methods=", workdir, code=2).stderr
     )
 
 
