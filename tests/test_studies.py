@@ -193,4 +193,4 @@ def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
                    f"--config.data={shared / 'data'}", "--config.tasks=('boolq',)",
                    "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
                    f"--workdir={tmp_path}").stdout  # fmt: skip
-    assert "boolq: of 6 prompts 3 lost demonstrations and 3 were cut on the left" in said
+    assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in said
