@@ -365,6 +365,6 @@ def test_names_at_the_command_line_are_split(program, shared, tmp_path):
         "evidence", "--config=configs/evidence_real.py:smoke", "--config.methods=icl,bc_mean_prob",
         f"--scores={shared / 'scores'}", f"--workdir={tmp_path}",
     ).stdout  # fmt: skip
-    assert "oodcv: 2 methods on 26 contexts in" in said
+    assert "oodcv: icl and 1 more on 26 contexts in" in said
     with (tmp_path / "evidence_real.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["bc_mean_prob"]

@@ -57,8 +57,8 @@ def run(folder: Path, options: Options) -> Written:
     judged = []
     for one in read_sets(folder, options.sets):
         judged.append(judge(one, options))
-        print(f"{one.name}: {len(judged[-1].methods)} methods on {len(one.tables)} contexts in "
-              f"{judged[-1].wall:.1f} s, compilation included", flush=True)  # fmt: skip
+        print(f"{one.name}: {BASELINE} and {len(judged[-1].methods)} more on {len(one.tables)} "
+              f"contexts in {judged[-1].wall:.1f} s, compilation included", flush=True)  # fmt: skip
     drawn = [one for one in judged if one.set.name in options.drawn]
     return Written(
         findings(drawn or judged), section(judged, drawn, options),

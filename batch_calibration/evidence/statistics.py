@@ -93,7 +93,7 @@ def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
     >>> mcnemar(np.array([5]), np.array([0])).tolist()
     [0.0625]
     """
-    both = gained + lost
+    both = np.asarray(gained + lost, np.int64)
     fewer = np.minimum(gained, lost).astype(np.float64)
     return np.where(both > 0, np.minimum(2 * bdtr(fewer, np.maximum(both, 1), 0.5), 1.0), 1.0)
 
