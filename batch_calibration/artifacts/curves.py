@@ -88,6 +88,12 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
     return found
 
 
+def _pool(points: Points, numbers: Sequence[int], values: Sequence[Sequence[float]]) -> None:
+    """Puts each number's values, shares from 0 to 1, beside those it has."""
+    for number, some in zip(numbers, values, strict=True):
+        points[number] = np.concatenate([points.get(number, np.zeros(0)), 100 * np.array(some)])
+
+
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
     """Accuracy against how many unlabeled rows a method learns from (the paper's Fig. 9).
 
@@ -103,9 +109,7 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
                 sizes, accuracy = record.probe_size.sizes, record.probe_size.accuracy
                 for method in sorted(accuracy):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
-                    for size, values in zip(sizes, accuracy[method], strict=True):
-                        before = points.get(size, np.zeros(0))
-                        points[size] = np.concatenate([before, 100 * np.array(values)])
+                    _pool(points, sizes, accuracy[method])
         if tasks:
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             note = notes(group.every)
@@ -129,9 +133,7 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
                 rows, accuracy = record.over_stream.rows, record.over_stream.accuracy
                 for method in sorted(accuracy):
                     points = tasks.setdefault(task, {}).setdefault(method, {})
-                    for number, values in zip(rows, accuracy[method], strict=True):
-                        before = points.get(number, np.zeros(0))
-                        points[number] = np.concatenate([before, 100 * np.array(values)])
+                    _pool(points, rows, accuracy[method])
             for method in REFERENCES if drawn else ():
                 of = [one.methods[method]["accuracy"] for one in drawn if method in one.methods]
                 if len(of) == len(drawn):
