@@ -10,7 +10,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check docs reference bench mutations wheel clean
+.PHONY: run test check docs tools reference bench mutations wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -34,6 +34,12 @@ check: $(VENV)/.test
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What tests use beside Python, from Debian's packages: a browser for the report, LaTeX for tables.
+tools:
+	which chromium chromedriver pdflatex >/dev/null || (apt-get update -qq && \
+		apt-get install -qq --no-install-recommends chromium chromium-driver texlive-latex-base \
+		texlive-latex-recommended)
 
 reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference

@@ -87,12 +87,14 @@ class Drawing(NamedTuple):
         slug: the file's name without its ending.
         heading: what it shows.
         draw: draws it.
+        data: the numbers that are drawn, header and rows; None where there are none yet.
     """
 
     section: str
     slug: str
     heading: str
     draw: "Callable[[], Figure]"
+    data: Callable[[], Cells] | None = None
 
 
 class Entry(NamedTuple):
