@@ -76,7 +76,7 @@ def _zero_shot_and_middle(results: Results) -> str:
 
 def _those(*names: str) -> Callable[[Results], str]:
     def lacks(results: Results) -> str:
-        return " and ".join(TASKS[name].title for name in names if name not in _tasks(results))
+        return ", ".join(TASKS[name].title for name in names if name not in _tasks(results))
 
     return lacks
 
