@@ -61,8 +61,10 @@ ARROWS = {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
     "accuracies": set(),
-    "records": {"errors", "files", "scores", "accuracies", "outcomes"},
+    "tidy": {"errors", "settings"},
+    "records": {"errors", "files", "scores", "accuracies", "outcomes", "tidy"},
     "store": {"errors", "files", "scores", "records"},
+    "results": {"errors", "files", "records", "store", "tidy"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
     "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
@@ -80,6 +82,7 @@ ARROWS = {
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
+        "tidy",
     },
     "evidence": {
         "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",
@@ -87,7 +90,7 @@ ARROWS = {
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",
-        "recommendation", "methods", "metrics", "scores", "importers",
+        "recommendation", "methods", "metrics", "scores", "importers", "results",
     },
     "cli": {
         "errors", "files", "censored", "diagnosis", "findings", "recommendation", "fitting",

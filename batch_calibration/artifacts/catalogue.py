@@ -14,7 +14,7 @@ from batch_calibration.artifacts import (
     probabilities,
     robustness,
 )
-from batch_calibration.artifacts.cells import Cells, long_csv, notes, plain_csv
+from batch_calibration.artifacts.cells import Cells, notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, by_setting, title
 from batch_calibration.methods import Group
 from batch_calibration.records import Record
@@ -131,11 +131,6 @@ Item = TypeVar("Item", Table, Drawing)
 def _in_sections(results: Results, items: list[Item]) -> list[Item]:
     order = [*(str(group.setting) for group in results.groups), ACROSS]
     return sorted(items, key=lambda item: order.index(item.section))
-
-
-def data_files(results: Results) -> dict[str, str]:
-    """By file name without ending, the CSV of everything that was measured in a setting."""
-    return {group.setting.slug: long_csv(group) for group in results.groups}
 
 
 def _by_methods(
