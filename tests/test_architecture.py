@@ -62,8 +62,10 @@ ARROWS = {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
     "accuracies": set(),
-    "records": {"errors", "files", "scores", "accuracies", "outcomes"},
+    "tidy": {"errors", "settings"},
+    "records": {"errors", "files", "scores", "accuracies", "outcomes", "tidy"},
     "store": {"errors", "processes", "files", "scores", "records"},
+    "results": {"errors", "files", "records", "store", "tidy"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
     "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
@@ -81,6 +83,7 @@ ARROWS = {
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
+        "tidy",
     },
     "evidence": {
         "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",
@@ -88,7 +91,7 @@ ARROWS = {
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "findings",
-        "recommendation", "methods", "metrics", "scores", "importers",
+        "recommendation", "methods", "metrics", "scores", "importers", "results",
     },
     "cli": {
         "errors", "files", "censored", "diagnosis", "findings", "recommendation", "fitting",

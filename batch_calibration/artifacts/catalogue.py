@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from batch_calibration.artifacts import curves, drawings, main_table
 from batch_calibration.artifacts import tables as made
-from batch_calibration.artifacts.cells import long_csv
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
 from batch_calibration.records import Record
@@ -18,7 +17,6 @@ __all__ = [
     "Entry",
     "Results",
     "Table",
-    "data_files",
     "figures",
     "gather",
     "tables",
@@ -51,11 +49,6 @@ Item = TypeVar("Item", Table, Drawing)
 def _in_sections(results: Results, items: list[Item]) -> list[Item]:
     order = [*(str(group.setting) for group in results.groups), ACROSS]
     return sorted(items, key=lambda item: order.index(item.section))
-
-
-def data_files(results: Results) -> dict[str, str]:
-    """By file name without ending, the CSV of everything that was measured in a setting."""
-    return {group.setting.slug: long_csv(group) for group in results.groups}
 
 
 CATALOGUE = (

@@ -10,7 +10,7 @@ from batch_calibration.files import file_name, write_whole
 
 
 def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
-    """Each table as Markdown and LaTeX, some as CSV, and all that was measured as CSV."""
+    """Each table as Markdown and LaTeX, some as CSV."""
     found = catalogue.tables(results)
     for table in found:
         texts = {
@@ -21,8 +21,6 @@ def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
             texts["csv"] = table.csv
         for ending, text in texts.items():
             write_whole(_place(folder, table.slug, f".{ending}"), text.encode())
-    for slug, text in catalogue.data_files(results).items():
-        write_whole(_place(folder, slug, ".csv"), text.encode())
     return found
 
 
