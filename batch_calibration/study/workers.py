@@ -32,7 +32,14 @@ class Work:
         Raises:
             InputError: as in `run_scoring`.
         """
-        done = [run_scoring(*study, self.workdir, notify=notify) for study in self.studies]
+        done, wrong = list[ScoringReport](), dict[str, None]()
+        for study in self.studies:
+            try:
+                done.append(run_scoring(*study, self.workdir, notify=notify))
+            except InputError as error:
+                wrong[str(error)] = None
+        if wrong:
+            raise InputError(" ".join(wrong))
         return ScoringReport(
             tuple(name for one in done for name in one.ids),
             sum(one.inputs for one in done),
