@@ -23,6 +23,7 @@ ARROWS = {
     "probes": set(),
     "settings_key": {"errors"},
     "settings": {"errors", "settings_key"},
+    "grids": {"errors", "settings"},
     "frames": {"errors"},
     "arrays": {"errors", "typing", "frames"},
     "calibration": {"errors", "typing", "arrays"},
@@ -78,7 +79,7 @@ ARROWS = {
         "accuracies", "arrays", "method_options",
         "errors", "typing", "files", "inputs", "settings", "calibration", "fitting", "methods",
         "metrics", "validation", "scores", "records", "store", "tasks", "embedded", "prompts",
-        "data", "models", "scoring", "outcomes",
+        "data", "models", "scoring", "outcomes", "grids",
     },
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
@@ -116,6 +117,8 @@ OUTSIDE = {
     "PIL": set(),
     "torch": set(),
     "httpx2": set(),
+    "ray": set(),
+    "submitit": set(),
     "transformers": set(),
 }
 
