@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from batch_calibration import scores
@@ -11,6 +11,7 @@ from batch_calibration.files import Json, file_name, remove_unfinished, write_wh
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store.claims import LEASE, Claims
+from batch_calibration.store.journal import Journal, Part, forget
 
 
 class Store:
@@ -73,6 +74,14 @@ class Store:
     def table_of(self, record: Record) -> ScoreTable | None:
         """The score table that a record was made from; None where it is gone."""
         return self._load(record.id)
+
+    def journal(self, table: str, parts: Sequence[Part]) -> Journal:
+        """What is finished of some parts of a table that is not written yet."""
+        return Journal(self._journals(table), parts)
+
+    def forget_journal(self, table: str, stored: Sequence[Part]) -> None:
+        """Remove what was kept of parts that the table holds now."""
+        forget(self._journals(table), stored)
 
     def put_record(self, record: Record) -> None:
         """Keep what was derived from a table, in place of what an earlier call derived."""
@@ -157,6 +166,9 @@ class Store:
         except InputError:
             return path.stem
         return _name(about.get("task", path.stem), about.get("seed"))
+
+    def _journals(self, name: str) -> Path:
+        return self.workdir / "work" / "journal" / file_name(name)
 
     def _record(self, name: str) -> Path:
         return self.workdir / "records" / f"{file_name(name)}.json"
