@@ -63,6 +63,8 @@ CATALOGUE = (
     Entry("paper", made.beside_paper),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("models", made.of_models),
+    Entry("grids", made.of_grids),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry("shots", made.of_curves(curves.by_shots), drawings.of_curves(curves.by_shots)),
     Entry(
