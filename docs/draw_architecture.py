@@ -33,7 +33,10 @@ LAYERS = {
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("settings", "settings_key", "files", "frames", "arrays", "censored"),
+    "below all": (
+        "grids",
+        "settings", "settings_key", "files", "processes", "frames", "arrays", "censored",
+    ),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

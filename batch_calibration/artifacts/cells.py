@@ -14,15 +14,22 @@ MARK = "✓"
 """What stands behind a task that the model has learned."""
 
 
+GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}
+"""Letters of formulas, and what LaTeX calls them."""
 LATEX = str.maketrans(
     {sign: rf"\{sign}" for sign in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
     | {"±": r"$\pm$", MARK: r"$\checkmark$", "\n": " "}
+    | {sign: rf"$\{name}$" for sign, name in GREEK.items()}
 )
 
 
 class Best(str):
     """A cell that is the best of its row: printed in bold."""
+
+
+class Second(str):
+    """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
 Cells = list[list[str]]
@@ -67,7 +74,8 @@ def markdown(cells: Cells, note: str = "") -> str:
 
     def text(cell: str) -> str:
         plain = re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(cell.split()))
-        return f"**{plain}**" if isinstance(cell, Best) else plain
+        sign = "**" if isinstance(cell, Best) else "*" if isinstance(cell, Second) else ""
+        return f"{sign}{plain}{sign}"
 
     rows = [list(map(text, row)) for row in cells]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -83,6 +91,8 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
 
     def text(cell: str) -> str:
         plain = cell.translate(LATEX)
+        if isinstance(cell, Second):
+            return rf"\underline{{{plain}}}"
         return rf"\textbf{{{plain}}}" if isinstance(cell, Best) else plain
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
