@@ -69,6 +69,8 @@ CATALOGUE = (
     Entry("shifts", figures=of_paper.figures_3_and_4),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("models", made.of_models),
+    Entry("grids", made.of_grids),
     Entry("numbered choices", of_paper.table_7),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(

@@ -9,6 +9,7 @@ from batch_calibration.artifacts import (
     main_table,
     probabilities,
     robustness,
+    two_way,
 )
 from batch_calibration.artifacts.cells import notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, title
@@ -94,3 +95,23 @@ def of_curves(
             yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
 
     return make
+
+
+def of_models(results: Results) -> Iterator[Table]:
+    """Models x tasks, where a setting has several models."""
+    for found in two_way.models(results.groups):
+        cells = two_way.model_cells(found)
+        yield Table(
+            ACROSS, f"{found.held.slug}-models", f"Models on {found.held}", cells,
+            two_way.OF_MODELS, last=0, csv=plain_csv(cells),
+        )  # fmt: skip
+
+
+def of_grids(results: Results) -> Iterator[Table]:
+    """Shots x templates, or another two choices of the prompt that were varied together."""
+    for grid in two_way.grids(results.records):
+        cells = two_way.grid_cells(grid)
+        records = (record for some in grid.records.values() for record in some)
+        yield Table(
+            ACROSS, grid.slug, grid.heading, cells, notes(records), last=0, csv=plain_csv(cells)
+        )
