@@ -23,7 +23,8 @@ LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": (
-        "evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "streams",
+        "evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "runs",
+        "streams",
     ),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",

@@ -61,6 +61,7 @@ ARROWS = {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
     "accuracies": set(),
+    "runs": {"errors", "files", "version"},
     "records": {"errors", "files", "scores", "accuracies", "outcomes"},
     "store": {"errors", "files", "scores", "records"},
     "tasks": {"errors"},
@@ -75,11 +76,12 @@ ARROWS = {
         "accuracies", "arrays", "method_options",
         "errors", "typing", "files", "inputs", "settings", "calibration", "fitting", "methods",
         "metrics", "validation", "scores", "records", "store", "tasks", "embedded", "prompts",
-        "data", "models", "scoring", "outcomes",
+        "data", "models", "scoring", "outcomes", "runs",
     },
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
+        "runs",
     },
     "evidence": {
         "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from batch_calibration import runs
 from batch_calibration.data import RowReader, image_splits, load_task
 from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.embedded import CHECKPOINTS
@@ -92,6 +93,7 @@ def run_scoring(
     store = store if isinstance(store, Store) else Store(store, create=True)
     contexts = render_contexts(settings, cells, notify=notify)
     scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
+    run = begin_run(settings, store, len(contexts))
     total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
     if isinstance(scorer, ApiScorer) and notify:
         name = settings.model.model
@@ -111,7 +113,23 @@ def run_scoring(
         hear(context.size)
         ids.append(context_id(describe(context, scorer, settings.model.model)))
     seconds = time.monotonic() - began
+    if run:
+        run.end(scored, seconds)
     return ScoringReport(tuple(ids), total, scored, seconds, tuple(scorer.notes))
+
+
+def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
+    """Keep in the workdir that a run began; of several processes the first alone does."""
+    import jax
+
+    usual, api = Settings().flat(), settings.model.scorer == "api"
+    config = {key: value for key, value in settings.flat().items() if value != usual[key]}
+    if api:
+        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
+    if jax.process_index():
+        return None
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return runs.begin(store.workdir, config, contexts, device)
 
 
 def render_contexts(
