@@ -1,0 +1,106 @@
+"""Makes the tables of the catalogue from results, kind by kind."""
+
+from collections.abc import Callable, Iterator
+
+from batch_calibration.artifacts import (
+    curves,
+    gains,
+    learned,
+    main_table,
+    paper,
+    probabilities,
+    robustness,
+)
+from batch_calibration.artifacts.cells import notes, plain_csv
+from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.artifacts.items import ACROSS, Results, Table
+from batch_calibration.methods import Group
+
+
+def by_methods(
+    heading: str, slug: str, methods: Callable[[SettingRecords], list[str]]
+) -> Callable[[Results], Iterator[Table]]:
+    """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
+
+    def make(results: Results) -> Iterator[Table]:
+        for group in results.groups:
+            chosen, place = methods(group), (str(group.setting), f"{group.setting.slug}-{slug}")
+            shown = group in results.apart
+            if chosen:
+                cells = main_table.accuracy_cells(group, chosen)
+                yield Table(
+                    *place, heading, cells, note=_below(group, learned.note(group)), shown=shown
+                )
+            if against := gains.compared(group, chosen):
+                yield Table(
+                    place[0], f"{place[1]}-gains", f"{heading}: gain over icl",
+                    gains.gain_cells(group, against), note=_below(group, gains.NOTE),
+                    last=gains.SUMMARY, shown=shown, unit="points",
+                )  # fmt: skip
+
+    return make
+
+
+def beside(heading: str, slug: str, kind: Group) -> Callable[[Results], Iterator[Table]]:
+    """As `by_methods`, of another group of methods, with icl and bc beside them."""
+    return by_methods(heading, slug, main_table.beside(kind))
+
+
+def overview(results: Results) -> Iterator[Table]:
+    """A row a method, whatever its group: accuracy and gain over all tasks."""
+    for group in results.groups:
+        if gains.compared(group, group.methods):
+            yield Table(
+                str(group.setting), f"{group.setting.slug}-overview", "Each method over the tasks",
+                gains.overview_cells(group), note=_below(group, gains.NOTE),
+                csv=gains.overview_csv(group), shown=group in results.apart,
+                unit="accuracy in %, gain in points",
+            )  # fmt: skip
+
+
+def of_probabilities(results: Results) -> Iterator[Table]:
+    """A row a method, over the tasks; and task by task a table a metric, which is only written."""
+    for group in results.groups:
+        note = _below(group, probabilities.NOTE)
+        for kind, heading, unit, cells in probabilities.tables(group):
+            yield Table(
+                str(group.setting), f"{group.setting.slug}-{kind}", heading, cells, note,
+                csv=plain_csv(cells), unit=unit,
+                shown=group in results.apart and kind not in probabilities.METRICS,
+            )  # fmt: skip
+
+
+def _below(group: SettingRecords, note: str) -> str:
+    return " ".join(filter(None, (note, notes(group.every))))
+
+
+def beside_paper(results: Results) -> Iterator[Table]:
+    """Accuracy on images, beside what the paper has."""
+    for group in results.groups:
+        if cells := paper.image_cells(group):
+            heading = "Beside the paper's CLIP ViT-B/16"
+            slug = f"{group.setting.slug}-paper"
+            yield Table(str(group.setting), slug, heading, cells, note=paper.note(group))
+
+
+def of_robustness(results: Results) -> Iterator[Table]:
+    """A row for each choice of the prompt, of each axis and task."""
+    for axis in robustness.axes(results.records):
+        cells = robustness.accuracy_cells(axis)
+        yield Table(
+            ACROSS, axis.slug, f"{title(axis.task)} over {axis.name}: {axis.setting}", cells,
+            last=robustness.SUMMARY, csv=plain_csv(cells), note=notes(axis.records),
+        )  # fmt: skip
+
+
+def of_curves(
+    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+) -> Callable[[Results], Iterator[Table]]:
+    """A row for each task and number of the curves that `find` finds."""
+
+    def make(results: Results) -> Iterator[Table]:
+        for one in find(results.groups):
+            cells = curves.accuracy_cells(one)
+            yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
+
+    return make
