@@ -5,7 +5,7 @@ from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
-from batch_calibration.artifacts.cells import latex, markdown, plain_csv
+from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.runs import Run
 from batch_calibration.scores import ScoreTable
@@ -31,13 +31,10 @@ def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
 def write_figures(
     results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
-    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each picture."""
+    """Each figure as PNG and PDF; `notify` is called with each file."""
     from batch_calibration.artifacts.figures import style
 
     for drawing in catalogue.figures(results):
-        if drawing.data:
-            text = plain_csv(drawing.data())
-            write_whole(_place(folder, drawing.slug, ".csv"), text.encode())
         for path in style.save(drawing.draw(), _place(folder, drawing.slug)):
             notify(path)
 
