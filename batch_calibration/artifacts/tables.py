@@ -7,7 +7,6 @@ from batch_calibration.artifacts import (
     gains,
     learned,
     main_table,
-    paper,
     probabilities,
     robustness,
 )
@@ -72,15 +71,6 @@ def of_probabilities(results: Results) -> Iterator[Table]:
 
 def _below(group: SettingRecords, note: str) -> str:
     return " ".join(filter(None, (note, notes(group.every))))
-
-
-def beside_paper(results: Results) -> Iterator[Table]:
-    """Accuracy on images, beside what the paper has."""
-    for group in results.groups:
-        if cells := paper.image_cells(group):
-            heading = "Beside the paper's CLIP ViT-B/16"
-            slug = f"{group.setting.slug}-paper"
-            yield Table(str(group.setting), slug, heading, cells, note=paper.note(group))
 
 
 def of_robustness(results: Results) -> Iterator[Table]:

@@ -5,38 +5,54 @@ from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
-from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.artifacts.cells import latex, markdown, plain_csv
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.runs import Run
 from batch_calibration.scores import ScoreTable
 
 
 def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
-    """Each table as Markdown and LaTeX, some as CSV, and all that was measured as CSV."""
+    """Each table as Markdown and LaTeX, some as CSV."""
     found = catalogue.tables(results)
     for table in found:
-        texts = {
-            "md": markdown(table.cells, table.note),
-            "tex": latex(table.cells, table.note, table.last),
-        }
-        if table.csv is not None:
-            texts["csv"] = table.csv
-        for ending, text in texts.items():
-            write_whole(_place(folder, table.slug, f".{ending}"), text.encode())
-    for slug, text in catalogue.data_files(results).items():
-        write_whole(_place(folder, slug, ".csv"), text.encode())
+        write_table(table, _place(folder, table.slug))
     return found
 
 
 def write_figures(
     results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
-    """Each figure as PNG and PDF; `notify` is called with each file."""
+    """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
+    for drawing in catalogue.figures(results):
+        for path in write_figure(drawing, _place(folder, drawing.slug)):
+            notify(path)
+
+
+def write_table(table: catalogue.Table, path: Path) -> list[Path]:
+    """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
+    texts = {
+        "md": markdown(table.cells, table.note),
+        "tex": latex(table.cells, table.note, table.last),
+    }
+    if table.csv is not None:
+        texts["csv"] = table.csv
+    return [_write(path, ending, text) for ending, text in texts.items()]
+
+
+def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
+    """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
     from batch_calibration.artifacts.figures import style
 
-    for drawing in catalogue.figures(results):
-        for path in style.save(drawing.draw(), _place(folder, drawing.slug)):
-            notify(path)
+    written = style.save(drawing.draw(), path)
+    if drawing.data:
+        written.append(_write(path, "csv", plain_csv(drawing.data())))
+    return written
+
+
+def _write(path: Path, ending: str, text: str) -> Path:
+    target = path.with_name(f"{path.name}.{ending}")
+    write_whole(target, text.encode())
+    return target
 
 
 def write_report(

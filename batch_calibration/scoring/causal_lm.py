@@ -128,6 +128,8 @@ class CausalLM:
                 "alone; score images with DualEncoder and a CLIP checkpoint."
             )
         forms, counts = label_texts.flatten(labels)
+        # What was scored before must not decide the last bits of what is scored now.
+        self._prefix = PrefixCache([], ())
         log_probs = np.zeros((len(inputs), len(forms)), np.float32)
         tokens = np.zeros(len(inputs), np.int32)
         done = 0

@@ -77,3 +77,10 @@ def agree(names: Sequence[str], chosen: Sequence[str]) -> list[str]:
         return list(chosen)
     agreed = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
     return [name for name, yes in zip(names, agreed, strict=True) if yes]
+
+
+def of_first(number: int) -> int:
+    """The number that the first process gives, in every process."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(np.array(number)))

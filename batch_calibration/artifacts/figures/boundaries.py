@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration import boundary
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
 from batch_calibration.fitting import Evidence, fit
@@ -145,6 +146,16 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
         name: Panel(*reach[str(METHODS[name].boundary)], found[name][0], float(found[name][1]))
         for name in drawn_methods()
     }
+
+
+def data(tables: Sequence[ScoreTable]) -> Cells:
+    """A line a test row: both scores in nats, and the right label."""
+    rows: Cells = [["task", "first", "second", "label", "log p first", "log p second"]]
+    for two in map(cut, tables):
+        for pair, label in zip(*two.blocks["test"], strict=True):
+            gold = two.names[label] if label >= 0 else ""
+            rows.append([two.task, *two.names, gold, *(f"{x:.5g}" for x in pair)])
+    return rows
 
 
 def padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:

@@ -41,6 +41,10 @@ ROWS = 1024
 T = TypeVar("T")
 
 
+class NoAnswer(InputError):
+    """A server did not answer: what ails it is none of the rows' or labels' fault."""
+
+
 class Place(NamedTuple):
     """Which question a request belongs to."""
 
@@ -251,7 +255,7 @@ class ApiScorer:
         """Say what has no answer."""
         if failures.sentences:
             others = ", and those after them were not sent" if failures.stopped else ""
-            raise InputError(
+            raise NoAnswer(
                 f"{len(failures.sentences):,} of {requests:,} requests have no answer{others}. "
                 f"{failures.sentences[0]} What was answered is kept: give the same command again "
                 "to ask for the rest alone."

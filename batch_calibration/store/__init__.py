@@ -10,17 +10,30 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import Json, file_name, remove_unfinished, write_whole
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store.claims import LEASE, Claims
 
 
 class Store:
-    """A folder of finished contexts: `scores/<id>.safetensors` and `records/<id>.json`."""
+    """A folder of finished contexts: `scores/<id>.safetensors` and `records/<id>.json`.
 
-    def __init__(self, workdir: str | Path, *, create: bool = False):
+    Attributes:
+        workdir: the folder.
+        claims: which contexts are being scored, and by whom.
+    """
+
+    def __init__(self, workdir: str | Path, *, create: bool = False, lease: float = LEASE):
         """Open a workdir; with `create` make it, else it must hold scores already.
 
         What killed writers left unfinished in it is removed.
+
+        Args:
+            workdir: the folder.
+            create: make it where there is none.
+            lease: seconds without a heartbeat after which a worker on another machine counts as
+                dead; longer where machines stall for a minute.
         """
         self.workdir = Path(workdir)
+        self.claims = Claims(self.workdir / "work" / "claims", lease)
         if create:
             try:
                 (self.workdir / "scores").mkdir(parents=True, exist_ok=True)
