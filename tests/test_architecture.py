@@ -63,6 +63,7 @@ ARROWS = {
         "errors", "files", "arrays", "calibration", "methods", "validation", "importers",
     },
     "accuracies": set(),
+    "runs": {"errors", "files", "version"},
     "tidy": {"errors", "settings"},
     "records": {"errors", "files", "scores", "accuracies", "outcomes", "tidy"},
     "store": {"errors", "processes", "files", "scores", "records"},
@@ -79,12 +80,12 @@ ARROWS = {
         "accuracies", "arrays", "method_options",
         "errors", "typing", "files", "inputs", "settings", "calibration", "fitting", "methods",
         "metrics", "validation", "scores", "records", "store", "tasks", "embedded", "prompts",
-        "data", "models", "scoring", "outcomes", "grids",
+        "data", "models", "scoring", "outcomes", "grids", "runs",
     },
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
-        "tidy",
+        "tidy", "runs",
     },
     "evidence": {
         "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",
