@@ -70,6 +70,7 @@ CATALOGUE = (
     Entry("paper", made.beside_paper),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry("shots", made.of_curves(curves.by_shots), drawings.of_curves(curves.by_shots)),
     Entry(

@@ -54,13 +54,14 @@ def write_report(
         first: sections before the others.
 
     Returns:
-        Those sentences, and the paragraph of each setting.
+        Those sentences, and the paragraph of each setting and of each study.
     """
     # Without a figure there matplotlib, which may not be installed, is not asked what there is.
     drawn = any(figures.glob("*.png"))
     tables, drawings = catalogue.tables(results), catalogue.figures(results) if drawn else []
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
-    words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
+    studied = summary.studies(results.records, results.groups).values()
+    words = " ".join(["Accuracy as one thing varies, and the rest stays.", *studied])
     sections = (
         [report.Section("Left out or not up to date", " ".join(missing), (), {})] if missing else []
     )
@@ -75,7 +76,7 @@ def write_report(
         if shown or images or name != ACROSS:
             sections.append(report.Section(name, paragraph, shown, images))
     write_whole(page, report.page(sections).encode())
-    return [*missing, *said.values()]
+    return [*missing, *said.values(), *studied]
 
 
 def _place(folder: Path, slug: str, ending: str = "") -> Path:
