@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from batch_calibration.artifacts import curves, drawings, main_table, of_paper
 from batch_calibration.artifacts import tables as made
-from batch_calibration.artifacts.cells import long_csv
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
 from batch_calibration.records import Record
@@ -18,7 +17,6 @@ __all__ = [
     "Entry",
     "Results",
     "Table",
-    "data_files",
     "figures",
     "gather",
     "tables",
@@ -54,11 +52,6 @@ def _in_sections(results: Results, items: list[Item]) -> list[Item]:
     return sorted(items, key=lambda item: order.index(item.section))
 
 
-def data_files(results: Results) -> dict[str, str]:
-    """By file name without ending, the CSV of everything that was measured in a setting."""
-    return {group.setting.slug: long_csv(group) for group in results.groups}
-
-
 CATALOGUE = (
     Entry(
         "methods", made.by_methods("Methods", "methods", main_table.compared), drawings.of_methods
@@ -76,7 +69,10 @@ CATALOGUE = (
     Entry("shifts", figures=of_paper.figures_3_and_4),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("models", made.of_models),
+    Entry("grids", made.of_grids),
     Entry("numbered choices", of_paper.table_7),
+    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(
         "shots",
