@@ -1,9 +1,11 @@
 """Workers that share a workdir write what one process writes, whoever of them dies."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +16,9 @@ from batch_calibration.errors import InputError
 from batch_calibration.grids import grid
 from batch_calibration.settings import Settings
 from batch_calibration.store import Store
-from batch_calibration.study import sweep
+from batch_calibration.study import Work, sweep
 from experiments.launchers.local import Local
+from experiments.launchers.slurm import Slurm
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = Settings.of(
@@ -150,3 +153,87 @@ def test_a_worker_of_two_processes(one, tmp_path, monkeypatch):
     report = sweep(studies, tmp_path, launch=Local(workers=1, processes=2), notify=lambda _: None)
     assert report.workers[0].scored == report.inputs
     assert tables(tmp_path).keys() <= tables(one).keys() and len(tables(tmp_path)) == 1
+
+
+def children(process):
+    try:
+        return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+    except FileNotFoundError:
+        return []
+
+
+def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
+    """Preemption is the signal that Slurm sends; the job's own process gets it in mid-run."""
+    said = []
+
+    def preempt():
+        with last_context_held(one, tmp_path):
+            until(lambda: len(tables(tmp_path)) >= 2)
+            controller = int(said[0].split()[1].rstrip(";,"))
+            (job,) = children(controller)
+            os.kill(job, signal.SIGUSR2)
+            until(lambda: children(controller) not in ([job], []))
+
+    interruption = threading.Thread(target=preempt)
+    interruption.start()
+    launch = Slurm(workers=1, cluster="local", poll=0.1)
+    report = sweep(studies, tmp_path, launch=launch, notify=said.append)
+    interruption.join()
+    assert report.contexts == 6 and report.lost == ()
+    assert tables(tmp_path) == tables(one)
+    log = "".join(path.read_text() for path in (tmp_path / "logs").rglob("*_log.*"))
+    assert "Caught signal SIGUSR2" in log and "Requeued job" in log
+
+
+def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch):
+    """The file that is handed to sbatch, which stands here in its place."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name in ("sbatch", "srun"):
+        (bin_ / name).write_text(
+            f"#!/bin/sh\ncp $1 {tmp_path}/submitted\necho job 77 >&2; exit 1\n"
+        )
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    launch = Slurm(workers=8, partition="gpu", minutes=90, gpus=4, cpus=16, memory=64, hosts=2,
+                   at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
+    with pytest.raises(InputError, match="could not be submitted .*; run it where sbatch works"):
+        launch._submit(Work(tuple(studies), tmp_path / "w"))
+    asked = (tmp_path / "submitted").read_text()
+    for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
+                 "--cpus-per-task=16", "--mem=64GB", "--nodes=2", "--ntasks-per-node=1",
+                 "--account=lab", "--signal=USR2@45"):  # fmt: skip
+        assert f"#SBATCH {line}\n" in asked, line
+
+
+def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match=r"could not be submitted .*; run it where sbatch works"):
+        sweep(studies, tmp_path, launch=Slurm(), notify=lambda _: None)
+
+
+def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path):
+    (study,) = studies
+    wrong = study._replace(cells=(study.settings.cell("sst2", shots=5000),))
+    with pytest.raises(InputError, match="5000 shots of class"):
+        sweep([wrong], tmp_path, launch=Slurm(cluster="local"), notify=lambda _: None)
+    assert not list((tmp_path / "logs").rglob("*"))
+
+
+def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_path):
+    """A cluster of two nodes, one worker on each; `ray_sweep.py` removes one in mid-run."""
+    workdir = tmp_path / "w"
+    command = [sys.executable, str(ROOT / "tests" / "ray_sweep.py"), str(workdir)]
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    with last_context_held(one, workdir):
+        cluster = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        until(lambda: (workdir / "removed").exists() or cluster.poll() is not None)
+    said, errors = cluster.communicate(timeout=300)
+    assert cluster.returncode == 0, errors[-3000:]
+    report = json.loads(said.splitlines()[-1])
+    assert report == {"contexts": 6, "lost": [], "workers": 2}
+    said = "".join(log.read_text() for log in (workdir / "logs").iterdir())
+    assert said.count("beginning token") == 3, "the lost node's task was started again"
+    assert tables(workdir) == tables(one)
