@@ -269,7 +269,7 @@ def test_writers_of_one_context_with_other_blocks_lose_none(tmp_path):
     assert set(scored(tmp_path / "log").values()) == {1} and not left_over(tmp_path / "w")
 
 
-SMALL_DISK = """mount -t tmpfs -o size=64k none "$0" || exit 77
+SMALL_DISK = """mount -t tmpfs -o size=32k none "$0" || exit 77
 "$@"; echo "code $?"
 mount -o remount,size=9m "$0"
 "$@"; echo "code $?"
