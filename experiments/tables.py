@@ -16,10 +16,11 @@ def main() -> None:
 
     store = Store(WORKDIR.value)
     records, folder = store.records(), store.workdir / "tables"
-    for table in writing.write_tables(catalogue.gather(records), folder):
+    tables = writing.write_tables(catalogue.gather(records), folder)
+    files, lacks = write_results(records, store.workdir)
+    for table in tables:
         if table.shown:
             terminal.show(table)
-    files, lacks = write_results(records, store.workdir)
     print(*store.unmatched(), f"tables are in {folder}", sep="\n")
     print(f"all results are in {', '.join(map(str, files))}", lacks, sep="\n" * bool(lacks))
 
