@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration import runs
 from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import Store
 
@@ -45,7 +47,7 @@ def merge_workdirs(
 
     A context has the blocks of all folders. Where two hold one block, their scores must be the
     same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
-    nothing changes. Records are derived: `experiments.calibrate` makes those of what was added.
+    nothing changes. What was run comes too, and what a run has not finished does not. Records are derived: `experiments.calibrate` makes those of what was added.
 
     Args:
         sources: workdirs to read.
@@ -80,6 +82,8 @@ def merge_workdirs(
             "delete those score tables that are out of date."
         )
     changed = {n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()}
+    for store in stores:
+        _bring_runs(store.workdir, target.workdir)
     busy = {name for name in sorted(changed) if not _put(target, held[name].table)}
     if busy:
         left.append(
@@ -89,6 +93,15 @@ def merge_workdirs(
     widened = len((own.keys() & changed) - busy)
     added = len(changed - own.keys() - busy)
     return MergeReport(added, widened, len(seen - changed), tuple(left))
+
+
+def _bring_runs(source: Path, workdir: Path) -> None:
+    """What was run in a workdir, of which each run's file has a name of its own."""
+    for path in sorted((source / runs.FOLDER).glob("*.json")):
+        there, said = workdir / runs.FOLDER / path.name, path.read_bytes()
+        # Of one run the file says more once it has come to its end.
+        if not there.exists() or len(there.read_bytes()) < len(said):
+            write_whole(there, said)
 
 
 def _put(target: Store, table: ScoreTable) -> bool:

@@ -24,7 +24,7 @@ LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": (
         "evidence", "study", "artifacts", "results", "merging", "store", "records", "tidy",
-        "accuracies", "outcomes", "streams",
+        "accuracies", "outcomes", "runs", "streams",
     ),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",

@@ -214,7 +214,7 @@ class Kinds:
         for table in catalogue.tables(results):
             for text in (markdown(table.cells), latex(table.cells, table.note), table.csv or ""):
                 text.encode()
-            report.page([report.Section("a", "b", [table], {})]).encode()
+            report.page([report.Section("a", "b", [table])]).encode()
         for group in results.apart:
             summary.paragraph(group).encode()
         catalogue.figures(results)

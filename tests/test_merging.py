@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from making import make_record
 
+from batch_calibration import runs
 from batch_calibration.errors import InputError
 from batch_calibration.merging import merge_workdirs
 from batch_calibration.scores import ScoreTable, load, make_block
@@ -149,6 +150,17 @@ def test_what_contradicts_is_refused_and_nothing_is_written(what, two, tmp_path)
         with pytest.raises(InputError, match=where):
             merge_workdirs(sources, into)
     assert content(two[0]) == before and content(tmp_path / "w") == {}
+
+
+def test_what_was_run_comes_too_and_says_most_once_it_ended(two, tmp_path):
+    run = runs.begin(two[0], {"shots": 1}, contexts=2, device="CPU")
+    merge_workdirs(two, tmp_path / "w")
+    assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [None]
+    early = shutil.copytree(two[0], tmp_path / "early")
+    run.end(rows=4, seconds=0.5)
+    for sources in (two, [early]):
+        merge_workdirs(sources, tmp_path / "w")
+        assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [4]
 
 
 def test_a_damaged_table_is_left_out_and_named(two, tmp_path):

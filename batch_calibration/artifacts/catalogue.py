@@ -72,6 +72,7 @@ CATALOGUE = (
     Entry("models", made.of_models),
     Entry("grids", made.of_grids),
     Entry("numbered choices", of_paper.table_7),
+    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(
         "shots",

@@ -139,7 +139,7 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
         "log_probs": boundary.plane(*reach["log_probs"], TICKS),
         "probs": jnp.log(boundary.plane(1e-4 * probable, probable, TICKS)),
     }
-    blocks = {name: _padded(*block) for name, block in two.blocks.items()}
+    blocks = {name: padded(*block) for name, block in two.blocks.items()}
     found = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
     # In the order of the table of methods: a compiled program returns a dict sorted by key.
     return {
@@ -158,7 +158,7 @@ def data(tables: Sequence[ScoreTable]) -> Cells:
     return rows
 
 
-def _padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+def padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:
     """A block with rows of weight 0 up to the next power of two: tables share a program."""
     missing = (1 << (len(scores) - 1).bit_length()) - len(scores)
     return Evidence(
