@@ -3,14 +3,17 @@
 python -m experiments.tables --workdir=W
 """
 
+from absl import flags
+
 from experiments import cli
 
 WORKDIR = cli.folder_flag("folder with scores and records")
+TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write WORKDIR/tensorboard")
 
 
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
-    from batch_calibration.artifacts import catalogue, terminal, writing
+    from batch_calibration.artifacts import catalogue, tensorboard, terminal, writing
     from batch_calibration.results import write_results
     from batch_calibration.store import Store
 
@@ -18,6 +21,8 @@ def main() -> None:
     records, folder = store.records(), store.workdir / "tables"
     tables = writing.write_tables(catalogue.gather(records), folder)
     files, lacks = write_results(records, store.workdir)
+    if TENSORBOARD.value:
+        tensorboard.write_events(records, store.workdir / "tensorboard")
     for table in tables:
         if table.shown:
             terminal.show(table)

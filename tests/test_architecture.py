@@ -113,6 +113,7 @@ OUTSIDE = {
     "absl": set(),
     "ml_collections": set(),
     "rich": set(),
+    "tensorboardX": set(),
     "tensorflow": set(),
     "tensorflow_datasets": set(),
     "pyarrow": set(),
