@@ -7,6 +7,8 @@ import math
 import os
 import re
 import secrets
+import shutil
+import tempfile
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
+from batch_calibration.processes import ended, process_name
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
@@ -21,6 +24,8 @@ PARTIAL = ".partial"
 """The ending of a file that is being written."""
 LONGEST = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
+DAY = 86400
+"""Seconds."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -40,9 +45,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     Where writing ends in an error, what was at `path` is still there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    # Whose file it is: `remove_unfinished` leaves those of processes that still run.
+    partial = path.with_name(f".{path.name}.{process_name()}-{secrets.token_hex(4)}{PARTIAL}")
     try:
-        with _open_locked(partial) as file:
+        with partial.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -59,35 +65,23 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writers left below `folder`; a living writer holds its file's lock."""
-    for path in folder.rglob(f".*{PARTIAL}"):
-        with suppress(OSError), path.open("rb") as file:
-            if _lock(file, wait=False):
-                path.unlink()
+    """Remove what killed writers left below `folder`.
 
-
-def _open_locked(path: Path) -> BinaryIO:
-    """The new file `path`, locked by this process, as `remove_unfinished` will find it."""
-    file = path.open("wb")
-    _lock(file, wait=True)
-    if os.fstat(file.fileno()).st_nlink:
-        return file
-    # It was removed between opening and locking.
-    file.close()
-    return _open_locked(path)
-
-
-def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether this process now holds the lock of an open file; the kernel frees it on death.
-
-    False where the system or the file system knows no locks: no file is removed there.
+    What a process on another machine left, of which it is not known whether it ended, is removed
+    when it is a day old by the clock of the file system.
     """
-    with suppress(ImportError, OSError):
-        import fcntl
+    for place, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            if name.startswith(".") and name.endswith(PARTIAL):
+                path = Path(place, name)
+                with suppress(OSError):
+                    if ended(path.stem.rpartition(".")[2]) or _old(path):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        return True
-    return False
+
+def _old(path: Path) -> bool:
+    with tempfile.TemporaryFile(dir=path.parent) as new:
+        return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > DAY
 
 
 def file_name(text: str) -> str:

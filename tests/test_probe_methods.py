@@ -15,9 +15,9 @@ from batch_calibration.prompts.rendered import RenderedBlock
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring import LabelScores
 from batch_calibration.study import run_calibration
+from batch_calibration.study.context_scores import _block
 from batch_calibration.study.corrected import corrected_scores
 from batch_calibration.study.left_out import left_out
-from batch_calibration.study.scoring import _block
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 

@@ -58,9 +58,10 @@ def test_from_config_to_page(program, scored):
     texts = [f"{kind}{gains}" for kind in groups for gains in ("", "-gains")]
     numbers = ("overview", "probabilities", "nll", "brier", "ece")
     ends = [f"-{kind}.{form}" for kind in (*texts, *numbers) for form in ("md", "tex")]
-    ends += [".csv", *(f"-{kind}.csv" for kind in numbers)]
+    ends += [f"-{kind}.csv" for kind in numbers]
     start = "mini-1shot-validation-first40-labeled_per_class-16"
     assert names == sorted(start + end for end in ends)
+    assert {"results.csv", "results.parquet"} <= {path.name for path in scored.iterdir()}
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())
     assert figures == ["boundaries.pdf", "boundaries.png", "differences.pdf", "differences.png",

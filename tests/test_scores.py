@@ -1,8 +1,9 @@
 """Score tables and the workdir: whole or not at all, and a sentence for whatever is wrong."""
 
-import fcntl
 import json
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,9 +13,11 @@ from making import make_record
 
 from batch_calibration import files, scores
 from batch_calibration.errors import InputError, shown
+from batch_calibration.processes import process_name
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 
+NAME = "from batch_calibration.processes import process_name; print(process_name())"
 CONTEXT = {"task": "sst2", "seed": 0, "model": "m", "scorer": {"kind": "causal_lm"}}
 
 
@@ -115,15 +118,21 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(tmp_path):
+    """Killed: a process that is no more. Of another machine's nothing is known for a day."""
     Store(tmp_path, create=True)
-    left, written = (tmp_path / "scores" / f".{name}.safetensors.0.partial" for name in "ab")
-    left.write_bytes(b"half")
-    with written.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        Store(tmp_path)
-        assert not left.exists() and written.exists()
+    process = subprocess.run([sys.executable, "-c", NAME], capture_output=True, text=True)
+    names = (process.stdout.strip(), process_name(), "0123456789ab-7-123")
+    killed, living, elsewhere = (
+        tmp_path / "scores" / f".a.safetensors.{name}-ab.partial" for name in names
+    )
+    for path in (killed, living, elsewhere):
+        path.write_bytes(b"half")
     Store(tmp_path)
-    assert not written.exists()
+    assert not killed.exists() and living.exists() and elsewhere.exists()
+    for path in (living, elsewhere):
+        os.utime(path, (0, path.stat().st_mtime - 86500))
+    Store(tmp_path)
+    assert not elsewhere.exists()
 
 
 def test_a_written_file_and_its_name_are_flushed_to_the_disk(tmp_path, monkeypatch):

@@ -74,9 +74,9 @@ def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     assert r"SST-2 $\checkmark$ &" in latex and r"\footnotesize $\checkmark$ learned" in latex
     assert r"100 \% / number" in latex and latex.index(r"\end{tabular}") < latex.index("learned")
     page = report.page(
-        [report.Section("here", "said", [Table("here", "m", "Methods", cells, note)], {})]
+        [report.Section("here", "said", [Table("here", "m", "Methods", cells, note)])]
     )
-    assert "<td>SST-2 ✓</td>" in page and f"</table></div>\n<p>{note}</p>" in page
+    assert '<th scope="row">SST-2 ✓</th>' in page and f"</table></div>\n<p>{note}</p>" in page
 
 
 def test_nothing_is_marked_where_icl_or_bc_was_not_run():

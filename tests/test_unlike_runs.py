@@ -10,8 +10,8 @@ from batch_calibration.records import ContextInfo, Record
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
 from batch_calibration.study import render_contexts
+from batch_calibration.study.context_scores import describe
 from batch_calibration.study.loading import load_scorer
-from batch_calibration.study.scoring import describe
 
 TEXTS = {"model": "mini", "data": "mini", "limit": 4, "labeled_per_class": 2, "dc_texts": 2}
 IMAGES = {

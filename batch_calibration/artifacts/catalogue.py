@@ -1,11 +1,10 @@
 """The catalogue of results: each table and figure named once, with what it reads and shows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from batch_calibration.artifacts import curves, drawings, main_table
+from batch_calibration.artifacts import curves, drawings, main_table, of_paper
 from batch_calibration.artifacts import tables as made
-from batch_calibration.artifacts.cells import long_csv
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
 from batch_calibration.records import Record
@@ -18,7 +17,6 @@ __all__ = [
     "Entry",
     "Results",
     "Table",
-    "data_files",
     "figures",
     "gather",
     "tables",
@@ -29,10 +27,11 @@ def gather(
     records: Iterable[Record],
     load: Callable[[Record], ScoreTable | None] = lambda record: None,
     boundary_tasks: int = 2,
+    models: Sequence[str] = (),
 ) -> Results:
     """Results of some records; `load` finds their score tables for the figures that need them."""
     every = list(records)
-    return Results(every, by_setting(every), load, boundary_tasks)
+    return Results(every, by_setting(every), load, boundary_tasks, tuple(models))
 
 
 def tables(results: Results) -> list[Table]:
@@ -53,11 +52,6 @@ def _in_sections(results: Results, items: list[Item]) -> list[Item]:
     return sorted(items, key=lambda item: order.index(item.section))
 
 
-def data_files(results: Results) -> dict[str, str]:
-    """By file name without ending, the CSV of everything that was measured in a setting."""
-    return {group.setting.slug: long_csv(group) for group in results.groups}
-
-
 CATALOGUE = (
     Entry(
         "methods", made.by_methods("Methods", "methods", main_table.compared), drawings.of_methods
@@ -67,16 +61,28 @@ CATALOGUE = (
     Entry("labeled", made.beside("Beyond the paper, with labels", "labeled", "labeled")),
     Entry("overview", made.overview),
     Entry("probabilities", made.of_probabilities),
-    Entry("paper", made.beside_paper),
+    Entry("forms of methods", of_paper.table_1),
+    Entry("sizes of models", of_paper.tables_2_and_5, of_paper.figure_1),
+    Entry("learned strength", of_paper.table_3),
+    Entry("data", of_paper.table_4),
+    Entry("images", of_paper.table_6, of_paper.figure_7),
+    Entry("shifts", figures=of_paper.figures_3_and_4),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("models", made.of_models),
+    Entry("grids", made.of_grids),
+    Entry("numbered choices", of_paper.table_7),
     Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
-    Entry("shots", made.of_curves(curves.by_shots), drawings.of_curves(curves.by_shots)),
+    Entry(
+        "shots",
+        made.of_curves(curves.by_shots),
+        drawings.of_curves(curves.by_shots, number="Figure 6"),
+    ),
     Entry(
         "probe sizes",
         made.of_curves(curves.by_probe_size),
-        drawings.of_curves(curves.by_probe_size),
+        drawings.of_curves(curves.by_probe_size, number="Figure 9"),
     ),
     Entry(
         "rows seen", made.of_curves(curves.by_rows_seen), drawings.of_curves(curves.by_rows_seen)

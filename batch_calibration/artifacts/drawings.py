@@ -9,13 +9,19 @@ from batch_calibration.artifacts import curves, gains, robustness
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results
+from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BOUNDARY_TASKS = ("sst2", "qnli")
+"""Tasks whose boundaries come first: the paper's Fig. 2."""
+STRENGTH_TASKS = ("qqp", "cb")
+"""Tasks whose strength is drawn by itself: the paper's Fig. 5."""
+
 
 def of_curves(
-    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+    find: Callable[[list[SettingRecords]], list[curves.Curves]], *, number: str = ""
 ) -> Callable[[Results], Iterator[Drawing]]:
     """A panel a task, of the curves that `find` finds."""
 
@@ -23,7 +29,10 @@ def of_curves(
         from batch_calibration.artifacts.figures import lines
 
         for one in find(results.groups):
-            yield Drawing(ACROSS, f"{one.slug}-curve", one.heading, partial(lines.draw, one))
+            yield Drawing(
+                ACROSS, f"{one.slug}-curve", one.heading, partial(lines.draw, one),
+                partial(curves.accuracy_cells, one), number,
+            )  # fmt: skip
 
     return make
 
@@ -41,29 +50,56 @@ def of_methods(results: Results) -> Iterator[Drawing]:
 
 
 def of_strength(results: Results) -> Iterator[Drawing]:
-    """Accuracy against the strength, setting by setting."""
+    """Accuracy against the strength, setting by setting; of the main one two tasks apart."""
     from batch_calibration.artifacts.figures import strength
 
     for group in results.apart:
-        if strength.can_draw(group):
-            heading = f"Strength of BC: {group.setting}"
-            yield _of_setting(group, "strength", heading, partial(strength.draw, group))
+        if not strength.can_draw(group):
+            continue
+        main = group == results.main
+        two = {task: group.records[task] for task in STRENGTH_TASKS if task in group.records}
+        if main and two:
+            yield _of_strength(group._replace(records=two), "strength-examples", "Figure 5")
+        yield _of_strength(group, "strength", "Figure 11" if main else "")
+
+
+def _of_strength(group: SettingRecords, slug: str, number: str) -> Drawing:
+    from batch_calibration.artifacts.figures import strength
+
+    heading = f"Strength of BC: {group.setting}"
+    return _of_setting(
+        group, slug, heading, partial(strength.draw, group), partial(strength.data, group), number
+    )
 
 
 def of_boundaries(results: Results) -> Iterator[Drawing]:
-    """Where each method decides between two labels, setting by setting."""
+    """Where each method decides between two labels, setting by setting; of the main one all."""
     from batch_calibration.artifacts.figures import boundaries
 
-    for group in results.apart:
-        firsts = (records[0] for records in group.records.values())
+    for group in results.apart if results.boundary_tasks else ():
+        firsts = [records[0] for records in group.records.values()]
+        firsts.sort(key=lambda record: record.context.task not in BOUNDARY_TASKS)
         found = (table for record in firsts if (table := results.load(record)))
-        some = list(islice(filter(boundaries.can_draw, found), results.boundary_tasks))
+        can = filter(boundaries.can_draw, found)
+        some = list(islice(can, results.boundary_tasks))
         if some:
-            setting = str(group.setting)
-            yield _of_setting(
-                group, "boundaries", f"Decision boundaries: {setting}",
-                partial(boundaries.draw, some, setting),
-            )  # fmt: skip
+            main = group == results.main
+            yield _of_boundaries(group, some, "boundaries", "Figure 2" if main else "")
+            two = [table for table in (*some, *can) if len(table.label_names) == 2]
+            if main and len(two) > len(some):
+                yield _of_boundaries(group, two, "boundaries-all", "Figure 10")
+
+
+def _of_boundaries(
+    group: SettingRecords, tables: list[ScoreTable], slug: str, number: str
+) -> Drawing:
+    from batch_calibration.artifacts.figures import boundaries
+
+    setting = str(group.setting)
+    return _of_setting(
+        group, slug, f"Decision boundaries: {setting}", partial(boundaries.draw, tables, setting),
+        partial(boundaries.data, tables), number,
+    )  # fmt: skip
 
 
 def of_robustness(results: Results) -> Iterator[Drawing]:
@@ -72,7 +108,9 @@ def of_robustness(results: Results) -> Iterator[Drawing]:
 
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
         heading = f"One choice of the prompt at a time: {title(axes[0].task)}"
-        yield Drawing(ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes))
+        yield Drawing(
+            ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes), number="Figure 8"
+        )
 
 
 def of_prompts(results: Results) -> Iterator[Drawing]:
@@ -92,5 +130,7 @@ def _of_setting(
     heading: str,
     draw: "Callable[[], Figure]",
     data: Callable[[], Cells] | None = None,
+    number: str = "",
 ) -> Drawing:
-    return Drawing(str(group.setting), f"{group.setting.slug}-{slug}", heading, draw, data)
+    name = f"{group.setting.slug}-{slug}"
+    return Drawing(str(group.setting), name, heading, draw, data, number)

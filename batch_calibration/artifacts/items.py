@@ -1,9 +1,10 @@
 """What the catalogue is made of: results, a table, a figure, and a kind of result."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.artifacts import curves
+from batch_calibration.artifacts import curves, sizes
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.records import Record
@@ -24,17 +25,36 @@ class Results(NamedTuple):
         groups: the same by setting, without those of robustness studies.
         load: the score table of a record, None where it is gone.
         boundary_tasks: how many tasks the figure of boundaries shows, at most.
+        models: names, smallest first, in the order of tables of several models; others come
+            behind, by name.
     """
 
     records: list[Record]
     groups: list[SettingRecords]
     load: Callable[[Record], ScoreTable | None]
     boundary_tasks: int = 2
+    models: tuple[str, ...] = ()
 
     @property
     def apart(self) -> list[SettingRecords]:
         """Settings with a section of their own: a point of a curve has none."""
         return curves.apart(self.groups)
+
+    @property
+    def sizes(self) -> list[SettingRecords]:
+        """Settings of text with one shot that differ in the model alone, smallest first."""
+        return next(iter(sizes.alike(self.groups, 1, self.models)), [])
+
+    @property
+    def middle(self) -> list[SettingRecords]:
+        """Of three sizes or more the one in the middle, of fewer none."""
+        return self.sizes[1:-1][:1]
+
+    @property
+    def main(self) -> SettingRecords | None:
+        """Of these the one whose model has the most records: figures of one model show it."""
+        held = Counter(record.context.model for record in self.records)
+        return max(self.sizes, key=lambda one: held[one.setting.model], default=None)
 
 
 class Table(NamedTuple):

@@ -6,9 +6,9 @@ from batch_calibration.artifacts import (
     curves,
     gains,
     main_table,
-    paper,
     probabilities,
     robustness,
+    two_way,
 )
 from batch_calibration.artifacts.cells import notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, title
@@ -73,15 +73,6 @@ def _below(group: SettingRecords, note: str) -> str:
     return " ".join(filter(None, (note, notes(group.every))))
 
 
-def beside_paper(results: Results) -> Iterator[Table]:
-    """Accuracy on images, beside what the paper has."""
-    for group in results.groups:
-        if cells := paper.image_cells(group):
-            heading = "Beside the paper's CLIP ViT-B/16"
-            slug = f"{group.setting.slug}-paper"
-            yield Table(str(group.setting), slug, heading, cells, note=paper.note(group))
-
-
 def of_prompts(results: Results) -> Iterator[Table]:
     """A row a study of the prompt and task: how far icl moves, how far bc, and how sure that is."""
     axes = [one for one in robustness.axes(results.records) if one.compared]
@@ -114,3 +105,23 @@ def of_curves(
             yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
 
     return make
+
+
+def of_models(results: Results) -> Iterator[Table]:
+    """Models x tasks, where a setting has several models."""
+    for found in two_way.models(results.groups):
+        cells = two_way.model_cells(found)
+        yield Table(
+            ACROSS, f"{found.held.slug}-models", f"Models on {found.held}", cells,
+            two_way.OF_MODELS, last=0, csv=plain_csv(cells),
+        )  # fmt: skip
+
+
+def of_grids(results: Results) -> Iterator[Table]:
+    """Shots x templates, or another two choices of the prompt that were varied together."""
+    for grid in two_way.grids(results.records):
+        cells = two_way.grid_cells(grid)
+        records = (record for some in grid.records.values() for record in some)
+        yield Table(
+            ACROSS, grid.slug, grid.heading, cells, notes(records), last=0, csv=plain_csv(cells)
+        )

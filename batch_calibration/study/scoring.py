@@ -2,36 +2,33 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from batch_calibration import runs
 from batch_calibration.data import RowReader, image_splits, load_task
 from batch_calibration.data.image_refs import ImageRows
-from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
-from batch_calibration.inputs import joined
 from batch_calibration.prompts.render import render
 from batch_calibration.prompts.render_images import POOL, render_images
-from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
-from batch_calibration.scores import Block, ScoreTable, context_id, make_block
-from batch_calibration.scoring import LabelScores, Scorer
+from batch_calibration.prompts.rendered import RenderedContext
+from batch_calibration.scores import context_id, digest
+from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store
+from batch_calibration.store.claims import Claim
+from batch_calibration.store.progress import Planned
+from batch_calibration.study.context_scores import describe, missing, name_of, score_context
 from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget
+from batch_calibration.study.sharing import share
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
     from batch_calibration.scoring.token_budget import TokenBudget
-
-UNREADABLE = "unreadable"
-"""What a block's spec calls the number of its inputs that have no scores: images that could not be
-read, answers without a label."""
 
 
 class ScoringProgress(NamedTuple):
@@ -72,7 +69,9 @@ def run_scoring(
     """Ask the model about every context that the store does not hold yet, and keep the scores.
 
     All contexts are rendered before the model is loaded, so a wrong setting is refused at once. A
-    run that is stopped goes on where it was; nothing is scored twice.
+    run that is stopped goes on where it was; nothing is scored twice. Runs on one workdir, on one
+    machine or several, share the contexts: each is scored by one of them, and all end when all are
+    done. A context that cannot be scored leaves the others.
 
     Args:
         settings: what all contexts share, and the model.
@@ -90,28 +89,75 @@ def run_scoring(
         run_scoring(settings, [settings.cell("sst2", shots=k) for k in (0, 1)], "runs/shots")
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
+    cells = list(settings.grid() if cells is None else cells)
     contexts = render_contexts(settings, cells, notify=notify)
     scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
-    total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
+    model = settings.model.model
+    told = [describe(one, scorer, model) for one in contexts]
     if isinstance(scorer, ApiScorer) and notify:
-        name = settings.model.model
-        stored = (store.get(describe(one, scorer, name)) for one in contexts)
-        lacking = [(one, missing(one, had)) for one, had in zip(contexts, stored, strict=True)]
+        lacking = [(one, missing(one, store.get(t))) for one, t in zip(contexts, told, strict=True)]
         notify(f"{scorer.settings.server} will be asked {api_cost(lacking, scorer)}")
-    ids = []
-    for context in contexts:
+    plan = [
+        Planned(context_id(about), name_of(one), {n: b.size for n, b in one.blocks.items()})
+        for about, one in zip(told, contexts, strict=True)
+    ]
+    run = begin_run(settings, store, len(contexts))
+    total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
 
-        def hear(rows: int, name: str = name_of(context), before: int = done) -> None:
+    def work(index: int, claim: Claim | None) -> None:
+        nonlocal done, scored
+        context, before = contexts[index], done
+
+        def hear(rows: int) -> None:
+            if claim:
+                claim.rows = rows
             if progress:
-                progress(ScoringProgress(name, before + rows, total))
+                progress(ScoringProgress(plan[index].name, before + rows, total))
 
         hear(0)
-        scored += score_context(context, scorer, store, settings.model.model, hear)
+        started = time.monotonic()
+        asked = score_context(context, scorer, store, told[index], claim, hear)
+        if claim and asked:
+            store.progress.add_work(asked, time.monotonic() - started)
+        scored += asked
         done += context.size
         hear(context.size)
-        ids.append(context_id(describe(context, scorer, settings.model.model)))
+
+    failed = share(plan_name(settings, cells), plan, store, work, notify)
     seconds = time.monotonic() - began
-    return ScoringReport(tuple(ids), total, scored, seconds, tuple(scorer.notes))
+    if run:
+        run.end(scored, seconds)
+    if failed:
+        raise InputError(_failures(failed, len(plan)))
+    return ScoringReport(tuple(one.id for one in plan), total, scored, seconds, tuple(scorer.notes))
+
+
+def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
+    """The name under which a workdir keeps what a run of these settings and cells will score."""
+    every = [asdict(cell) for cell in cells]
+    return digest([asdict(settings.model), asdict(settings.api), *every])
+
+
+def _failures(failed: Mapping[str, str], of: int) -> str:
+    """What to say of contexts that cannot be scored; several often fail for one reason."""
+    reasons = dict.fromkeys(failed.values())
+    others = "the others are kept: " if len(failed) < of else ""
+    few = " ".join(list(reasons)[:3]) + (" ..." if len(reasons) > 3 else "")
+    return f"{len(failed)} of {of} contexts cannot be scored; {others}{few}" if of > 1 else few
+
+
+def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
+    """Keep in the workdir that a run began; of several processes the first alone does."""
+    import jax
+
+    usual, api = Settings().flat(), settings.model.scorer == "api"
+    config = {key: value for key, value in settings.flat().items() if value != usual[key]}
+    if api:
+        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
+    if jax.process_index():
+        return None
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return runs.begin(store.workdir, config, contexts, device)
 
 
 def render_contexts(
@@ -165,111 +211,3 @@ def _render(
     if data.labeled_per_class and data.train_split in image_splits(task, data.data):
         pool = reader.images(task, data.data, data.train_split, POOL)
     return render_images(task, cell, images, pool, model.scorer)
-
-
-def name_of(context: RenderedContext) -> str:
-    """A context in a few words, for people who wait."""
-    about = context.context
-    options = about.get("options")
-    varied = options.items() if isinstance(options, dict) else ()
-    name = ", ".join(f"{key} {value}" for key, value in varied if key != "over_long")
-    return f"{about['task']}, seed {about['seed']}, {name or str(about['shots']) + ' shots'}"
-
-
-def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
-    """The context's description: everything that decides its numbers, and the model's name."""
-    # Many checkpoints lie in a folder called "model": the folder above tells them apart.
-    folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
-    parts = (Path(model).resolve() if folder else Path(model)).parts[-2:]
-    name = "-".join(part for part in parts if part != "/")
-    return {**context.context, "model": name, "scorer": dict(scorer.identity)}
-
-
-def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
-    """The blocks that no stored table holds with these very inputs."""
-    have = stored.blocks if stored else {}
-
-    def asked(name: str) -> dict[str, Json]:
-        return {key: value for key, value in have[name].spec.items() if key != UNREADABLE}
-
-    return [
-        name
-        for name, wanted in context.blocks.items()
-        if name not in have or asked(name) != wanted.spec
-    ]
-
-
-def score_context(
-    context: RenderedContext,
-    scorer: Scorer,
-    store: Store,
-    model: str,
-    progress: Callable[[int], None] | None = None,
-) -> int:
-    """Ask the model for what is not stored yet, store the table, say how many inputs were asked.
-
-    Of several processes the first alone reads and writes the store; the others work on their
-    share of the rows.
-    """
-    import jax
-
-    from batch_calibration.scoring import sharding
-
-    about = describe(context, scorer, model)
-    stored = None if jax.process_index() else store.get(about)
-    wanted = sharding.agree(list(context.blocks), missing(context, stored))
-    inputs = joined([context.blocks[name].inputs for name in wanted])
-    size = sum(context.blocks[name].size for name in wanted)
-    if jax.process_index():
-        if wanted:
-            scorer.score(inputs, context.label_texts, progress=progress)
-        return size
-    if not wanted and stored is not None:
-        table = _relabel(context, stored)
-        if table is not stored:
-            store.put(table)
-        return 0
-    answer = scorer.score(inputs, context.label_texts, progress=progress)
-    blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
-    start = 0
-    for name in wanted:
-        block = _block(context.blocks[name], answer, start)
-        start += context.blocks[name].size
-        blocks[name] = block
-        if not block.row_ids:
-            # A probe without scores is as if it were not there.
-            del blocks[name]
-            if name == "test":
-                raise InputError(
-                    f"{name_of(context)}: no test row has scores; {answer.failed[start - 1]}"
-                )
-    store.put(_relabel(context, ScoreTable(about, context.label_names, blocks)))
-    return size
-
-
-def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
-    """The part of an answer that begins at `start`, without inputs that could not be read."""
-    lost_groups = {(row - start) // asked.together for row in answer.failed}
-    kept = [row for row in range(asked.size) if row // asked.together not in lost_groups]
-    lost: dict[str, Json] = {UNREADABLE: asked.size - len(kept)} if len(kept) < asked.size else {}
-    here = [start + row for row in kept]
-    return make_block(
-        answer.log_probs[here], [asked.labels[row] for row in kept], answer.tokens[here],
-        [asked.row_ids[row] for row in kept], asked.spec | lost,
-    )  # fmt: skip
-
-
-def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
-    """The table with the context's gold labels and row ids; the same object where they agree."""
-    blocks = dict(table.blocks)
-    for name in context.blocks.keys() & blocks.keys():
-        asked = context.blocks[name]
-        labels, ids = np.asarray(asked.labels, np.int32), tuple(asked.row_ids)
-        if UNREADABLE in blocks[name].spec:
-            place = {row: i for i, row in enumerate(ids)}
-            labels = labels[[place[row] for row in blocks[name].row_ids]]
-            ids = blocks[name].row_ids
-        if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
-            blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)
-    changed = any(blocks[name] is not table.blocks[name] for name in blocks)
-    return table._replace(blocks=blocks) if changed else table

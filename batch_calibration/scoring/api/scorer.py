@@ -14,6 +14,8 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import refuse_constant
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import (
+    NOTHING_FINISHED,
+    Finished,
     Identity,
     ImageInputs,
     Inputs,
@@ -39,6 +41,10 @@ ROWS = 1024
 """Rows rendered and tokenized at a time."""
 
 T = TypeVar("T")
+
+
+class NoAnswer(InputError):
+    """A server did not answer: what ails it is none of the rows' or labels' fault."""
 
 
 class Place(NamedTuple):
@@ -132,8 +138,11 @@ class ApiScorer:
         labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
         """Ask for `labels` (continuations with their leading space) after each text of `inputs`.
+
+        Every single answer is kept, so that `finished` batches are not needed.
 
         Returns:
             `log_probs [n k]` in nats; token counts `[n]`, 0 without a tokenizer. Of first tokens,
@@ -251,7 +260,7 @@ class ApiScorer:
         """Say what has no answer."""
         if failures.sentences:
             others = ", and those after them were not sent" if failures.stopped else ""
-            raise InputError(
+            raise NoAnswer(
                 f"{len(failures.sentences):,} of {requests:,} requests have no answer{others}. "
                 f"{failures.sentences[0]} What was answered is kept: give the same command again "
                 "to ask for the rest alone."

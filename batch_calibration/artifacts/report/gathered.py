@@ -1,0 +1,23 @@
+"""Every interactive figure of some results."""
+
+from collections.abc import Callable, Mapping
+
+from batch_calibration.artifacts.catalogue import Results
+from batch_calibration.artifacts.report import interactive, plots
+from batch_calibration.scores import ScoreTable
+
+
+def every_plot(
+    results: Results, texts: Callable[[ScoreTable], Mapping[str, str]]
+) -> dict[str, plots.Plot]:
+    """The plots by the slug of the catalogue's figure; none where plotly is not installed.
+
+    Raises:
+        ImportError: matplotlib, which finds the lines of boundaries, is not installed.
+    """
+    if not plots.library():
+        return {}
+    # It loads matplotlib, which a page of tables does without.
+    from batch_calibration.artifacts.report import plane
+
+    return interactive.every(results) | plane.every(results, texts)

@@ -1,0 +1,95 @@
+"""Shares the contexts of a study among workers on one workdir: each scores what no other holds."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from batch_calibration.errors import InputError
+from batch_calibration.scoring.api.scorer import NoAnswer
+from batch_calibration.store import Store
+from batch_calibration.store.claims import Claim, ClaimLost
+from batch_calibration.store.progress import Planned
+
+
+def share(
+    name: str,
+    plan: Sequence[Planned],
+    store: Store,
+    work: Callable[[int, Claim | None], None],
+    notify: Callable[[str], None] | None = None,
+) -> dict[str, str]:
+    """Call `work` with each context that other workers have not finished, until all are done.
+
+    Contexts that others hold are waited for, and taken over from workers that have died. Of several
+    processes that score as one, the first alone chooses; the others follow and hold no claims.
+
+    Args:
+        name: of the plan, under which the workdir keeps it.
+        plan: the contexts, in the order in which they are tried.
+        store: where their scores are kept.
+        work: scores the context of that number, or finds it stored.
+        notify: called with what is waited for.
+
+    Returns:
+        A sentence on each context that this run or another found to be such that it cannot be
+        scored, by its name. What an earlier run could not score is tried again.
+
+    Raises:
+        InputError: a server gives no answer, as it would not to the other contexts.
+    """
+    import jax
+
+    from batch_calibration.scoring import sharding
+
+    if jax.process_index():
+        return _follow(work)
+    store.progress.plan(name, plan)
+    left, failed, said = dict(enumerate(plan)), dict[str, str](), ""
+    earlier = {context.id: store.progress.failure(context.id) for context in plan}
+    while left:
+        before = len(left)
+        for index, context in list(left.items()):
+            known = store.progress.failure(context.id)
+            if known and known != earlier[context.id]:
+                failed[context.name] = known.sentence
+                del left[index]
+                continue
+            claim = store.claims.take(context.id, context.name, context.rows)
+            if claim is None:
+                continue
+            with claim:
+                sharding.of_first(index)
+                try:
+                    work(index, claim)
+                except ClaimLost:
+                    continue
+                except NoAnswer:
+                    raise
+                except InputError as error:
+                    failed[context.name] = str(error)
+                    store.progress.fail(context.id, str(error))
+                else:
+                    store.progress.forgive(context.id)
+            del left[index]
+        if len(left) == before:
+            names = "; ".join(context.name for context in list(left.values())[:3])
+            more = "; ..." if len(left) > 3 else ""
+            plural = "s" if len(left) > 1 else ""
+            sentence = f"waiting for {len(left)} context{plural} that others score: {names}{more}"
+            if notify and sentence != said:
+                notify(sentence)
+            said = sentence
+            time.sleep(store.claims.pause)
+    sharding.of_first(-1)
+    return failed
+
+
+def _follow(work: Callable[[int, Claim | None], None]) -> dict[str, str]:
+    from batch_calibration.scoring import sharding
+
+    failed = dict[str, str]()
+    while (index := sharding.of_first(-1)) >= 0:
+        try:
+            work(index, None)
+        except InputError as error:
+            failed[str(index)] = str(error)
+    return failed
