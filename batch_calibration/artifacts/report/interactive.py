@@ -34,7 +34,7 @@ def every(results: Results) -> dict[str, Plot]:
     for group in results.apart:
         slug = group.setting.slug
         if gains.compared(group, group.methods):
-            found[f"{slug}-bars"] = of_gains(group)
+            found[f"{slug}-differences"] = of_gains(group)
         if all(record.curve for record in group.every):
             found[f"{slug}-strength"] = of_strength(group)
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
