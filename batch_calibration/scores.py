@@ -145,6 +145,18 @@ def sealed(arrays: Mapping[str, np.ndarray], header: str) -> bytes:
     return data + hashlib.sha256(data).digest()
 
 
+def unsealed(data: bytes) -> tuple[dict[str, np.ndarray], Json]:
+    """The arrays of a sealed file, and its header; whether the checksum is right is not looked at.
+
+    Raises:
+        SafetensorError: it is truncated, or no safetensors file.
+        KeyError, TypeError, ValueError: there is no such header in it.
+    """
+    arrays = safetensors.numpy.load(data)
+    size = int.from_bytes(data[:8], "little")
+    return arrays, parse_json(json.loads(data[8 : 8 + size])["__metadata__"][KEY])
+
+
 def make_block(
     log_probs: ArrayLike,
     labels: ArrayLike | None = None,
@@ -186,9 +198,7 @@ def load(path: str | Path) -> ScoreTable:
             f"{path}: expected a score table, which cannot be read ({error.strerror}); {again}."
         ) from error
     try:
-        arrays = safetensors.numpy.load(data)
-        size = int.from_bytes(data[:8], "little")
-        said = parse_json(json.loads(data[8 : 8 + size])["__metadata__"][KEY])
+        arrays, said = unsealed(data)
     except SafetensorError as error:
         raise InputError(
             f"{path}: the file is truncated or no safetensors file ({error}); {again}."

@@ -32,7 +32,7 @@ ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 def test_a_table_of_gains():
     found = gains.gain_cells(ONE, ["bc"])
     assert [row[0] for row in found] == [
-        "task", "SST-2", "RTE", "WiC", "average", "gains, losses", "beyond noise"]  # fmt: skip
+        "task", "SST-2", "RTE", "WiC", "average", "wins, ties, losses"]  # fmt: skip
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
     p, q = 51 / 502, 1 / 502
     reach = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 502)
@@ -41,7 +41,7 @@ def test_a_table_of_gains():
     assert found[1][2] == "+0.4 [-0.4, +1.2]"
     assert found[3][2].startswith("-10.0 [-12.6") and found[3][2].endswith("]*")
     assert found[4][2].startswith("+0.1 [-1.") and found[4][2].endswith("]")
-    assert [row[2] for row in found[5:]] == ["2, 1", "1, 1"]
+    assert found[5] == ["wins, ties, losses", "", "1, 1, 1"]
 
 
 def test_few_rows_that_are_asked_again_stay_few():
@@ -66,9 +66,9 @@ def test_draws_that_disagree_widen_the_interval():
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
     found = gains.overview_cells(group)
-    assert found[0] == ["method", "accuracy", "gain over icl", "gains, losses", "beyond noise"]
+    assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
-    assert found[1][2:] == ["", "", ""] and found[2][3:] == ["0, 2", "0, 2"]
+    assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
     assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
     rows = list(csv.DictReader(io.StringIO(gains.overview_csv(group))))
     assert len(rows) == 3 * (3 + 2)
@@ -82,7 +82,7 @@ def test_gains_stay_what_they_are_in_every_form():
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
-    assert f"RTE & 500 & {cell} " in latex(cells, gains.NOTE, gains.SUMMARY)
+    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE), gains.SUMMARY)
     assert latex(cells, "", gains.SUMMARY).count("midrule") == 2
     assert f'"{cell}"' in plain_csv(cells) and "'+" not in plain_csv(cells)
     assert "'+1 [=cmd()]" in plain_csv([["+1 [=cmd()]"]])

@@ -70,7 +70,8 @@ def test_every_table_names_it(workdir, tmp_path):
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
     columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
     rows = {"overview", "probabilities"}
-    assert {"variants", "unlabeled", "labeled", "gains"} | columns | rows == set(kinds)
+    others = {"variants", "unlabeled", "labeled", "gains", "prompts"}
+    assert others | columns | rows == set(kinds)
     assert all("toy" in kinds[kind] for kind in columns)
     of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
     assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
@@ -92,7 +93,7 @@ def test_every_figure_draws_it(workdir, tmp_path):
         titles = [axes.get_title(loc="left") for axes in figure.axes]
         legends = [t.get_text() for one in figure.legends for t in one.get_texts()]
         said[name] = " ".join([*ticks, *titles, *legends])
-    for name in ("barsm", "boundariesm", "curveA"):
+    for name in ("differencesm", "boundariesm", "curveA"):
         assert "toy" in said[name], name
 
 

@@ -64,7 +64,7 @@ def test_from_config_to_page(program, scored):
     assert {"results.csv", "results.parquet"} <= {path.name for path in scored.iterdir()}
     program("figures", f"--workdir={scored}")
     figures = sorted(path.name.rsplit("-", 1)[1] for path in (scored / "figures").iterdir())
-    assert figures == ["bars.pdf", "bars.png", "boundaries.pdf", "boundaries.png",
+    assert figures == ["boundaries.pdf", "boundaries.png", "differences.pdf", "differences.png",
                        "strength.pdf", "strength.png"]  # fmt: skip
     said = program("report", f"--workdir={scored}").stdout
     assert "Batch Calibration on" in said and "report.html" in said

@@ -69,7 +69,10 @@ CATALOGUE = (
     Entry("shifts", figures=of_paper.figures_3_and_4),
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
+    Entry("models", made.of_models),
+    Entry("grids", made.of_grids),
     Entry("numbered choices", of_paper.table_7),
+    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(
         "shots",

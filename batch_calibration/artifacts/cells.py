@@ -84,7 +84,7 @@ def markdown(cells: Cells, note: str = "") -> str:
 
 
 def latex(cells: Cells, note: str = "", last: int = 1) -> str:
-    """A booktabs table with a rule above its `last` rows, and below it a note.
+    """A booktabs table with a rule above its `last` rows, if there are any, and below it a note.
 
     The mark of a learned task is amssymb's.
     """
@@ -97,10 +97,12 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
     body = [" & ".join(map(text, row)) + r" \\" for row in cells]
+    if last:
+        body.insert(len(body) - last, r"\midrule")
     columns = "l" + "r" * (len(cells[0]) - 1)
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-last],
-         r"\midrule", *body[-last:], r"\bottomrule", r"\end{tabular}", *below, ""]
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],
+         r"\bottomrule", r"\end{tabular}", *below, ""]
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batch_calibration.artifacts import curves, robustness
+from batch_calibration.artifacts import curves, gains, robustness
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results
@@ -38,13 +38,15 @@ def of_curves(
 
 
 def of_methods(results: Results) -> Iterator[Drawing]:
-    """Average over the tasks of each method, setting by setting."""
-    from batch_calibration.artifacts.figures import bars
+    """What each method gains over ICL task by task, setting by setting."""
+    from batch_calibration.artifacts.figures import differences
 
     for group in results.apart:
-        if group.compared:
-            heading = f"Average over tasks: {group.setting}"
-            yield _of_setting(group, "bars", heading, partial(bars.draw, group))
+        if methods := gains.compared(group, group.compared):
+            heading = f"Gain over icl, task by task: {group.setting}"
+            draw = partial(differences.draw, group, methods)
+            data = partial(gains.gain_cells, group, methods)
+            yield _of_setting(group, "differences", heading, draw, data)
 
 
 def of_strength(results: Results) -> Iterator[Drawing]:
@@ -109,6 +111,17 @@ def of_robustness(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes), number="Figure 8"
         )
+
+
+def of_prompts(results: Results) -> Iterator[Drawing]:
+    """Each prompt of a study with icl and with bc, a panel a task."""
+    from batch_calibration.artifacts.figures import prompts
+
+    for slug, axes in robustness.by_study(robustness.axes(results.records)).items():
+        yield Drawing(
+            ACROSS, f"{slug}-prompts", f"{robustness.varied(axes)}: {axes[0].setting}",
+            partial(prompts.draw, axes), partial(robustness.prompt_cells, axes),
+        )  # fmt: skip
 
 
 def _of_setting(

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from batch_calibration.artifacts import (
     curves,
     gains,
-    learned,
     main_table,
     probabilities,
     robustness,
+    two_way,
 )
 from batch_calibration.artifacts.cells import notes, plain_csv
 from batch_calibration.artifacts.grouping import SettingRecords, title
@@ -27,13 +27,13 @@ def by_methods(
             shown = group in results.apart
             if chosen:
                 cells = main_table.accuracy_cells(group, chosen)
-                yield Table(
-                    *place, heading, cells, note=_below(group, learned.note(group)), shown=shown
-                )
+                said = _below(group, main_table.note(group, chosen))
+                last = main_table.summary_rows(group, chosen)
+                yield Table(*place, heading, cells, said, last, shown=shown)
             if against := gains.compared(group, chosen):
                 yield Table(
                     place[0], f"{place[1]}-gains", f"{heading}: gain over icl",
-                    gains.gain_cells(group, against), note=_below(group, gains.NOTE),
+                    gains.gain_cells(group, against), note=_below(group, gains.note(group)),
                     last=gains.SUMMARY, shown=shown, unit="points",
                 )  # fmt: skip
 
@@ -51,7 +51,7 @@ def overview(results: Results) -> Iterator[Table]:
         if gains.compared(group, group.methods):
             yield Table(
                 str(group.setting), f"{group.setting.slug}-overview", "Each method over the tasks",
-                gains.overview_cells(group), note=_below(group, gains.NOTE),
+                gains.overview_cells(group), note=_below(group, gains.note(group)),
                 csv=gains.overview_csv(group), shown=group in results.apart,
                 unit="accuracy in %, gain in points",
             )  # fmt: skip
@@ -71,6 +71,17 @@ def of_probabilities(results: Results) -> Iterator[Table]:
 
 def _below(group: SettingRecords, note: str) -> str:
     return " ".join(filter(None, (note, notes(group.every))))
+
+
+def of_prompts(results: Results) -> Iterator[Table]:
+    """A row a study of the prompt and task: how far icl moves, how far bc, and how sure that is."""
+    axes = [one for one in robustness.axes(results.records) if one.compared]
+    if axes:
+        cells = robustness.study_cells(axes)
+        yield Table(
+            ACROSS, "prompts", "How much the choice of the prompt matters", cells,
+            robustness.NOTE, csv=plain_csv(cells), unit="accuracy in %, changes in points",
+        )  # fmt: skip
 
 
 def of_robustness(results: Results) -> Iterator[Table]:
@@ -94,3 +105,23 @@ def of_curves(
             yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
 
     return make
+
+
+def of_models(results: Results) -> Iterator[Table]:
+    """Models x tasks, where a setting has several models."""
+    for found in two_way.models(results.groups):
+        cells = two_way.model_cells(found)
+        yield Table(
+            ACROSS, f"{found.held.slug}-models", f"Models on {found.held}", cells,
+            two_way.OF_MODELS, last=0, csv=plain_csv(cells),
+        )  # fmt: skip
+
+
+def of_grids(results: Results) -> Iterator[Table]:
+    """Shots x templates, or another two choices of the prompt that were varied together."""
+    for grid in two_way.grids(results.records):
+        cells = two_way.grid_cells(grid)
+        records = (record for some in grid.records.values() for record in some)
+        yield Table(
+            ACROSS, grid.slug, grid.heading, cells, notes(records), last=0, csv=plain_csv(cells)
+        )

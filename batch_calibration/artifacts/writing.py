@@ -79,11 +79,12 @@ def write_report(
         contexts: whether each context is also said in words.
 
     Returns:
-        Those sentences, and the paragraph of each setting.
+        Those sentences, and the paragraph of each setting and of each study.
     """
     tables, drawn = catalogue.tables(results), _figures(results, figures, texts)
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
-    words = "Accuracy as one thing varies: shots, rows a bias is learned from, the prompt."
+    studied = summary.studies(results.records, results.groups).values()
+    words = " ".join(["Accuracy as one thing varies, and the rest stays.", *studied])
     sections = [report.Section("Left out or not up to date", " ".join(missing))] if missing else []
     sections += first
     for name, paragraph in {**said, ACROSS: words}.items():
@@ -93,7 +94,7 @@ def write_report(
         if shown or seen or name != ACROSS:
             sections.append(report.Section(name, paragraph, shown, seen, single))
     write_whole(page, report.page(sections, runs).encode())
-    return [*missing, *said.values()]
+    return [*missing, *said.values(), *studied]
 
 
 def _figures(

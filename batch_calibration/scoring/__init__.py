@@ -9,7 +9,10 @@ from jaxtyping import Float32, Int32
 
 from batch_calibration.inputs import ImageInputs, ImageRef, Inputs
 
-__all__ = ["ImageInputs", "ImageRef", "Inputs", "LabelScores", "LabelTexts", "Scorer"]
+__all__ = [
+    "NOTHING_FINISHED", "Finished", "ImageInputs", "ImageRef", "Inputs", "LabelScores",
+    "LabelTexts", "Scorer",
+]  # fmt: skip
 
 LogProbs = Float32[np.ndarray, "n k"]
 TokenCounts = Int32[np.ndarray, "n"]
@@ -34,6 +37,40 @@ class LabelScores(NamedTuple):
     failed: Mapping[int, str] = MappingProxyType({})
 
 
+class Finished(Protocol):
+    """Rows that are scored already, and where batches are kept as they come."""
+
+    @property
+    def rows(self) -> Mapping[int, np.ndarray]:
+        """Values of each finished row, as they were added."""
+        ...
+
+    @property
+    def failed(self) -> Mapping[int, str]:
+        """A sentence on each row that could not be read."""
+        ...
+
+    def add(
+        self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = ..., /
+    ) -> None:
+        """Keep a batch that is finished."""
+
+
+class NothingFinished:
+    """No row is scored yet, and nothing is kept."""
+
+    rows: Mapping[int, np.ndarray] = MappingProxyType({})
+    failed: Mapping[int, str] = MappingProxyType({})
+
+    def add(
+        self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = failed, /
+    ) -> None:
+        """Nothing."""
+
+
+NOTHING_FINISHED = NothingFinished()
+
+
 class Scorer(Protocol):
     """Asks a model once about every input and label."""
 
@@ -51,8 +88,12 @@ class Scorer(Protocol):
         labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
         """Score each label for each input; `progress` is called with the rows done so far.
+
+        Batches are planned from the inputs alone, and those whose rows are all `finished` are left
+        out: a run that goes on gives the very numbers of one that was never stopped.
 
         Raises:
             InputError: inputs or labels that the model cannot score.

@@ -20,6 +20,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import Checkpoint
 from batch_calibration.models.family import CausalNetwork
 from batch_calibration.scoring import (
+    NOTHING_FINISHED,
+    Finished,
     Identity,
     ImageInputs,
     Inputs,
@@ -111,6 +113,7 @@ class CausalLM:
         labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
         """Score `labels` (continuations with their leading space) after each text of `inputs`.
 
@@ -132,13 +135,17 @@ class CausalLM:
         self._prefix = PrefixCache([], ())
         log_probs = np.zeros((len(inputs), len(forms)), np.float32)
         tokens = np.zeros(len(inputs), np.int32)
-        done = 0
+        had = finished.rows
+        for row, value in had.items():
+            log_probs[row] = value
+        done = len(had)
         for start, encoded in self._encode(inputs, forms):
             part = slice(start, start + len(encoded.prompts))
             tries = [trie.build_trie(row) for row in encoded.labels]
             self._check(start, encoded.prompts, tries)
             tokens[part] = [len(prompt) for prompt in encoded.prompts]
-            for rows, values in self._run(encoded.prompts, tries):
+            done_here = {row - start for row in had}
+            for rows, values in self._run(encoded.prompts, tries, done_here):
                 if not np.isfinite(values).all():
                     row, form = np.argwhere(~np.isfinite(values))[0]
                     raise InputError(
@@ -147,6 +154,7 @@ class CausalLM:
                         "overflow."
                     )
                 log_probs[part][rows] = values
+                finished.add([start + row for row in rows], values)
                 done += len(rows)
                 if progress:
                     progress(done)
@@ -167,9 +175,9 @@ class CausalLM:
                 yield before, future.result()
 
     def _run(
-        self, prompts: list[list[int]], tries: Sequence[trie.Trie]
+        self, prompts: list[list[int]], tries: Sequence[trie.Trie], done: set[int]
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Row numbers of each batch and their log-probabilities `[rows, k]`."""
+        """Row numbers of each batch with a row not `done`, their log-probabilities `[rows, k]`."""
         running: deque[tuple[list[PackedSequence], jax.Array]] = deque()
         for shared, members in group(prompts):
             prefix = self._run_prefix(prompts[members[0]][:shared])
@@ -180,6 +188,9 @@ class CausalLM:
                     # One batch computes while the next is laid out, and no more wait in memory.
                     if waiting and len(running) < 2:
                         batch, size = self._batch(waiting)
+                        if done.issuperset(row for packed in batch for row in packed.rows):
+                            waiting = waiting[len(batch) :]
+                            continue
                         layout = lay_out(batch, size, shared, prompts, tries)
                         running.append((batch, self._forward(prefix, layout)))
                         waiting = waiting[len(batch) :]
@@ -192,7 +203,7 @@ class CausalLM:
                     continue
                 batch, _ = running.popleft()
                 rows = [row for packed in batch for row in packed.rows]
-                yield rows, _sums(values, [tries[row] for row in rows])
+                yield rows, trie.sums(values, [tries[row] for row in rows])
 
     def _batch(self, sequences: list[PackedSequence]) -> tuple[list[PackedSequence], int]:
         """The first sequences, of one length and as many as fit, and how many the program takes."""
@@ -286,15 +297,3 @@ class CausalLM:
                     f"row {start + row}: with logits_only every label must be one token, but one "
                     f"has {labels.paths.shape[1]}; choose other label words, or leave it off."
                 )
-
-
-def _sums(values: np.ndarray, tries: Sequence[trie.Trie]) -> np.ndarray:
-    """Log-probabilities `[rows, k]` from those of each slot `[m, c]`, row after row."""
-    sums = np.zeros((len(tries), len(tries[0].paths)), np.float32)
-    start = 0
-    for row, (_, _, _, targets, paths) in enumerate(tries):
-        slots, width = targets.shape
-        read = values[start : start + slots, :width].ravel()
-        sums[row] = np.sum(read[paths], axis=1, where=paths >= 0)
-        start += slots
-    return sums

@@ -1,8 +1,7 @@
 """Scores labels by the cosine between embeddings of an input and of each label's statement."""
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import jax
@@ -14,6 +13,8 @@ from batch_calibration.models import clip
 from batch_calibration.models.checkpoint import Checkpoint
 from batch_calibration.models.family import ClipNetwork
 from batch_calibration.scoring import (
+    NOTHING_FINISHED,
+    Finished,
     Identity,
     ImageInputs,
     Inputs,
@@ -24,6 +25,7 @@ from batch_calibration.scoring import (
     sharding,
 )
 from batch_calibration.scoring.batches import batches
+from batch_calibration.scoring.encoder_programs import one_behind
 from batch_calibration.scoring.preprocessing import load_preprocessing, stream
 from batch_calibration.scoring.tokens import token_ids
 
@@ -120,6 +122,7 @@ class DualEncoder:
         labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
         """Score `labels` (whole statements) for each input; texts are cut at `max_tokens`.
 
@@ -127,6 +130,7 @@ class DualEncoder:
             inputs: Texts, or images for CLIP.
             labels: A statement for each label, or several.
             progress: Called with the number of rows done so far.
+            finished: Embeddings of inputs that are there already, and where others are kept.
 
         Returns:
             Logits `[n k]` in nats and the token counts `[n]` of the texts as read, specials
@@ -143,9 +147,9 @@ class DualEncoder:
         directions = label_texts.average_embeddings(embeddings, counts)
         failed: dict[int, str] = {}
         if isinstance(inputs, ImageInputs):
-            vectors, tokens, failed = self.embed_images(inputs, progress=progress)
+            vectors, tokens, failed = self.embed_images(inputs, progress, finished)
         else:
-            vectors, tokens = self.embed(inputs, progress=progress)
+            vectors, tokens = self.embed(inputs, progress, finished)
         log_probs = np.float32(self.scale) * (vectors @ directions.T)
         wrong = ~np.isfinite(log_probs)
         wrong[list(failed)] = False
@@ -158,19 +162,24 @@ class DualEncoder:
         return LabelScores(log_probs, tokens, failed)
 
     def embed(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+        self,
+        texts: Sequence[str],
+        progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
         parts: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
-        done = 0
+        had = finished.rows
+        done = len(had)
         for start in range(0, len(texts), TOKENIZED_ROWS):
             some = self._prompted(texts[start : start + TOKENIZED_ROWS])
             ids = token_ids(self._tokenizer, some, special=True)
             counts[start : start + len(ids)] = [len(row) for row in ids]
-            part: dict[int, np.ndarray] = {}
-            for rows, vectors in _one_behind(self._run(ids)):
+            part = {row - start: value for row, value in had.items()}
+            for rows, vectors in one_behind(self._run(ids, set(part))):
                 part.update(zip(rows, vectors, strict=False))
+                finished.add([start + row for row in rows], vectors[: len(rows)])
                 done += len(rows)
                 if progress:
                     progress(done)
@@ -183,7 +192,10 @@ class DualEncoder:
         return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32), counts
 
     def embed_images(
-        self, images: ImageInputs, *, progress: Callable[[int], None] | None = None
+        self,
+        images: ImageInputs,
+        progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """Embeddings `[n d]` of length one, token counts `[n]`, and what could not be read.
 
@@ -205,29 +217,32 @@ class DualEncoder:
         tokens = 1 + (edge // config.vision_patch_size) ** 2
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = encoder_programs.image_program(self.checkpoint, how)
-        failed: dict[int, str] = {}
+        had = finished.rows
+        failed = dict(finished.failed)
+        # What is finished is a whole number of batches, and those after it begin where they did.
+        left = [row for row in range(len(images)) if row not in had and row not in failed]
 
-        def run() -> Iterator[tuple[list[int], jax.Array]]:
-            for rows, pixels, bad in stream(images.refs, how, size):
-                failed.update(bad)
+        def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
+            for rows, pixels, bad in stream([images.refs[row] for row in left], how, size):
                 (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
-                yield rows, embed(placed)
+                lost = {left[row]: why for row, why in bad.items()}
+                yield ([left[row] for row in rows], lost), embed(placed)
 
-        vectors: np.ndarray | None = None
-        done = 0
-        for rows, found in _one_behind(run()):
-            if vectors is None:
-                vectors = np.full((len(images), found.shape[1]), np.nan, np.float32)
-            vectors[rows] = found[: len(rows)]
-            done += len(rows)
+        vectors = dict(had)
+        for (rows, lost), found in one_behind(run()):
+            vectors.update(zip(rows, found, strict=False))
+            failed |= lost
+            finished.add(rows, found[: len(rows)], lost)
             if progress:
-                progress(done + len(failed))
+                progress(len(vectors) + len(failed))
         if failed:
             self._report(failed, len(images))
-        if vectors is None or len(failed) == len(images):
+        if not vectors:
             first = next(iter(failed.values()), "there are none")
             raise InputError(f"none of the {len(images)} images can be read: {first}")
-        return vectors, np.full(len(images), tokens, np.int32), failed
+        none = np.full_like(next(iter(vectors.values())), np.nan)
+        every = np.stack([vectors.get(row, none) for row in range(len(images))])
+        return every, np.full(len(images), tokens, np.int32), failed
 
     def _report(self, failed: dict[int, str], images: int) -> None:
         few = " ".join(failed[row] for row in sorted(failed)[:NAMED])
@@ -236,11 +251,13 @@ class DualEncoder:
             f"{len(failed):,} of {images:,} images could not be read and are left out: {few}{more}"
         )
 
-    def _run(self, ids: list[list[int]]) -> Iterator[tuple[list[int], jax.Array]]:
-        """Rows and their embeddings, batch by batch."""
+    def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
+        """Rows and their embeddings, batch by batch, without batches that are all `done`."""
         lengths = [len(row) for row in ids]
         every = range(len(ids))
         for rows, size, width in batches(every, lengths, self.batch_size, self._budget, STEP):
+            if done.issuperset(rows):
+                continue
             tokens = np.zeros((self._padded(size), width), np.int32)
             counts = np.ones(len(tokens), np.int32)
             for i, row in enumerate(rows):
@@ -276,17 +293,3 @@ class DualEncoder:
                 )
             seen[ids] = label
         return labels
-
-
-def _one_behind(
-    running: Iterable[tuple[list[int], jax.Array]],
-) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Results as NumPy arrays: one batch computes while the next is laid out."""
-    waiting: deque[tuple[list[int], jax.Array]] = deque()
-    for one in running:
-        waiting.append(one)
-        if len(waiting) > 1:
-            rows, result = waiting.popleft()
-            yield rows, np.asarray(result)
-    for rows, result in waiting:
-        yield rows, np.asarray(result)

@@ -1,8 +1,9 @@
 """Compiled programs of `DualEncoder`: embeddings of texts and images, each of length one."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from batch_calibration.scoring.preprocessing import Preprocessing, normalize
 from batch_calibration.scoring.programs import State
 
 Array = jax.Array | np.ndarray
+T = TypeVar("T")
 
 
 def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
@@ -87,3 +89,15 @@ def _unit(vectors: jax.Array, whole: NamedSharding | None) -> jax.Array:
     vectors = vectors.astype(jnp.float32)
     vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return sharding.replicate(vectors, whole)
+
+
+def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:
+    """Results as NumPy arrays: one batch computes while the next is laid out."""
+    waiting: deque[tuple[T, jax.Array]] = deque()
+    for one in running:
+        waiting.append(one)
+        if len(waiting) > 1:
+            rows, result = waiting.popleft()
+            yield rows, np.asarray(result)
+    for rows, result in waiting:
+        yield rows, np.asarray(result)

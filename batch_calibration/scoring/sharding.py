@@ -1,7 +1,8 @@
 """Makes a mesh of devices from one line of text, and places arrays on it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from batch_calibration.errors import InputError
 
+T = TypeVar("T")
 AXES = ("data", "model")
 
 
@@ -71,7 +73,7 @@ def rows_of(mesh: Mesh | None) -> int:
     return 1 if mesh is None else mesh.shape["data"]
 
 
-def agree(names: Sequence[str], chosen: Sequence[str]) -> list[str]:
+def agree(names: Sequence[T], chosen: Collection[T]) -> list[T]:
     """What the first process chose among `names`, in every process."""
     if jax.process_count() == 1:
         return list(chosen)
@@ -84,3 +86,15 @@ def of_first(number: int) -> int:
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.array(number)))
+
+
+def rows_of_first(rows: Mapping[int, np.ndarray], count: int) -> dict[int, np.ndarray]:
+    """Values of some of `count` rows that the first process has, in every process."""
+    if jax.process_count() == 1:
+        return dict(rows)
+    width = of_first(max(map(len, rows.values()), default=0))
+    table = np.full((count, width), np.nan, np.float32)
+    for row, value in rows.items():
+        table[row] = value
+    table = multihost_utils.broadcast_one_to_all(table)
+    return {row: table[row] for row in agree(range(count), rows)}

@@ -1,5 +1,6 @@
 """Builds the trie of a row's label tokens, whose shared beginnings are run once."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,3 +68,15 @@ def build_trie(labels: LabelTokens) -> Trie:
         targets,
         paths,
     )
+
+
+def sums(values: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
+    """Log-probabilities `[rows, k]` from those of each slot `[m, c]`, row after row."""
+    found = np.zeros((len(tries), len(tries[0].paths)), np.float32)
+    start = 0
+    for row, (_, _, _, targets, paths) in enumerate(tries):
+        slots, width = targets.shape
+        read = values[start : start + slots, :width].ravel()
+        found[row] = np.sum(read[paths], axis=1, where=paths >= 0)
+        start += slots
+    return found

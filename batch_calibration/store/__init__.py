@@ -2,7 +2,8 @@
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from batch_calibration import scores
@@ -11,6 +12,8 @@ from batch_calibration.files import Json, file_name, remove_unfinished, write_wh
 from batch_calibration.records import Record, Records
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store.claims import LEASE, Claims
+from batch_calibration.store.journal import Journal, Part, forget
+from batch_calibration.store.progress import Progress
 
 
 class Store:
@@ -19,6 +22,7 @@ class Store:
     Attributes:
         workdir: the folder.
         claims: which contexts are being scored, and by whom.
+        progress: what runs plan, what failed, and how fast they are.
     """
 
     def __init__(self, workdir: str | Path, *, create: bool = False, lease: float = LEASE):
@@ -34,6 +38,7 @@ class Store:
         """
         self.workdir = Path(workdir)
         self.claims = Claims(self.workdir / "work" / "claims", lease)
+        self.progress = Progress(self.workdir / "work")
         if create:
             try:
                 (self.workdir / "scores").mkdir(parents=True, exist_ok=True)
@@ -73,6 +78,21 @@ class Store:
     def table_of(self, record: Record) -> ScoreTable | None:
         """The score table that a record was made from; None where it is gone."""
         return self._load(record.id)
+
+    def blocks(self, table: str) -> set[str]:
+        """Names of the blocks that a table holds; none where it is gone or cannot be read."""
+        with suppress(InputError):
+            stored = self._load(table)
+            return set(stored.blocks) if stored else set()
+        return set()
+
+    def journal(self, table: str, parts: Sequence[Part]) -> Journal:
+        """What is finished of some parts of a table that is not written yet."""
+        return Journal(self._journals(table), parts)
+
+    def forget_journal(self, table: str, stored: Sequence[Part]) -> None:
+        """Remove what was kept of parts that the table holds now."""
+        forget(self._journals(table), stored)
 
     def put_record(self, record: Record) -> None:
         """Keep what was derived from a table, in place of what an earlier call derived."""
@@ -157,6 +177,9 @@ class Store:
         except InputError:
             return path.stem
         return _name(about.get("task", path.stem), about.get("seed"))
+
+    def _journals(self, name: str) -> Path:
+        return self.workdir / "work" / "journal" / file_name(name)
 
     def _record(self, name: str) -> Path:
         return self.workdir / "records" / f"{file_name(name)}.json"

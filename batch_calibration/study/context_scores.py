@@ -1,6 +1,6 @@
 """Scores one context: what its table lacks is asked of the model, and the table is kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,11 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.inputs import joined
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
-from batch_calibration.scores import Block, ScoreTable, make_block
-from batch_calibration.scoring import LabelScores, Scorer
+from batch_calibration.scores import Block, ScoreTable, context_id, digest, make_block
+from batch_calibration.scoring import LabelScores, NothingFinished, Scorer
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim
+from batch_calibration.store.journal import Journal, Part
 
 UNREADABLE = "unreadable"
 """What a block's spec calls the number of its inputs that have no scores: images that could not be
@@ -62,6 +63,8 @@ def score_context(
 ) -> int:
     """Ask the model for what is not stored yet, store the table, say how many inputs were asked.
 
+    Batches are kept as they come, so that whoever goes on after a stop asks for the others alone.
+
     Of several processes the first alone reads and writes the store; the others work on their
     share of the rows.
 
@@ -81,22 +84,58 @@ def score_context(
 
     from batch_calibration.scoring import sharding
 
-    stored = None if jax.process_index() else store.get(about)
+    first, name = jax.process_index() == 0, context_id(about)
+    stored = store.get(about) if first else None
     wanted = sharding.agree(list(context.blocks), missing(context, stored))
-    inputs = joined([context.blocks[name].inputs for name in wanted])
-    size = sum(context.blocks[name].size for name in wanted)
-    if jax.process_index():
-        if wanted:
-            scorer.score(inputs, context.label_texts, progress=progress)
-        return size
-    if not wanted and stored is not None:
-        table = _relabel(context, stored)
-        if table is not stored:
-            store.put(table)
-        return 0
-    answer = scorer.score(inputs, context.label_texts, progress=progress)
-    blocks: dict[str, Block] = dict(stored.blocks) if stored else {}
-    start = 0
+    parts = [_part(each, context.blocks[each]) for each in wanted]
+    size = sum(part.size for part in parts)
+    inputs = joined([context.blocks[each].inputs for each in wanted])
+    asked = 0
+
+    def keep(table: ScoreTable) -> None:
+        if claim:
+            claim.check()
+        store.put(table)
+
+    if wanted and not first:
+        there = _Followed(sharding.rows_of_first({}, size))
+        scorer.score(inputs, context.label_texts, progress=progress, finished=there)
+    elif wanted:
+        with store.journal(name, parts) as journal:
+            sharding.rows_of_first(_with_failed(journal), size)
+            asked = size - len(journal.rows) - len(journal.failed)
+            answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
+        # Read again: who holds no claim, such as an import, may have written meanwhile.
+        blocks = _blocks(context, wanted, answer, store.get(about))
+        keep(_relabel(context, ScoreTable(about, context.label_names, blocks)))
+    elif stored and (relabeled := _relabel(context, stored)) is not stored:
+        keep(relabeled)
+    if first:
+        store.forget_journal(name, [_part(*each) for each in context.blocks.items()])
+    return asked
+
+
+class _Followed(NothingFinished):
+    """What the first of several processes finished, in the others."""
+
+    def __init__(self, rows: Mapping[int, np.ndarray]):
+        self.rows = {row: value for row, value in rows.items() if not np.isnan(value).all()}
+        self.failed = dict.fromkeys(rows.keys() - self.rows.keys(), "")
+
+
+def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
+    return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
+
+
+def _part(name: str, block: RenderedBlock) -> Part:
+    return Part(name, digest(block.spec), block.size)
+
+
+def _blocks(
+    context: RenderedContext, wanted: Sequence[str], answer: LabelScores, stored: ScoreTable | None
+) -> dict[str, Block]:
+    """The stored blocks and, of an answer about those that were wanted, theirs."""
+    blocks, start = dict(stored.blocks) if stored else {}, 0
     for name in wanted:
         block = _block(context.blocks[name], answer, start)
         start += context.blocks[name].size
@@ -108,10 +147,7 @@ def score_context(
                 raise InputError(
                     f"{name_of(context)}: no test row has scores; {answer.failed[start - 1]}"
                 )
-    if claim:
-        claim.check()
-    store.put(_relabel(context, ScoreTable(about, context.label_names, blocks)))
-    return size
+    return blocks
 
 
 def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,15 +15,16 @@ from batch_calibration.errors import InputError
 from batch_calibration.prompts.render import render
 from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedContext
-from batch_calibration.scores import context_id
+from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim
+from batch_calibration.store.progress import Planned
 from batch_calibration.study.context_scores import describe, missing, name_of, score_context
 from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget
-from batch_calibration.study.sharing import Planned, share
+from batch_calibration.study.sharing import share
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def run_scoring(
         run_scoring(settings, [settings.cell("sst2", shots=k) for k in (0, 1)], "runs/shots")
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
+    cells = list(settings.grid() if cells is None else cells)
     contexts = render_contexts(settings, cells, notify=notify)
     scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
     model = settings.model.model
@@ -95,7 +98,7 @@ def run_scoring(
         lacking = [(one, missing(one, store.get(t))) for one, t in zip(contexts, told, strict=True)]
         notify(f"{scorer.settings.server} will be asked {api_cost(lacking, scorer)}")
     plan = [
-        Planned(context_id(about), name_of(one), one.size)
+        Planned(context_id(about), name_of(one), {n: b.size for n, b in one.blocks.items()})
         for about, one in zip(told, contexts, strict=True)
     ]
     run = begin_run(settings, store, len(contexts))
@@ -112,17 +115,27 @@ def run_scoring(
                 progress(ScoringProgress(plan[index].name, before + rows, total))
 
         hear(0)
-        scored += score_context(context, scorer, store, told[index], claim, hear)
+        started = time.monotonic()
+        asked = score_context(context, scorer, store, told[index], claim, hear)
+        if claim and asked:
+            store.progress.add_work(asked, time.monotonic() - started)
+        scored += asked
         done += context.size
         hear(context.size)
 
-    failed = share(plan, store, work, notify)
+    failed = share(plan_name(settings, cells), plan, store, work, notify)
     seconds = time.monotonic() - began
     if run:
         run.end(scored, seconds)
     if failed:
         raise InputError(_failures(failed, len(plan)))
     return ScoringReport(tuple(one.id for one in plan), total, scored, seconds, tuple(scorer.notes))
+
+
+def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
+    """The name under which a workdir keeps what a run of these settings and cells will score."""
+    every = [asdict(cell) for cell in cells]
+    return digest([asdict(settings.model), asdict(settings.api), *every])
 
 
 def _failures(failed: Mapping[str, str], of: int) -> str:

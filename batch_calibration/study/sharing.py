@@ -2,23 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api.scorer import NoAnswer
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim, ClaimLost
-
-
-class Planned(NamedTuple):
-    """A context that a run will score: its id, what it is in words, how many rows it has."""
-
-    id: str
-    name: str
-    rows: int
+from batch_calibration.store.progress import Planned
 
 
 def share(
+    name: str,
     plan: Sequence[Planned],
     store: Store,
     work: Callable[[int, Claim | None], None],
@@ -30,13 +23,15 @@ def share(
     processes that score as one, the first alone chooses; the others follow and hold no claims.
 
     Args:
+        name: of the plan, under which the workdir keeps it.
         plan: the contexts, in the order in which they are tried.
         store: where their scores are kept.
         work: scores the context of that number, or finds it stored.
         notify: called with what is waited for.
 
     Returns:
-        A sentence on each context that cannot be scored, by its name.
+        A sentence on each context that this run or another found to be such that it cannot be
+        scored, by its name. What an earlier run could not score is tried again.
 
     Raises:
         InputError: a server gives no answer, as it would not to the other contexts.
@@ -47,10 +42,17 @@ def share(
 
     if jax.process_index():
         return _follow(work)
+    store.progress.plan(name, plan)
     left, failed, said = dict(enumerate(plan)), dict[str, str](), ""
+    earlier = {context.id: store.progress.failure(context.id) for context in plan}
     while left:
         before = len(left)
         for index, context in list(left.items()):
+            known = store.progress.failure(context.id)
+            if known and known != earlier[context.id]:
+                failed[context.name] = known.sentence
+                del left[index]
+                continue
             claim = store.claims.take(context.id, context.name, context.rows)
             if claim is None:
                 continue
@@ -64,6 +66,9 @@ def share(
                     raise
                 except InputError as error:
                     failed[context.name] = str(error)
+                    store.progress.fail(context.id, str(error))
+                else:
+                    store.progress.forgive(context.id)
             del left[index]
         if len(left) == before:
             names = "; ".join(context.name for context in list(left.values())[:3])

@@ -19,7 +19,10 @@ Interval = tuple[float, float, float, str]
 
 
 def draw(
-    panels: Mapping[str, Mapping[str, Interval]], methods: Sequence[str], label: str
+    panels: Mapping[str, Mapping[str, Interval]],
+    methods: Sequence[str],
+    label: str,
+    reach: float | None = None,
 ) -> Figure:
     """A panel a set: the difference of each method in points, its interval, a line at zero.
 
@@ -29,6 +32,8 @@ def draw(
         panels: title -> method -> difference, low, high, verdict.
         methods: the rows, from the top; a method without a difference in a panel is left empty.
         label: of the horizontal axes.
+        reach: so many points on either side of zero are shown in all panels, what lies beyond as
+            above; without it each panel shows what it has.
     """
     columns = min(len(panels), COLUMNS)
     lines = -(-len(panels) // columns)
@@ -39,8 +44,8 @@ def draw(
         )  # fmt: skip
         for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
             ends = np.array([one[:3] for one in found.values()] or [(0.0, 0.0, 0.0)])
-            left = max(-FARTHEST, min(float(ends.min()), -0.5))
-            right = min(FARTHEST, max(float(ends.max()), 0.5))
+            left = max(-FARTHEST, min(float(ends.min()), -0.5)) if reach is None else -reach
+            right = min(FARTHEST, max(float(ends.max()), 0.5)) if reach is None else reach
             axes.axvline(0, color="black", lw=0.8)
             for place, method in enumerate(methods):
                 axes.axhline(place, color="#eeeeee", lw=0.6, zorder=0)

@@ -14,6 +14,8 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import refuse_constant
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import (
+    NOTHING_FINISHED,
+    Finished,
     Identity,
     ImageInputs,
     Inputs,
@@ -136,8 +138,11 @@ class ApiScorer:
         labels: LabelTexts,
         *,
         progress: Callable[[int], None] | None = None,
+        finished: Finished = NOTHING_FINISHED,
     ) -> LabelScores:
         """Ask for `labels` (continuations with their leading space) after each text of `inputs`.
+
+        Every single answer is kept, so that `finished` batches are not needed.
 
         Returns:
             `log_probs [n k]` in nats; token counts `[n]`, 0 without a tokenizer. Of first tokens,
