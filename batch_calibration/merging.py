@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration import runs
 from batch_calibration.errors import InputError
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import Store
@@ -81,6 +82,8 @@ def merge_workdirs(
     changed = [n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()]
     for name in sorted(changed):
         target.put(held[name].table)
+    for store in stores:
+        runs.bring(store.workdir, target.workdir)
     widened = len(own.keys() & set(changed))
     return MergeReport(
         len(changed) - widened, widened, len(seen) - len(changed), tuple(dict.fromkeys(broken))

@@ -68,7 +68,7 @@ ARROWS = {
     "records": {"errors", "files", "scores", "accuracies", "outcomes", "tidy"},
     "store": {"errors", "processes", "files", "scores", "records"},
     "results": {"errors", "files", "records", "store", "tidy"},
-    "merging": {"errors", "scores", "store"},
+    "merging": {"runs", "errors", "scores", "store"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
     "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
