@@ -99,6 +99,15 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
     return found, broken
 
 
+def bring(source: Path, workdir: Path) -> None:
+    """Keep another workdir's runs as well, each once."""
+    for path in sorted((source / FOLDER).glob("*.json")):
+        target, said = workdir / FOLDER / path.name, path.read_bytes()
+        # Of one run the file says more once it has come to its end.
+        if not target.exists() or len(target.read_bytes()) < len(said):
+            write_whole(target, said)
+
+
 def _read(path: Path) -> Run:
     try:
         return read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run")

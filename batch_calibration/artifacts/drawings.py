@@ -117,8 +117,9 @@ def of_robustness(results: Results) -> Iterator[Drawing]:
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
         heading = f"One choice of the prompt at a time: {title(axes[0].task)}"
         yield Drawing(
-            ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes), number="Figure 8"
-        )
+            ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes),
+            partial(boxes.data, axes), "Figure 8",
+        )  # fmt: skip
 
 
 def of_prompts(results: Results) -> Iterator[Drawing]:

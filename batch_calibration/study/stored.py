@@ -20,11 +20,17 @@ from batch_calibration.study.calibration import check, run_calibration
 Along = TypeVar("Along", ProbeSizes, OverStream)
 
 
+CHANGED = (
+    "{} score table{} changed while being calibrated, and no record was kept: run "
+    "experiments.calibrate again"
+)
+
+
 class CalibrationReport(NamedTuple):
     """What a run did.
 
     Attributes:
-        records: one per score table that could be read.
+        records: one per score table that could be read and is still there, unchanged.
         broken: a sentence on each score table that could not.
         seconds: what calibrating took, compilation included.
         notes: which methods and rows are left out, in sentences.
@@ -71,6 +77,8 @@ def calibrate_store(
     for name in methods or ():
         get_method(name)
     store = store if isinstance(store, Store) else Store(store)
+    # Before the tables are read: a record whose table changes from here on is not kept.
+    digests = store.digests()
     tables, broken = store.tables()
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
@@ -88,11 +96,13 @@ def calibrate_store(
         fine, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
         stream_orders=stream_orders,
     )  # fmt: skip
-    records = Records([_with_earlier(store, one) for one in made])
-    for record in records:
-        store.put_record(record)
+    named = [replace(one, scores=digests.get(one.id, "gone")) for one in made]
+    every = [_with_earlier(store, one) for one in named]
+    records = Records([record for record in every if store.put_record(record)])
+    changed = len(every) - len(records)
+    notes = [CHANGED.format(changed, "s" * (changed > 1))] if changed else []
     seconds = time.monotonic() - began
-    return CalibrationReport(records, tuple(broken), seconds, tuple(_notes(records)))
+    return CalibrationReport(records, tuple(broken), seconds, (*notes, *_notes(records)))
 
 
 def calibrate_study(
@@ -140,7 +150,6 @@ def _judged(
 
 def _with_earlier(store: Store, record: Record) -> Record:
     """The record with what an earlier run found of the same scores and this one did not."""
-    record = replace(record, scores=store.digest(record.id))
     earlier = store.record(record.id)
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
