@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         total_variation,
     )
     from batch_calibration.recommendation import Recommendation, recommend
+    from batch_calibration.results import load_results
     from batch_calibration.scores import ScoreTable
 
 _HOMES = {
@@ -48,6 +49,7 @@ _HOMES = {
         "macro_f1", "nll", "rsd", "summary", "total_variation",
     ),
     "recommendation": ("Recommendation", "recommend"),
+    "results": ("load_results",),
     "scores": ("ScoreTable",),
 }  # fmt: skip
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
@@ -70,6 +72,7 @@ __all__ = [
     "calibrate",
     "diagnose",
     "ece",
+    "load_results",
     "macro_f1",
     "nll",
     "predict",

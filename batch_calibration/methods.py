@@ -34,6 +34,22 @@ Options = Mapping[str, object]
 Group = Literal["paper", "variant", "unlabeled", "labeled"]
 
 
+class Form(NamedTuple):
+    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ...
+
+    Attributes:
+        cost: of learning, beside asking the model.
+        scores: after correction.
+        learned: what is learned from the probe.
+        boundary: between two labels.
+    """
+
+    cost: str
+    scores: str
+    learned: str
+    boundary: str
+
+
 class Method(NamedTuple):
     """A way to correct label bias, and all that is special about it.
 
@@ -59,6 +75,7 @@ class Method(NamedTuple):
         over_shots: it is drawn in curves of shots.
         over_probe_sizes: it is drawn in curves of probe sizes.
         over_stream: it is drawn in curves of rows seen, as they come in random orders.
+        form: what the table of methods says of it, None where it has no row there.
     """
 
     probe: probes.Probe
@@ -78,6 +95,7 @@ class Method(NamedTuple):
     over_shots: bool = False
     over_probe_sizes: bool = False
     over_stream: bool = False
+    form: Form | None = None
 
     def reads_level(self, options: Options | None = None) -> bool:
         """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
@@ -100,23 +118,34 @@ METHODS: dict[str, Method] = {
     "cc": Method(
         probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
         keeps_bias=True, boundary="probs", over_shots=True,
+        form=Form("add", "W p, W = diag(q)^-1", "log q = mean of s over the probe", "p0 = c p1"),
     ),
     "dc": Method(
         probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
         keeps_bias=True, boundary="log_probs", over_shots=True,
+        form=Form("add", "s - b", "b = mean of s over the probe", "s0 = s1 + c"),
     ),
     "pc": Method(
         probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
         most_labels=MOST_LABELS, needs_with=("features", "raw"), needs_key=True, looped=True,
         boundary="log_probs", over_shots=True, over_probe_sizes=True,
+        form=Form(
+            "EM of a Gaussian mixture", "log N(s; μ, Σ) of each label", "μ, Σ of each label",
+            "N(s; μ0, Σ0) = N(s; μ1, Σ1)",
+        ),
     ),
     "bc": Method(
         probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",
         keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
+        form=Form("add", "s - b", "b = mean of s over the test rows", "s0 = s1 + c"),
     ),
     "bcl": Method(
         probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
         keeps_bias=True, has_curve=True, over_shots=True,
+        form=Form(
+            "a grid of strengths γ", "s - γ b", "b as BC, γ by accuracy on the labeled set",
+            "s0 = s1 + γ c",
+        ),
     ),
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",

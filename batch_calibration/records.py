@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from batch_calibration import tidy
 from batch_calibration.accuracies import STRENGTHS, Curve, OverStream, ProbeSizes
 from batch_calibration.errors import InputError
 from batch_calibration.files import WrongJson, parse_json, read_as
@@ -26,15 +27,20 @@ bc_running is BC."""
 CHECKSUM = "checksum"
 """The digest of all else in the JSON."""
 
-Row = dict[str, object]
-
 
 @dataclass(frozen=True)
 class ScorerInfo:
-    """Who gave the scores: the kind of scorer, and a digest of its whole identity."""
+    """Who gave the scores: the kind of scorer, a digest of its whole identity, and the rest of it.
+
+    Attributes:
+        kind: such as "causal_lm".
+        digest: of all that decides its numbers.
+        settings: what that is, such as the checkpoint's digest, the dtype or the server.
+    """
 
     kind: str = ""
     digest: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,9 @@ class ContextInfo:
             key: value for key, value in table.context.items() if key in known and value is not None
         }
         if identity := about.pop("scorer", None):
-            kind = identity.get("kind", "") if isinstance(identity, Mapping) else str(identity)
-            about["scorer"] = {"kind": kind, "digest": digest(identity)}
+            said = dict(identity) if isinstance(identity, dict) else {}
+            kind = said.pop("kind", "") if said else str(identity)
+            about["scorer"] = {"kind": kind, "digest": digest(identity), "settings": said}
         others = {name: block for name, block in table.blocks.items() if name != "test"}
         about["blocks"] = {name: block.spec.get("options", {}) for name, block in others.items()}
         try:
@@ -210,19 +217,25 @@ class Records(Sequence[Record]):
     def __repr__(self) -> str:
         return f"Records({list(self._records)!r})"
 
-    def rows(self) -> list[Row]:
-        """One dict per context, method and metric, with the context's fields beside.
+    def rows(self) -> list[tidy.Row]:
+        """One dict per context, method and metric: what was found, and every setting.
 
-        The scorer is `scorer` and `scorer_digest`; each option, those of blocks too, is
-        `option.NAME`, None in contexts without it.
+        `low` and `high` are the ends of the value's 95 % interval, None where it has none. A
+        setting is None where it is the default or not known: `option_NAME` is one of the prompt
+        or of a block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
         """
-        options = dict.fromkeys(name for record in self for name in record.context.every_option)
-        return [
-            {**_about(record, options), "method": method, "metric": metric, "value": value}
+        return tidy.filled(
+            {
+                **about, **tidy.named("method", record.options.get(method, {})),
+                "method": method, "metric": metric, "value": value,
+                "low": metrics.get(f"{metric}_low"), "high": metrics.get(f"{metric}_high"),
+            }
             for record in self
+            for about in [_about(record)]
             for method, metrics in record.methods.items()
             for metric, value in metrics.items()
-        ]
+            if metric.removesuffix("_low").removesuffix("_high") not in {*metrics} - {metric}
+        )  # fmt: skip
 
     def to_pandas(self) -> pandas.DataFrame:
         """`rows` as a pandas DataFrame.
@@ -230,11 +243,7 @@ class Records(Sequence[Record]):
         Raises:
             InputError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise InputError("to_pandas needs pandas; install it, or use rows().") from error
-        return pandas.DataFrame(self.rows())
+        return tidy.to_pandas(tidy.columns(self.rows()))
 
     def to_arrow(self) -> pyarrow.Table:
         """`rows` as a pyarrow Table.
@@ -242,21 +251,20 @@ class Records(Sequence[Record]):
         Raises:
             InputError: pyarrow is not installed.
         """
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise InputError("to_arrow needs pyarrow; install it, or use rows().") from error
-        return pyarrow.Table.from_pylist(self.rows())
+        return tidy.to_arrow(tidy.columns(self.rows()))
 
 
-def _about(record: Record, options: Mapping[str, None]) -> Row:
-    """A context's fields, flat."""
-    flat: Row = {"id": record.id, **vars(record.context)}
+def _about(record: Record) -> tidy.Row:
+    """A context's fields and settings, flat; what is empty is None."""
+    about = record.context
+    flat = {name: x if isinstance(x, int) else x or None for name, x in vars(about).items()}
     del flat["options"], flat["blocks"]
-    given, scorer = record.context.every_option, record.context.scorer
-    flat |= {"demonstrations": list(record.context.demonstrations)}
-    flat |= {"scorer": scorer.kind, "scorer_digest": scorer.digest}
-    return flat | {f"option.{name}": given.get(name) for name in options}
+    flat |= tidy.named("option", about.every_option) | tidy.named("scorer", about.scorer.settings)
+    return flat | {
+        "id": record.id, "rows": record.rows["test"], "floor": record.floor,
+        "scorer": about.scorer.kind or None, "scorer_digest": about.scorer.digest or None,
+        "demonstrations": list(about.demonstrations), "label_names": list(record.label_names),
+    }  # fmt: skip
 
 
 def _check(record: Record) -> None:

@@ -23,7 +23,8 @@ LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": (
-        "evidence", "study", "artifacts", "store", "records", "accuracies", "outcomes", "streams",
+        "evidence", "study", "artifacts", "results", "merging", "store", "records", "tidy",
+        "accuracies", "outcomes", "runs", "streams",
     ),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",
@@ -32,7 +33,10 @@ LAYERS = {
     ),
     "between the two": ("scores", "importers"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("settings", "settings_key", "files", "processes", "frames", "arrays", "censored"),
+    "below all": (
+        "grids",
+        "settings", "settings_key", "files", "processes", "frames", "arrays", "censored",
+    ),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

@@ -7,6 +7,7 @@ before JAX is loaded.
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -14,9 +15,9 @@ from ml_collections import config_flags
 
 from batch_calibration.cli.guard import catch_stops, fail, guard
 from batch_calibration.errors import InputError
+from batch_calibration.grids import Study
 from batch_calibration.settings import Settings, keys
-from experiments import config_files
-from experiments.config_files import ConfiguredStudy
+from experiments import config_files, grid_flags
 
 # The flags that the functions below define are those of the program that calls them.
 flags.disclaim_key_flags()
@@ -35,6 +36,8 @@ WORDS = {
 """What is said of a flag that is a key of a part, where a program has such."""
 OPTIONAL = set[str]()
 """Flags with keys of their own that a program runs without."""
+GRIDS = dict[str, list[object]]()
+"""Keys of `--config` that were given several values, in a program that takes such."""
 
 
 def config_flag(
@@ -55,7 +58,13 @@ def folder_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
     return flags.DEFINE_string(name, None, help_text, required=True)
 
 
-def configured_study() -> ConfiguredStudy:
+def configured_studies() -> list[Study]:
+    """The studies of `--config`, whose keys may have several values: one for each model."""
+    path = config_flags.get_config_filename(flags.FLAGS["config"])
+    return config_files.read_studies(path, flags.FLAGS["config"].value, GRIDS)
+
+
+def configured_study() -> Study:
     """The settings and cells of `--config`, overrides included."""
     path = config_flags.get_config_filename(flags.FLAGS["config"])
     return config_files.read_study(path, flags.FLAGS["config"].value)
@@ -77,16 +86,17 @@ def configured_settings() -> Settings:
     return found.replace(**{name: value for name, value in given.items() if value is not None})
 
 
-def enter(main: Callable[[], None], loads: Sequence[str] = ()) -> NoReturn:
+def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = False) -> NoReturn:
     """Parse the flags, run `main`, and turn what a user can correct into one sentence.
 
     Args:
         main: the program.
+        grids: whether keys of `--config` may have several values.
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
     """
     catch_stops()
-    app.run(lambda _: _guarded(main, loads), flags_parser=_parse)
+    app.run(lambda _: _guarded(main, loads), flags_parser=partial(_parse, grids=grids))
     raise AssertionError("app.run returned")
 
 
@@ -97,11 +107,14 @@ def _guarded(main: Callable[[], None], loads: Sequence[str]) -> None:
     guard(main, loads, f"workdir {workdir}" if workdir else "a file")
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(argv: Sequence[str], *, grids: bool = False) -> list[str]:
     known: list[str] = []
     # Words without a flag are refused below: they must not end the flags.
     flags.FLAGS.set_gnu_getopt(True)
     try:
+        if grids:
+            argv, several = grid_flags.take(argv)
+            GRIDS.update(several)
         if "config" in flags.FLAGS:
             known = _config_keys(argv)
         words = flags.FLAGS(list(argv))

@@ -1,23 +1,16 @@
 """Reads a config file as a study: its settings, and the cells of its sweep."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
 from batch_calibration.errors import InputError
-from batch_calibration.settings import Cell, Settings
-
-
-class ConfiguredStudy(NamedTuple):
-    """What a config file asks for, overrides included."""
-
-    settings: Settings
-    cells: list[Cell]
+from batch_calibration.grids import Study, combinations, gather
+from batch_calibration.settings import Settings
 
 
 @cache
@@ -67,7 +60,7 @@ def read_config(path: str) -> ConfigDict:
     return config
 
 
-def read_study(path: str, config: ConfigDict) -> ConfiguredStudy:
+def read_study(path: str, config: ConfigDict) -> Study:
     """The settings of a config, whose keys may be overridden, and the cells of its file's `sweep`.
 
     Raises:
@@ -87,4 +80,16 @@ def read_study(path: str, config: ConfigDict) -> ConfiguredStudy:
                 f"--config={path}: expected a dict with a task from sweep, got {cell!r}; write "
                 "the sweep as in configs/base.py."
             )
-    return ConfiguredStudy(settings, [settings.cell(**cell) for cell in cells])
+    return Study(settings, tuple(settings.cell(**cell) for cell in cells))
+
+
+def read_studies(
+    path: str, config: ConfigDict, values: Mapping[str, Sequence[object]]
+) -> list[Study]:
+    """The study of a config for every combination of values of its keys; one for each model.
+
+    Raises:
+        InputError: as in `read_study`.
+    """
+    changed = (ConfigDict(config.to_dict() | one) for one in combinations(values))
+    return gather(read_study(path, one) for one in changed)

@@ -1,4 +1,4 @@
-"""Figures of a study: bars, decision boundaries, curves, boxes, as PNG and PDF.
+"""Figures of a study: gains, prompts, decision boundaries, curves, as PNG and PDF.
 
 python -m experiments.figures --workdir=W
 """

@@ -5,20 +5,27 @@ python -m experiments.report --workdir=W
 
 import textwrap
 
-from experiments import cli
+from experiments import cli, compilation_cache
 
 WORKDIR = cli.folder_flag("folder with scores and records")
 
 
 def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
+    from batch_calibration import runs
     from batch_calibration.artifacts import catalogue, writing
     from batch_calibration.store import Store
+    from batch_calibration.study.row_texts import row_texts
 
+    compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
     page, figures = store.workdir / "report.html", store.workdir / "figures"
     results = catalogue.gather(store.records(), store.table_of)
-    for paragraph in writing.write_report(results, page, figures, store.unmatched()):
+    known, broken = runs.read(store.workdir)
+    for paragraph in writing.write_report(
+        results, page, figures, [*store.unmatched(), *broken],
+        runs=known, texts=row_texts(known), contexts=True,
+    ):  # fmt: skip
         print(textwrap.fill(paragraph, 100), end="\n\n")
     print(f"tables:  {store.workdir / 'tables'}")
     print(f"figures: {figures}")
@@ -26,4 +33,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.enter(main)
+    cli.enter(main, loads=("jax",))

@@ -23,7 +23,7 @@ def main() -> None:
     budget = load_token_budget(settings)
     if budget is None:
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
-        cells = [cell.unfitted() for cell in cells]
+        cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if api else "model"
         print(
             f"config.{key} is empty: texts only, no tokens, over-long prompts left as they are.\n"

@@ -1,25 +1,33 @@
-"""Tables of a study: in the terminal, as Markdown, LaTeX and CSV.
+"""Tables of a study: in the terminal, as Markdown, LaTeX and CSV; all results as one file.
 
 python -m experiments.tables --workdir=W
 """
 
-from pathlib import Path
+from absl import flags
 
 from experiments import cli
 
 WORKDIR = cli.folder_flag("folder with scores and records")
+TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write WORKDIR/tensorboard")
 
 
 def main() -> None:
-    """Write every table, and print those that are no point of a curve."""
-    from batch_calibration.artifacts import catalogue, terminal, writing
+    """Write every table, print those that are no point of a curve, and write all results."""
+    from batch_calibration.artifacts import catalogue, tensorboard, terminal, writing
+    from batch_calibration.results import write_results
     from batch_calibration.store import Store
 
-    store, folder = Store(WORKDIR.value), Path(WORKDIR.value) / "tables"
-    for table in writing.write_tables(catalogue.gather(store.records()), folder):
+    store = Store(WORKDIR.value)
+    records, folder = store.records(), store.workdir / "tables"
+    tables = writing.write_tables(catalogue.gather(records), folder)
+    files, lacks = write_results(records, store.workdir)
+    if TENSORBOARD.value:
+        tensorboard.write_events(records, store.workdir / "tensorboard")
+    for table in tables:
         if table.shown:
             terminal.show(table)
     print(*store.unmatched(), f"tables are in {folder}", sep="\n")
+    print(f"all results are in {', '.join(map(str, files))}", lacks, sep="\n" * bool(lacks))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,16 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+PROGRAMS = {
+    "jax_compilation_cache_dir": Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs",
+    "jax_persistent_cache_min_compile_time_secs": 0.1,
+}
+"""Compiled programs are kept between tests, for pytest's workers and the programs they start."""
+for name, value in PROGRAMS.items():
+    if name.upper() not in os.environ:
+        os.environ[name.upper()] = str(value)
+        jax.config.update(name, str(value) if isinstance(value, Path) else value)
+
 # Before the first import: from here on a wrong shape or dtype is an error.
 install_import_hook(
     [

@@ -31,7 +31,7 @@ import table_forms
 from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
-from batch_calibration import calibrate, importers, scores
+from batch_calibration import calibrate, importers, scores, tidy
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.cli import commands, options
@@ -207,18 +207,18 @@ class Kinds:
                     value["checksum"] = scores.digest(value)
                 path.write_text(as_text(value))
             records.append(one)
-        found = list(store.records())
+        found = store.records()
+        tidy.to_csv(tidy.columns(found.rows())).encode()
+        found.to_arrow()
         results = catalogue.gather(found)
         for table in catalogue.tables(results):
             for text in (markdown(table.cells), latex(table.cells, table.note), table.csv or ""):
                 text.encode()
-            report.page([report.Section("a", "b", [table], {})]).encode()
-        for text in catalogue.data_files(results).values():
-            text.encode()
+            report.page([report.Section("a", "b", [table])]).encode()
         for group in results.apart:
             summary.paragraph(group).encode()
         catalogue.figures(results)
-        return found == records
+        return list(found) == records
 
     def task_file(self, chance):
         path = self.folder / "task.toml"

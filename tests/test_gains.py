@@ -9,9 +9,18 @@ import sys
 import numpy as np
 import pytest
 from making import make_record
+from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts import catalogue, gains, learned, probabilities, terminal
+from batch_calibration.artifacts import (
+    catalogue,
+    gains,
+    learned,
+    main_table,
+    probabilities,
+    terminal,
+)
 from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
+from batch_calibration.artifacts.figures import forest
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.cli import said
 from batch_calibration.records import Records
@@ -32,7 +41,7 @@ ONE = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
 def test_a_table_of_gains():
     found = gains.gain_cells(ONE, ["bc"])
     assert [row[0] for row in found] == [
-        "task", "SST-2", "RTE", "WiC", "average", "gains, losses", "beyond noise"]  # fmt: skip
+        "task", "SST-2", "RTE", "WiC", "average", "wins, ties, losses"]  # fmt: skip
     # 50 rows of 500 are won and none lost: p = 51 / 502, q = 1 / 502.
     p, q = 51 / 502, 1 / 502
     reach = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 502)
@@ -41,7 +50,7 @@ def test_a_table_of_gains():
     assert found[1][2] == "+0.4 [-0.4, +1.2]"
     assert found[3][2].startswith("-10.0 [-12.6") and found[3][2].endswith("]*")
     assert found[4][2].startswith("+0.1 [-1.") and found[4][2].endswith("]")
-    assert [row[2] for row in found[5:]] == ["2, 1", "1, 1"]
+    assert found[5] == ["wins, ties, losses", "", "1, 1, 1"]
 
 
 def test_few_rows_that_are_asked_again_stay_few():
@@ -66,9 +75,9 @@ def test_draws_that_disagree_widen_the_interval():
 def test_each_method_over_the_tasks():
     group = study(record(cc=0.4), record("sst2", 0.8, 0.9, cc=0.7))
     found = gains.overview_cells(group)
-    assert found[0] == ["method", "accuracy", "gain over icl", "gains, losses", "beyond noise"]
+    assert found[0] == ["method", "accuracy", "gain over icl", "wins, ties, losses"]
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
-    assert found[1][2:] == ["", "", ""] and found[2][3:] == ["0, 2", "0, 2"]
+    assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
     assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
     rows = list(csv.DictReader(io.StringIO(gains.overview_csv(group))))
     assert len(rows) == 3 * (3 + 2)
@@ -82,7 +91,7 @@ def test_gains_stay_what_they_are_in_every_form():
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
-    assert f"RTE & 500 & {cell} " in latex(cells, gains.NOTE, gains.SUMMARY)
+    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE), gains.SUMMARY)
     assert latex(cells, "", gains.SUMMARY).count("midrule") == 2
     assert f'"{cell}"' in plain_csv(cells) and "'+" not in plain_csv(cells)
     assert "'+1 [=cmd()]" in plain_csv([["+1 [=cmd()]"]])
@@ -156,3 +165,46 @@ def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
     assert max(map(len, lines)) <= 40
     assert [line.split() for line in lines if line.startswith("RTE")] == [
         ["RTE", "1", "2", "3", "4"], ["RTE", "5", "6"]]  # fmt: skip
+
+
+def test_the_note_says_over_what_the_intervals_are():
+    several = study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56))
+    said = gains.note(several)
+    assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in said
+    assert "more draws make a small test set no larger" in said
+    assert "Few test rows, so wide intervals: CB (56)." in said and "RTE (" not in said
+    one = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
+    assert "over the test rows alone: one draw of demonstrations says nothing" in gains.note(
+        study(one)
+    )
+    assert "over the test rows alone. " in gains.note(ONE)
+
+
+def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
+    group = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
+    found = main_table.accuracy_cells(group, ["icl", "bc"])
+    assert [row[2] for row in found[1:4]] == ["80.0", "50.0", "60.0"]
+    assert [row[3] for row in found[1:4]] == ["80.4", "60.0 *", "50.0 *"]
+    assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
+    assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
+    assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
+    assert main_table.summary_rows(group, ["icl", "bc"]) == 3
+    assert main_table.summary_rows(group, ["icl"]) == 1
+    assert "± is the standard" not in main_table.note(group, ["icl", "bc"])
+    (table, *_) = catalogue.tables(catalogue.gather(group.every))
+    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.last)
+    assert "beyond noise: 0 is outside it" in table.note
+
+
+def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
+    results = catalogue.gather(ONE.every)
+    (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
+    assert drawing.data() == gains.gain_cells(ONE, ["bc"])
+    (axes,) = drawing.draw().axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["SST-2", "RTE", "WiC", "average"]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [round(float(dot.get_xdata()[0]), 1) for dot in dots] == [0.4, 10.0, -10.0, 0.1]
+    shades = [forest.COLORS["gain"], forest.COLORS["loss"]]
+    assert [dot.get_color() for dot in dots[1:3]] == shades
+    plt.close("all")

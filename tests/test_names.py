@@ -10,6 +10,7 @@ from making import make_curve, make_record, make_sizes
 
 from batch_calibration.artifacts import catalogue, terminal, writing
 from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
+from batch_calibration.results import write_results
 from batch_calibration.store import Store
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
@@ -69,6 +70,7 @@ def test_a_name_is_no_markup_in_the_page(results, tmp_path):
 
 def test_a_name_is_no_formula_in_csv(results, tmp_path):
     writing.write_tables(results[1], tmp_path)
+    write_results(results[0].records(), tmp_path)
     for path in tmp_path.glob("*.csv"):
         with path.open(newline="") as file:
             cells = [cell for row in csv.reader(file) for cell in row]

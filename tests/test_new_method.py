@@ -12,6 +12,7 @@ from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.figures import boundaries
 from batch_calibration.calibration.shift import shift
 from batch_calibration.methods import Method
+from batch_calibration.results import write_results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 from batch_calibration.study import calibrate_store
@@ -70,13 +71,15 @@ def test_every_table_names_it(workdir, tmp_path):
     kinds = {table.slug.rsplit("-", 1)[-1]: table.cells[0] for table in tables}
     columns = {"methods", "templates", "validation", "size", "nll", "brier", "ece"}
     rows = {"overview", "probabilities"}
-    assert {"variants", "unlabeled", "labeled", "gains"} | columns | rows == set(kinds)
+    others = {"variants", "unlabeled", "labeled", "gains", "prompts"}
+    assert others | columns | rows == set(kinds)
     assert all("toy" in kinds[kind] for kind in columns)
     of = {table.slug.rsplit("-", 1)[-1]: table.cells for table in tables}
     assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
     (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
     assert "toy" in gains.cells[0]
-    assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
+    write_results(workdir.records(), tmp_path)
+    assert ",toy,accuracy," in (tmp_path / "results.csv").read_text()
 
 
 def test_every_figure_draws_it(workdir, tmp_path):
@@ -92,7 +95,7 @@ def test_every_figure_draws_it(workdir, tmp_path):
         titles = [axes.get_title(loc="left") for axes in figure.axes]
         legends = [t.get_text() for one in figure.legends for t in one.get_texts()]
         said[name] = " ".join([*ticks, *titles, *legends])
-    for name in ("barsm", "boundariesm", "curveA"):
+    for name in ("differencesm", "boundariesm", "curveA"):
         assert "toy" in said[name], name
 
 

@@ -17,15 +17,17 @@ from batch_calibration.records import (
     ScorerInfo,
 )
 from batch_calibration.scores import ScoreTable, digest, make_block
+from batch_calibration.tidy import KINDS
 
 IDENTITY = {"kind": "causal_lm", "checkpoint": "abc", "version": "1"}
+SCORER = ScorerInfo("causal_lm", digest(IDENTITY), {"checkpoint": "abc", "version": "1"})
 WHOLE = Record(
     id="0123456789abcdef",
     context=ContextInfo(
         task="rte",
         model="mini",
         data="mini",
-        scorer=ScorerInfo("causal_lm", digest(IDENTITY)),
+        scorer=SCORER,
         shots=1,
         seed=3,
         split="validation",
@@ -191,7 +193,7 @@ def test_context_of_a_table_is_what_it_says():
     about = {"task": "rte", "scorer": IDENTITY, "shots": 2, "demonstrations": ["x"], "rows": "1"}
     info = ContextInfo.of(table(about))
     assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
-    assert info.scorer == ScorerInfo("causal_lm", digest(IDENTITY))
+    assert info.scorer == SCORER
     with pytest.raises(InputError, match="expected shots to be int, got 'many'"):
         ContextInfo.of(table({"shots": "many"}))
 
@@ -205,31 +207,55 @@ def test_records_are_a_sequence():
 
 def test_rows_are_one_per_context_method_and_metric():
     rows = Records([WHOLE, LEAST]).rows()
-    assert len(rows) == 8
-    first = rows[0]
+    assert len(rows) == 6
+    first, last = rows[0], rows[-1]
     assert (first["method"], first["metric"], first["value"]) == ("icl", "accuracy", 0.5)
     assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
-    assert first["scorer_digest"] == digest(IDENTITY)
-    assert (first["option.order"], rows[-1]["option.order"]) == (2, None)
-    assert (first["option.dc_texts"], rows[-1]["option.dc_texts"]) == (4, None)
+    assert (first["rows"], first["floor"]) == (100, -50.0)
+    assert first["scorer_digest"] == digest(IDENTITY) and first["scorer_checkpoint"] == "abc"
+    assert (first["option_order"], last["option_order"]) == (2, None)
+    assert (first["option_dc_texts"], last["option_dc_texts"]) == (4, None)
     fields = {field.name for field in dataclasses.fields(ContextInfo)} - {"options", "blocks"}
-    assert all(fields <= set(row) for row in rows)
+    assert all(fields | KINDS.keys() <= set(row) for row in rows)
+    assert last == dict.fromkeys(last) | {
+        "id": "f" * 16, "method": "icl", "metric": "accuracy", "value": 1.0, "rows": 2, "limit": 0,
+        "label_names": ["a", "b"], "demonstrations": [],
+    }  # fmt: skip
 
 
-def test_to_arrow_is_the_rows():
-    pytest.importorskip("pyarrow", reason="needs pyarrow")
+def test_an_interval_stands_beside_its_value():
+    found = {row["metric"]: row for row in Records([WHOLE]).rows() if row["method"] == "bc"}
+    assert set(found) == {"accuracy", "nll", "gain"}
+    assert (found["gain"]["low"], found["gain"]["high"]) == (-0.3, 0.5)
+    assert (found["nll"]["low"], found["nll"]["high"]) == (None, None)
+
+
+def test_options_of_a_method_stand_in_its_rows():
+    options = {"bc": {"target_prior": (0.8, 0.2), "strength": 2}, "icl": {"strength": 0.5}}
+    made = Records([dataclasses.replace(WHOLE, options=options), LEAST]).to_arrow()
+    found = made.select(["method", "method_strength", "method_target_prior"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        *[("icl", 0.5, None)] * 2, *[("bc", 2.0, "[0.8, 0.2]")] * 3, ("icl", None, None)
+    ]  # fmt: skip
+
+
+def test_every_form_holds_the_rows_in_their_types():
     records = Records([WHOLE, LEAST])
-    made = records.to_arrow()
-    assert made.num_rows == 8
-    assert made.column("value").to_pylist() == [row["value"] for row in records.rows()]
+    rows, arrow, frame = records.rows(), records.to_arrow(), records.to_pandas()
+    assert arrow.to_pylist() == rows
+    assert list(frame) == arrow.column_names == list(rows[0])
+    assert [str(frame[name].dtype) for name in ("seed", "value", "task")] == [
+        "Int64", "float64", "string"]  # fmt: skip
+    for name in ("seed", "low", "option_order", "task"):
+        cells = zip(frame[name], frame[name].isna(), strict=True)
+        assert [None if lacks else x for x, lacks in cells] == [row[name] for row in rows]
+    # The columns of another workdir are of the same types, whatever is None in it.
+    other = Records([LEAST]).to_arrow().schema
+    assert [arrow.schema.field(name) for name in KINDS] == [other.field(name) for name in KINDS]
 
 
-def test_to_pandas_is_the_rows(monkeypatch):
-    class Frames:
-        DataFrame = staticmethod(list)
-
-    monkeypatch.setitem(sys.modules, "pandas", Frames)
-    assert Records([WHOLE]).to_pandas() == Records([WHOLE]).rows()
+def test_no_records_are_a_table_without_rows():
+    assert Records().to_arrow().column_names == list(KINDS) == list(Records().to_pandas())
 
 
 @pytest.mark.parametrize(("library", "call"), [("pandas", "to_pandas"), ("pyarrow", "to_arrow")])

@@ -1,29 +1,35 @@
 """Cells of a table, and their forms: Markdown, LaTeX, CSV; names in them stay what they are."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.grouping import SettingRecords, title
+from batch_calibration.artifacts.grouping import title
 from batch_calibration.intervals import deviation
 from batch_calibration.records import Record
+from batch_calibration.tidy import csv_text
 
 MARK = "✓"
 """What stands behind a task that the model has learned."""
 
 
+GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}
+"""Letters of formulas, and what LaTeX calls them."""
 LATEX = str.maketrans(
     {sign: rf"\{sign}" for sign in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
     | {"±": r"$\pm$", MARK: r"$\checkmark$", "\n": " "}
+    | {sign: rf"$\{name}$" for sign, name in GREEK.items()}
 )
 
 
 class Best(str):
     """A cell that is the best of its row: printed in bold."""
+
+
+class Second(str):
+    """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
 Cells = list[list[str]]
@@ -68,7 +74,8 @@ def markdown(cells: Cells, note: str = "") -> str:
 
     def text(cell: str) -> str:
         plain = re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(cell.split()))
-        return f"**{plain}**" if isinstance(cell, Best) else plain
+        sign = "**" if isinstance(cell, Best) else "*" if isinstance(cell, Second) else ""
+        return f"{sign}{plain}{sign}"
 
     rows = [list(map(text, row)) for row in cells]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
@@ -77,53 +84,28 @@ def markdown(cells: Cells, note: str = "") -> str:
 
 
 def latex(cells: Cells, note: str = "", last: int = 1) -> str:
-    """A booktabs table with a rule above its `last` rows, and below it a note.
+    """A booktabs table with a rule above its `last` rows, if there are any, and below it a note.
 
     The mark of a learned task is amssymb's.
     """
 
     def text(cell: str) -> str:
         plain = cell.translate(LATEX)
+        if isinstance(cell, Second):
+            return rf"\underline{{{plain}}}"
         return rf"\textbf{{{plain}}}" if isinstance(cell, Best) else plain
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
     body = [" & ".join(map(text, row)) + r" \\" for row in cells]
+    if last:
+        body.insert(len(body) - last, r"\midrule")
     columns = "l" + "r" * (len(cells[0]) - 1)
     return "\n".join(
-        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:-last],
-         r"\midrule", *body[-last:], r"\bottomrule", r"\end{tabular}", *below, ""]
+        [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],
+         r"\bottomrule", r"\end{tabular}", *below, ""]
     )  # fmt: skip
 
 
 def plain_csv(cells: Cells) -> str:
     """The cells, one line a row."""
-    return _csv(cells)
-
-
-def long_csv(group: SettingRecords) -> str:
-    """One line per task, seed, method and metric: everything that was measured."""
-    rows: list[list[object]] = [
-        ["model", "shots", "task", "seed", "rows", "method", "metric", "value"]
-    ]
-    for task, records in group.records.items():
-        for record in records:
-            for method, metrics in sorted(record.methods.items()):
-                rows += (
-                    [group.setting.model, group.setting.shots, task, record.context.seed,
-                     record.rows["test"], method, metric, f"{value:.6g}"]
-                    for metric, value in sorted(metrics.items())
-                )  # fmt: skip
-    return _csv(rows)
-
-
-def _csv(rows: Sequence[Sequence[object]]) -> str:
-    """The rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
-
-    def text(cell: object) -> object:
-        formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
-        number = formula and re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+| \[[^=@]*\]\*?)?", str(cell))
-        return f"'{cell}" if formula and not number else cell
-
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([text(cell) for cell in row] for row in rows)
-    return out.getvalue()
+    return csv_text(cells)

@@ -1,23 +1,55 @@
 """What methods gain over ICL, each number with its interval, and which gains exceed noise."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import Best, Cells, named, plain_csv, tested
-from batch_calibration.artifacts.grouping import BASELINE, SettingRecords
+from batch_calibration.artifacts.grouping import BASELINE, SettingRecords, title
 from batch_calibration.intervals import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.outcomes import unpack
+from batch_calibration.records import Record
 
 MARK = "*"
 """What stands behind a gain or a loss that exceeds noise."""
-SUMMARY = 3
+SUMMARY = 2
 """Rows at the end of a table of gains that sum up the others."""
-NOTE = (
-    "In brackets the 95 % interval, over the rows that were tested and, of several seeds, over the "
-    f"draws of demonstrations. {MARK} beyond noise: 0 is outside it; of 20 methods that change "
-    "nothing, about one is marked. Averages are over these tasks and say nothing of others."
-)
+WINS = "wins, ties, losses"
+"""The name of what `verdicts` says."""
+FEW = 200
+"""Test rows; of fewer, an accuracy near one half is known to 7 points at best."""
+
+
+def seeds(group: SettingRecords) -> int:
+    """The most draws of demonstrations that a task has."""
+    return max(len(records) for records in group.records.values())
+
+
+def note(group: SettingRecords) -> str:
+    """The sentences below a table of gains: what its intervals hold, and which rows are few."""
+    fewest, most = min(map(len, group.records.values())), seeds(group)
+    draws = " to ".join(dict.fromkeys((str(fewest), str(most))))
+    over = (
+        f"over the draws of demonstrations ({draws} a task) and over the test rows, which are the "
+        "same in all draws: more draws make a small test set no larger"
+        if most > 1
+        else "over the test rows alone"
+        + (": one draw of demonstrations says nothing of others" if group.setting.shots else "")
+    )
+    return (
+        f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
+        f"brackets its 95 % interval {over}. {MARK} beyond noise: 0 is outside it; of 20 methods "
+        f"that change nothing, about one is marked. '{WINS}' counts tasks whose interval is above "
+        f"0, holds 0, is below 0.{_few(group)} Averages are over these tasks and say nothing of "
+        "others."
+    )
+
+
+def _few(group: SettingRecords) -> str:
+    """The tasks with few test rows, by name."""
+    rows = {task: sum(records[0].classes) for task, records in group.records.items()}
+    few = [f"{title(task)} ({n})" for task, n in rows.items() if n < FEW]
+    return f" Few test rows, so wide intervals: {', '.join(few)}." if few else ""
 
 
 def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
@@ -26,13 +58,18 @@ def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
     if len(records) == 1:
         found = records[0].methods[method]
         return Estimate(*(found[f"accuracy{end}"] for end in ("", "_low", "_high")))
-    return _mean(_right(group, task, method), OF_ACCURACY)
+    return _mean(right(group.records[task], method), OF_ACCURACY)
 
 
 def gain(group: SettingRecords, task: str, method: str) -> Estimate:
     """The accuracy on a task less ICL's on the same rows, mean over seeds."""
-    pairs = zip(_right(group, task, method), _right(group, task, BASELINE), strict=True)
-    return _mean([right - before for right, before in pairs], OF_GAIN)
+    return of(group.records[task], method)
+
+
+def of(records: Sequence[Record], method: str) -> Estimate:
+    """The accuracy in some contexts of one task less ICL's, mean over the contexts."""
+    pairs = zip(right(records, method), right(records, BASELINE), strict=True)
+    return _mean([after - before for after, before in pairs], OF_GAIN)
 
 
 def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
@@ -42,29 +79,27 @@ def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
 
 
 def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Header, one row a task, their average, and on how many tasks a method gains and loses."""
+    """Header, one row a task, their average, and on how many tasks a method wins and loses."""
     rows: Cells = [["task", "rows", *methods]]
     found = {m: [gain(group, task, m) for task in group.records] for m in methods}
     for place, (task, records) in enumerate(group.records.items()):
         cells = [marked(found[method][place]) for method in methods]
         rows.append([named(task, records), tested(records), *cells])
     rows.append(["average", "", *(marked(over_tasks(found[method])) for method in methods)])
-    counts = [counted(found[method]) for method in methods]
-    both = zip(("gains, losses", "beyond noise"), zip(*counts, strict=True), strict=True)
-    return [*rows, *([name, "", *cells] for name, cells in both)]
+    return [*rows, [WINS, "", *(said(verdicts(found[method])) for method in methods)]]
 
 
 def overview_cells(group: SettingRecords) -> Cells:
     """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
-    rows: Cells = [["method", "accuracy", "gain over icl", "gains, losses", "beyond noise"]]
+    rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
     methods = [BASELINE, *compared(group, group.methods)]
-    right = {m: over_tasks([accuracy(group, task, m) for task in group.records]) for m in methods}
-    best = max(round(100 * one.value, 1) for one in right.values())
-    for name, one in right.items():
+    means = {m: over_tasks([accuracy(group, task, m) for task in group.records]) for m in methods}
+    best = max(round(100 * one.value, 1) for one in means.values())
+    for name, one in means.items():
         cell = Best(one) if round(100 * one.value, 1) == best else str(one)
         each = [gain(group, task, name) for task in group.records]
-        against = [marked(over_tasks(each)), *counted(each)]
-        rows.append([name, cell, *(against if name != BASELINE else ["", "", ""])])
+        against = [marked(over_tasks(each)), said(verdicts(each))]
+        rows.append([name, cell, *(against if name != BASELINE else ["", ""])])
     return rows
 
 
@@ -83,11 +118,10 @@ def overview_csv(group: SettingRecords) -> str:
     return plain_csv(rows)
 
 
-def _right(group: SettingRecords, task: str, method: str) -> list[np.ndarray]:
-    """A seed's labeled rows [n], 1.0 where one is right."""
+def right(records: Iterable[Record], method: str) -> list[np.ndarray]:
+    """Of each context the labeled rows [n], 1.0 where one is right."""
     return [
-        unpack(record.right[method], sum(record.classes)).astype(np.float64)
-        for record in group.records[task]
+        unpack(record.right[method], sum(record.classes)).astype(np.float64) for record in records
     ]
 
 
@@ -101,6 +135,17 @@ def _mean(seeds: Sequence[np.ndarray], added: Sequence[float]) -> Estimate:
 def marked(one: Estimate) -> str:
     """A gain with its interval, and the mark where it exceeds noise."""
     return one.points + MARK * abs(one.beyond_noise)
+
+
+def verdicts(each: Iterable[Estimate]) -> tuple[int, int, int]:
+    """How many are above noise, within it, below it."""
+    signs = [one.beyond_noise for one in each]
+    return signs.count(1), signs.count(0), signs.count(-1)
+
+
+def said(counts: Sequence[int]) -> str:
+    """The counts as a cell."""
+    return ", ".join(map(str, counts))
 
 
 def counted(each: Sequence[Estimate]) -> list[str]:

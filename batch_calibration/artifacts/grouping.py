@@ -12,7 +12,9 @@ from batch_calibration.tasks import TASKS
 
 BASELINE = "icl"
 """What others are said to gain over."""
-REFERENCES = (BASELINE, "bc")
+CORRECTED = "bc"
+"""The method that paragraphs tell of."""
+REFERENCES = (BASELINE, CORRECTED)
 """What published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
@@ -220,3 +222,9 @@ def ordered(records: Iterable[Record]) -> list[Record]:
 def title(task: str) -> str:
     """A task's name as papers print it."""
     return TASKS[task].title if task in TASKS else task
+
+
+def joined(items: Iterable[str]) -> str:
+    """The items with commas, and `and` before the last."""
+    some = list(items)
+    return some[0] if len(some) == 1 else ", ".join(some[:-1]) + " and " + some[-1]

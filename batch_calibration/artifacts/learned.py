@@ -16,8 +16,9 @@ def judged(group: SettingRecords) -> bool:
 def learned(group: SettingRecords) -> list[str]:
     """Tasks where the better of icl and bc, mean over the seeds, is clearly above chance.
 
-    `MARGIN` points above 100 % / number of labels, and the 95 % interval over the rows above that
-    and above the share of the most frequent label. Nothing is learned where icl or bc was not run.
+    `MARGIN` points above 100 % / number of labels, and its 95 % interval over seeds and rows above
+    that and above the share of the most frequent label. Each of the two has one chance in 40 to
+    pass by luck. Nothing is learned where icl or bc was not run.
     """
     return [task for task in group.records if judged(group) and _learned(group, task)]
 
@@ -29,8 +30,8 @@ def note(group: SettingRecords) -> str:
     return (
         f"{MARK} learned ({len(learned(group))} of {len(group.records)}): the better of icl and "
         f"bc, mean over seeds, is {MARGIN:.0f} points or more above chance (100 % / number of "
-        "labels), and its 95 % interval over the rows is above that and above the share of the "
-        "most frequent label."
+        "labels), and its 95 % interval over seeds and rows excludes chance and the share of the "
+        "most frequent label, which are below it."
     )
 
 
@@ -40,6 +41,6 @@ def _learned(group: SettingRecords, task: str) -> bool:
     better = max(REFERENCES, key=lambda name: group.values(task, name).mean())
     # Rounded: 60 % of two labels is learned, whatever the last bit says.
     above = round(float(100 * (group.values(task, better).mean() - chance)), 6)
-    low = group.values(task, better, "accuracy_low").mean()
+    low = gains.accuracy(group, task, better).low
     frequent = max(max(one.classes) / sum(one.classes) for one in records)
     return above >= MARGIN and low > max(chance, frequent)

@@ -1,43 +1,151 @@
-"""The paper's table of images (Table 6), to stand beside ours."""
+"""The paper's tables and figures: which the results give, what others lack, and their files."""
 
-import numpy as np
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-from batch_calibration.artifacts.cells import Cells, named
-from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords
+from batch_calibration.artifacts import catalogue, writing
+from batch_calibration.artifacts.items import Drawing, Results, Table
+from batch_calibration.tasks import TASKS
 
-IMAGES = {
-    "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
-    "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
-}  # fmt: skip
-"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
-
-
-DRAWN = (
-    "Ours are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
-    "was chosen with a look at the test images (docs/mini.md): the two sides are no comparison of "
-    "models or of what BC gains."
-)
-"""The note where the images are the embedded suite's."""
+MINI = "mini"
+"""The data of the embedded suite, whose studies have configs of their own."""
 
 
-def note(group: SettingRecords) -> str:
-    """What the table cannot say; nothing of real images."""
-    return DRAWN if group.setting.data == "mini" else ""
+class Item(NamedTuple):
+    """One table or figure of the paper.
+
+    Attributes:
+        number: such as "Table 2".
+        shows: what it shows.
+        setting: what its numbers are of in the paper; empty where it has none that compare.
+        needs: what it is made of.
+        real: the config that scores it on real data, and what else to give.
+        mini: likewise on the embedded suite.
+        lacks: what results lack for the whole of it, in words; nothing where they lack nothing.
+        curves: where that config is to be given to calibration, too, for which tasks: of real
+            data, and of the embedded suite.
+    """
+
+    number: str
+    shows: str
+    setting: str
+    needs: str
+    real: str
+    mini: str
+    lacks: Callable[[Results], str] = lambda results: ""
+    curves: tuple[str, str] = ("", "")
 
 
-def image_cells(group: SettingRecords) -> Cells | None:
-    """Zero-shot and BC of ours and of the paper's CLIP ViT-B/16, in %; None of other tasks."""
-    tasks = [task for task in group.records if task in IMAGES]
-    if not tasks or not set(REFERENCES) <= set(group.methods):
-        return None
-    ours = [[100 * group.values(task, name).mean() for name in REFERENCES] for task in tasks]
-    numbers = np.concatenate([ours, [IMAGES[task] for task in tasks]], axis=1)
-    names = [*(named(task, group.records[task]) for task in tasks), "average"]
-    header = ["task", "ours ZS", "ours ZS+BC", "gain", "paper ZS", "paper ZS+BC", "gain"]
+class State(NamedTuple):
+    """What there is of an item.
+
+    Attributes:
+        item: which.
+        found: its tables or figures, in the order of the catalogue.
+        lacks: what is missing, in words; empty where nothing is.
+    """
+
+    item: Item
+    found: list[Table | Drawing]
+    lacks: str
+
+    def commands(self, workdir: Path, data: str) -> list[str]:
+        """What to run for what is missing."""
+        item, mini = self.item, data == MINI
+        config = f"--config=configs/{item.mini if mini else item.real}"
+        tasks = item.curves[mini]
+        given = f"{config} --tasks={tasks} --shots=1 " if tasks else ""
+        return [
+            f"python -m experiments.score {config} --workdir={workdir}",
+            f"python -m experiments.calibrate {given}--workdir={workdir}",
+        ]
+
+
+def _second_model(results: Results) -> str:
+    return "" if len(results.sizes) > 1 else "a second model"
+
+
+def _zero_shot_and_middle(results: Results) -> str:
+    known = {task for one in results.groups if one.setting.shots == 0 for task in one.records}
+    rest = [TASKS[t].title for t in _tasks(results) if t in TASKS and t not in known]
+    lacking = [f"{', '.join(rest)} without demonstrations"] if rest else []
+    lacking += [] if results.middle else ["a model between two others in size"]
+    return " and ".join(lacking)
+
+
+def _those(*names: str) -> Callable[[Results], str]:
+    def lacks(results: Results) -> str:
+        return ", ".join(TASKS[name].title for name in names if name not in _tasks(results))
+
+    return lacks
+
+
+def _tasks(results: Results) -> list[str]:
+    return list(results.main.records) if results.main else []
+
+
+TWO = [name for name, task in TASKS.items() if len(task.label_names) == 2 and task.test_rows]
+"""The paper's tasks of two labels."""
+ALL = [name for name, task in TASKS.items() if task.test_rows]
+"""The paper's tasks of text."""
+TEXT, IMAGES = "scores of text with one shot per class", "scores of images"
+S, SL, CLIP = "PaLM 2-S, 1 shot", "PaLM 2-S and 2-L, 1 shot", "CLIP ViT-B/16, zero-shot"
+
+
+def _real(config: str, model: str = "DIR") -> str:
+    return f"{config} --config.model={model} --config.data=DATA"
+
+
+MAIN = _real("main_table.py"), "mini.py"
+OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=OTHER"
+ROBUST = _real("robustness.py"), "mini_robustness.py"
+VISION = _real("vision.py"), "mini_vision.py"
+ITEMS = (
+    Item("Table 1", "Methods: cost, form, boundary", "", TEXT, *MAIN),
+    Item("Table 2", "13 tasks, two sizes of model", SL, "two models", *OTHER, _second_model),
+    Item("Table 3", "BC and BCL", S, "a labeled set", _real("bcl.py"), MAIN[1]),
+    Item("Table 4", "Data", "", TEXT, *MAIN, _those(*ALL)),
+    Item("Table 5", "Zero-shot, and the size in the middle", "PaLM 2-S, 0 shots; 2-M, 1 shot",
+         "scores of text without demonstrations", _real("zero_shot.py"), "mini_zero_shot.py",
+         _zero_shot_and_middle),
+    Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
+    Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
+    Item("Figure 1", "Average over the tasks", SL, "two models", *OTHER, _second_model),
+    Item("Figure 2", "Decision boundaries, two tasks", S, TEXT, *MAIN, _those("sst2", "qnli")),
+    Item("Figure 3", "Distributions of scores after CC and DC", S, TEXT, *MAIN, _those("qnli")),
+    Item("Figure 4", "The method", "", TEXT, *MAIN),
+    Item("Figure 5", "Strength of BC, two tasks", S, "a labeled set", *MAIN, _those("qqp", "cb")),
+    Item("Figure 6", "Shots", "PaLM 2-S, 0 to 4 shots", "scores with several numbers of shots",
+         _real("shots.py"), "mini_shots.py"),
+    Item("Figure 7", "Images before and after BC", CLIP, IMAGES, *VISION),
+    Item("Figure 8", "Choices, orders, templates, verbalizers", S, "varied prompts", *ROBUST),
+    Item("Figure 9", "Rows that the bias is learned from", S, "calibration with probe sizes",
+         _real("probe_size.py"), "mini_probe_size.py", curves=("rte", "sst2,mnli")),
+    Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _those(*TWO)),
+    Item("Figure 11", "Strength of BC, all tasks", S, "a labeled set", *MAIN, _those(*ALL)),
+)  # fmt: skip
+"""Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order."""
+
+
+def states(results: Results) -> list[State]:
+    """What there is of each item, and what it lacks."""
+    made: list[Table | Drawing] = [*catalogue.tables(results), *catalogue.figures(results)]
+    found = {item: [one for one in made if one.number == item.number] for item in ITEMS}
     return [
-        header,
-        *(
-            [name, f"{a:.1f}", f"{b:.1f}", f"{b - a:+.1f}", f"{c:.1f}", f"{d:.1f}", f"{d - c:+.1f}"]
-            for name, (a, b, c, d) in zip(names, [*numbers, numbers.mean(axis=0)], strict=True)
-        ),
+        State(item, some, item.lacks(results) if some else item.needs)
+        for item, some in found.items()
     ]
+
+
+def write(state: State, folder: Path) -> list[Path]:
+    """Write what there is of an item under its number; hands back the first file of each."""
+    name = state.item.number.lower().replace(" ", "-")
+    firsts = []
+    for place, one in enumerate(state.found, 1):
+        path = folder / (name if place == 1 else f"{name}-{place}")
+        if isinstance(one, Table):
+            firsts.append(writing.write_table(one, path)[0])
+        else:
+            firsts.append(writing.write_figure(one, path)[0])
+    return firsts

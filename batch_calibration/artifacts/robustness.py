@@ -5,19 +5,41 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, best_of, tested
+from batch_calibration.artifacts import gains
+from batch_calibration.artifacts.cells import Cells, best_of, spread, tested
 from batch_calibration.artifacts.grouping import (
     AXES,
+    CORRECTED,
+    REFERENCES,
     Setting,
     axis,
+    joined,
     of_group,
+    title,
     with_settings,
 )
+from batch_calibration.artifacts.steadiness import change_of_deviation
+from batch_calibration.intervals import Estimate
 from batch_calibration.methods import METHODS
 from batch_calibration.records import Record
 
 SUMMARY = 2
 """Rows at the end of a table that sum up the others."""
+VARIES = {
+    "choices": "Which training rows are shown as demonstrations",
+    "orders": "In which order the same demonstrations are shown",
+    "templates": "The wording around the row",
+    "verbalizers": "The words that stand for the labels",
+}
+"""What a study changes while all else stays, in words."""
+NOTE = (
+    "A row is one task whose prompt was varied in one way. ± is the standard deviation over the "
+    "prompts; 'change' is bc's less icl's: below 0, the choice of the prompt matters less. In "
+    "brackets 95 % intervals over prompts of this kind and over the test rows, which are the same "
+    f"for all prompts. {gains.MARK} beyond noise: 0 is outside it. '{gains.WINS}' counts prompts "
+    "with which bc gains, neither, loses beyond the noise of their rows."
+)
+"""The sentences below the table of all studies."""
 
 
 class Axis(NamedTuple):
@@ -42,10 +64,31 @@ class Axis(NamedTuple):
         """The axis as part of a file name."""
         return f"{self.setting.slug}-{self.task}-{self.name}"
 
+    @property
+    def compared(self) -> bool:
+        """Whether the answers of icl and bc are known, of two prompts or more."""
+        known = all(name in record.right for record in self.records for name in REFERENCES)
+        return known and len(self.records) > 1
+
     def values(self, method: str, records: Sequence[Record] | None = None) -> np.ndarray:
         """Accuracy in %, one for each record."""
         some = self.records if records is None else records
         return 100 * np.array([record.methods[method]["accuracy"] for record in some])
+
+    def gain(self) -> Estimate:
+        """Bc's gain over icl, mean over the prompts, and its interval over prompts and rows."""
+        return gains.of(self.records, CORRECTED)
+
+    def gains(self) -> list[Estimate]:
+        """Bc's gain over icl with each prompt, and its interval over rows."""
+        return [gains.of([record], CORRECTED) for record in self.records]
+
+    def change(self) -> Estimate | None:
+        """The standard deviation over prompts, bc's less icl's; None where they are too few."""
+        before, after = (gains.right(self.records, name) for name in REFERENCES)
+        if len({len(rows) for rows in before}) > 1:
+            return None
+        return change_of_deviation(np.array(before), np.array(after))
 
 
 def axes(records: Iterable[Record]) -> list[Axis]:
@@ -64,6 +107,15 @@ def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     groups: dict[str, list[Axis]] = {}
     for one in axes:
         groups.setdefault(f"{one.setting._replace(shots=1).slug}-{one.task}", []).append(one)
+    return groups
+
+
+def by_study(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
+    """The axes of icl and bc that vary the same choice of one setting, by slug, a task each."""
+    groups: dict[str, list[Axis]] = {}
+    for one in axes:
+        if one.compared:
+            groups.setdefault(f"{one.setting.slug}-{one.name}", []).append(one)
     return groups
 
 
@@ -91,3 +143,90 @@ def accuracy_cells(found: Axis) -> Cells:
 
 def _row(found: Axis, methods: Sequence[str], records: Sequence[Record]) -> list[str]:
     return [tested(records), *best_of([found.values(method, records) for method in methods])]
+
+
+def study_cells(axes: Iterable[Axis]) -> Cells:
+    """Header, and a row an axis: icl and bc, how far each moves, the gain, the change."""
+    rows: Cells = [
+        ["what varies", "task", "prompts", "icl", "icl max - min", "bc", "bc max - min",
+         "gain over icl", "change of ±", gains.WINS]
+    ]  # fmt: skip
+    for one in axes:
+        change = one.change()
+        moves = [
+            cell
+            for values in map(one.values, REFERENCES)
+            for cell in (spread(values), f"{np.ptp(values):.1f}")
+        ]
+        sure = [gains.marked(one.gain()), gains.marked(change) if change else "-"]
+        counts = gains.said(gains.verdicts(one.gains()))
+        rows.append([one.name, title(one.task), str(len(one.records)), *moves, *sure, counts])
+    return rows
+
+
+def prompt_cells(axes: Iterable[Axis]) -> Cells:
+    """Header, and a row a task and prompt: accuracy of icl and bc in %, the gain and its ends."""
+    rows: Cells = [["task", "prompt", *REFERENCES, "gain", "low", "high"]]
+    for one in axes:
+        for record, gain in zip(one.records, one.gains(), strict=True):
+            both = (f"{one.values(name, [record])[0]:.4g}" for name in REFERENCES)
+            ends = (f"{100 * x:.4g}" for x in gain)
+            rows.append([one.task, value(record), *both, *ends])
+    return rows
+
+
+def varied(axes: Sequence[Axis]) -> str:
+    """What a study varies, in words."""
+    return VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
+
+
+def paragraph(axes: Sequence[Axis]) -> str:
+    """What one study varies, how much icl and bc move, and how sure that is."""
+    tasks = [title(one.task) for one in axes]
+    counts = joined(dict.fromkeys(str(len(one.records)) for one in axes))
+    icl, bc = ([f"{np.ptp(one.values(name)):.1f}" for one in axes] for name in REFERENCES)
+    far = [f"{reach} on {task}" for reach, task in zip(icl, tasks, strict=True)]
+    changes = [one.change() for one in axes]
+    gained = [f"{_sized(one.gain())} on {title(one.task)}{_beyond(one)}" for one in axes]
+    sds = [f"{_sized(one)} on {task}" for one, task in zip(changes, tasks, strict=True) if one]
+    sentences = [
+        f"{varied(axes)}: {counts} {axes[0].name} on {joined(tasks)}, all else stays "
+        f"({axes[0].setting}).",
+        f"From the worst of them to the best, accuracy with the plain scores (icl) moves by "
+        f"{joined(far)} (points), with Batch Calibration (bc) by {joined(bc)}.",
+        _verdict(changes, tasks),
+        f"The standard deviation over them changes by {joined(sds)}." if sds else "",
+        f"On average over them bc gains {joined(gained)}.",
+        "In brackets 95 % intervals over prompts of this kind and over the test rows, which are "
+        "the same for all prompts; noise where they hold 0.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _verdict(changes: Sequence[Estimate | None], tasks: Sequence[str]) -> str:
+    """On which tasks the choice matters less with bc, on which more, and where that is noise."""
+    kinds = {
+        -1: "the choice matters less with bc than without",
+        1: "the choice matters more with bc than without",
+        0: "bc changes by no more than noise how much the choice matters",
+    }
+    said = []
+    for sign, words in kinds.items():
+        pairs = zip(changes, tasks, strict=True)
+        if on := [task for change, task in pairs if change and change.beyond_noise == sign]:
+            said.append(f"on {joined(on)} {words}")
+    return f"So {'; '.join(said)}." if said else ""
+
+
+def _beyond(one: Axis) -> str:
+    """With how many prompts bc gains or loses beyond the noise of the rows."""
+    won, _, lost = gains.verdicts(one.gains())
+    return (
+        f" (beyond noise with {won or 'none'} of {len(one.records)}, a loss with {lost or 'none'})"
+    )
+
+
+def _sized(one: Estimate) -> str:
+    """Points with their interval, and whether that is noise."""
+    value, ends = one.points.split(" ", 1)
+    return f"{value} points {ends}{'' if one.beyond_noise else ' (noise)'}"

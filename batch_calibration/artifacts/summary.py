@@ -1,15 +1,16 @@
-"""Writes what was found in one paragraph, computed from the numbers."""
+"""Writes what was found in paragraphs, computed from the numbers: a setting, a study."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, title
+from batch_calibration.artifacts import curves, gains, robustness
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, joined, title
 from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.intervals import Estimate, deviation, over_tasks
 from batch_calibration.methods import METHODS
+from batch_calibration.records import Record
 from batch_calibration.tasks import TASKS
 
 FEW = 3
@@ -31,7 +32,8 @@ def paragraph(group: SettingRecords) -> str:
     parts = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, 'icl', tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, 'bc', tasks)} %, on average over {where}: {_gained(each.values())}.",
+        f"{_average(group, 'bc', tasks)} %, on average over {where}: "
+        f"{_gained(each.values(), gains.seeds(group))}.",
         _gains(each),
         _not_learned(group, tasks),
         _two_fields(group, tasks),
@@ -42,14 +44,23 @@ def paragraph(group: SettingRecords) -> str:
     return " ".join(part for part in parts if part)
 
 
+def studies(records: Iterable[Record], groups: Sequence[SettingRecords]) -> dict[str, str]:
+    """A paragraph for each study of the prompt or of shots, by the slug of its figure."""
+    axes = robustness.by_study(robustness.axes(records))
+    said = {f"{slug}-prompts": robustness.paragraph(one) for slug, one in axes.items()}
+    said |= {f"{one.slug}-curve": curves.paragraph(one) for one in curves.by_shots(groups)}
+    return {slug: paragraph for slug, paragraph in said.items() if paragraph}
+
+
 def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
     return f"{100 * np.mean([group.values(task, method).mean() for task in tasks]):.1f}"
 
 
-def _gained(each: Iterable[Estimate]) -> str:
-    """The average gain with its interval, and what noise is."""
+def _gained(each: Iterable[Estimate], seeds: int) -> str:
+    """The average gain with its interval, of what chance this is, and what noise is."""
     points = over_tasks(list(each)).points.replace(" ", " points ", 1)
-    return f"{points} (95 % interval over rows and seeds; noise where it holds 0)"
+    over = "rows and seeds" if seeds > 1 else "rows alone"
+    return f"{points} (95 % interval over {over}; noise where it holds 0)"
 
 
 def _gains(each: Mapping[str, Estimate]) -> str:
@@ -169,6 +180,5 @@ def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
 
 
 def _join(items: Sequence[str]) -> str:
-    if len(items) > MANY:
-        items = [*items[:5], f"{len(items) - 5} others"]
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
+    """The items in a sentence; of many the first five."""
+    return joined([*items[:5], f"{len(items) - 5} others"] if len(items) > MANY else items)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
-from batch_calibration.artifacts.report import Section
+from batch_calibration.artifacts.report import Context, Figure, Section
 from batch_calibration.cli import advice, said
 from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
@@ -72,8 +72,9 @@ def _section(found: Sequence[said.Found], image: Path) -> Section:
     notes = dict.fromkeys(
         note for one in found for block in one.table.blocks.values() for note in said.notes(block)
     )
-    images = {PREFERS: image} if image.exists() else {}
-    return Section(PREFERS, " ".join([words, *notes]), tables, images)
+    shown = [Figure("preferences", PREFERS, image)] if image.exists() else []
+    single = [Context(said.title(one.table), one.diagnosis) for one in found]
+    return Section(PREFERS, " ".join([words, *notes]), tables, shown, single)
 
 
 def _tables(one: said.Found) -> list[Table]:

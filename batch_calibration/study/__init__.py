@@ -13,21 +13,26 @@ if TYPE_CHECKING:
         render_contexts,
         run_scoring,
     )
+    from batch_calibration.study.workers import SweepReport, Work, sweep
 
 __all__ = [
     "CalibrationReport",
     "ScoringProgress",
     "ScoringReport",
+    "SweepReport",
+    "Work",
     "calibrate_store",
     "calibrate_study",
     "render_contexts",
     "run_calibration",
     "run_scoring",
+    "sweep",
 ]
 
 
 def __getattr__(name: str) -> object:
     # Loaded when asked for: who has scores needs no Flax.
     if name in __all__:
-        return getattr(import_module("batch_calibration.study.scoring"), name)
+        module = "workers" if name in ("SweepReport", "Work", "sweep") else "scoring"
+        return getattr(import_module(f"batch_calibration.study.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

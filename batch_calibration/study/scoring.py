@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from batch_calibration import runs
 from batch_calibration.data import RowReader, image_splits, load_task
 from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.errors import InputError
@@ -100,6 +101,7 @@ def run_scoring(
         Planned(context_id(about), name_of(one), {n: b.size for n, b in one.blocks.items()})
         for about, one in zip(told, contexts, strict=True)
     ]
+    run = begin_run(settings, store, len(contexts))
     total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
 
     def work(index: int, claim: Claim | None) -> None:
@@ -122,9 +124,11 @@ def run_scoring(
         hear(context.size)
 
     failed = share(plan_name(settings, cells), plan, store, work, notify)
+    seconds = time.monotonic() - began
+    if run:
+        run.end(scored, seconds)
     if failed:
         raise InputError(_failures(failed, len(plan)))
-    seconds = time.monotonic() - began
     return ScoringReport(tuple(one.id for one in plan), total, scored, seconds, tuple(scorer.notes))
 
 
@@ -140,6 +144,20 @@ def _failures(failed: Mapping[str, str], of: int) -> str:
     others = "the others are kept: " if len(failed) < of else ""
     few = " ".join(list(reasons)[:3]) + (" ..." if len(reasons) > 3 else "")
     return f"{len(failed)} of {of} contexts cannot be scored; {others}{few}" if of > 1 else few
+
+
+def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
+    """Keep in the workdir that a run began; of several processes the first alone does."""
+    import jax
+
+    usual, api = Settings().flat(), settings.model.scorer == "api"
+    config = {key: value for key, value in settings.flat().items() if value != usual[key]}
+    if api:
+        return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
+    if jax.process_index():
+        return None
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return runs.begin(store.workdir, config, contexts, device)
 
 
 def render_contexts(

@@ -51,8 +51,10 @@ def calibrate_store(
     probe_sizes: Sequence[int] = (),
     draws: int = 20,
     stream_orders: int = 0,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
 ) -> CalibrationReport:
-    """Calibrate every score table of a workdir, and keep the records beside them.
+    """Calibrate the score tables of a workdir, and keep the records beside them.
 
     What an earlier run found of other methods and probe sizes, from the same scores with the same
     floor, is kept.
@@ -65,9 +67,12 @@ def calibrate_store(
         probe_sizes: as in `run_calibration`.
         draws: as in `run_calibration`.
         stream_orders: as in `run_calibration`.
+        tasks: tables of these tasks alone, where curves of all would take too long.
+        shots: tables of so many shots alone.
 
     Raises:
-        InputError: no score tables; what `run_calibration` raises of its other arguments.
+        InputError: no score tables, or none of these tasks and shots; what `run_calibration`
+            raises of its other arguments.
     """
     for name in methods or ():
         get_method(name)
@@ -77,6 +82,13 @@ def calibrate_store(
     tables, broken = store.tables()
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
+    tables = [table for table in tables if _asked(table, tasks, shots)]
+    if not tables and not broken:
+        wanted = [*tasks, *([] if shots is None else [f"{shots} shots"])]
+        raise InputError(
+            f"workdir {store.workdir}: no score table is of {', '.join(wanted)}; run "
+            "experiments.score for them, or ask for others."
+        )
     began = time.monotonic()
     fine, others = _judged(tables, floor)
     broken += others
@@ -94,7 +106,12 @@ def calibrate_store(
 
 
 def calibrate_study(
-    store: Store | str | Path, settings: CalibrationSettings, *, floor: float | None = None
+    store: Store | str | Path,
+    settings: CalibrationSettings,
+    *,
+    floor: float | None = None,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
 ) -> CalibrationReport:
     """`calibrate_store` as the settings of a study say; errors as there."""
     return calibrate_store(
@@ -105,7 +122,15 @@ def calibrate_study(
         probe_sizes=settings.probe_sizes,
         draws=settings.draws,
         stream_orders=settings.stream_orders,
+        tasks=tasks,
+        shots=shots,
     )
+
+
+def _asked(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
+    """Whether a table is of these tasks and so many shots, where such are named."""
+    about = table.context
+    return (not tasks or about.get("task") in tasks) and shots in (None, about.get("shots"))
 
 
 def _judged(

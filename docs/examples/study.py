@@ -38,7 +38,7 @@ tables, _ = store.tables()
 records = run_calibration([t for t in tables if t.id in report.ids], ["icl", "cc", "dc", "bc"])
 frame = records.to_pandas()
 named = {text: name for name, text in templates.items()}
-frame["template"] = frame["option.template"].fillna("").map(named)
+frame["template"] = frame["option_template"].fillna("").map(named)
 
 # %% One tidy table: a row per context, method and metric.
 accuracy = frame[frame["metric"] == "accuracy"]

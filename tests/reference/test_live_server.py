@@ -103,9 +103,11 @@ def _wait(server: subprocess.Popen, address: str, log: Path) -> None:
 
 
 def asking(address: str, name: str, checkpoint: Path, way: str) -> Settings:
+    # All tokens: after the short prompt of pmi no label is among the likeliest 20, or 200.
     return SETTINGS.replace(
-        scorer="api", server=address, model=name, api_scores=way, tokenizer=str(checkpoint)
-    )
+        scorer="api", server=address, model=name, api_scores=way, tokenizer=str(checkpoint),
+        top_logprobs=5000,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

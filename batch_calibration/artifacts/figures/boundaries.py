@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration import boundary
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
 from batch_calibration.fitting import Evidence, fit
@@ -138,7 +139,7 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
         "log_probs": boundary.plane(*reach["log_probs"], TICKS),
         "probs": jnp.log(boundary.plane(1e-4 * probable, probable, TICKS)),
     }
-    blocks = {name: _padded(*block) for name, block in two.blocks.items()}
+    blocks = {name: padded(*block) for name, block in two.blocks.items()}
     found = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
     # In the order of the table of methods: a compiled program returns a dict sorted by key.
     return {
@@ -147,7 +148,17 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
     }
 
 
-def _padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+def data(tables: Sequence[ScoreTable]) -> Cells:
+    """A line a test row: both scores in nats, and the right label."""
+    rows: Cells = [["task", "first", "second", "label", "log p first", "log p second"]]
+    for two in map(cut, tables):
+        for pair, label in zip(*two.blocks["test"], strict=True):
+            gold = two.names[label] if label >= 0 else ""
+            rows.append([two.task, *two.names, gold, *(f"{x:.5g}" for x in pair)])
+    return rows
+
+
+def padded(scores: np.ndarray, labels: np.ndarray) -> Evidence:
     """A block with rows of weight 0 up to the next power of two: tables share a program."""
     missing = (1 << (len(scores) - 1).bit_length()) - len(scores)
     return Evidence(

@@ -19,7 +19,11 @@ Interval = tuple[float, float, float, str]
 
 
 def draw(
-    panels: Mapping[str, Mapping[str, Interval]], methods: Sequence[str], label: str
+    panels: Mapping[str, Mapping[str, Interval]],
+    methods: Sequence[str],
+    label: str,
+    reach: float | None = None,
+    heading: str = "",
 ) -> Figure:
     """A panel a set: the difference of each method in points, its interval, a line at zero.
 
@@ -29,6 +33,9 @@ def draw(
         panels: title -> method -> difference, low, high, verdict.
         methods: the rows, from the top; a method without a difference in a panel is left empty.
         label: of the horizontal axes.
+        reach: so many points on either side of zero are shown in all panels, what lies beyond as
+            above; without it each panel shows what it has.
+        heading: above the panels.
     """
     columns = min(len(panels), COLUMNS)
     lines = -(-len(panels) // columns)
@@ -39,8 +46,8 @@ def draw(
         )  # fmt: skip
         for axes, (title, found) in zip(grid.flat, panels.items(), strict=False):
             ends = np.array([one[:3] for one in found.values()] or [(0.0, 0.0, 0.0)])
-            left = max(-FARTHEST, min(float(ends.min()), -0.5))
-            right = min(FARTHEST, max(float(ends.max()), 0.5))
+            left = max(-FARTHEST, min(float(ends.min()), -0.5)) if reach is None else -reach
+            right = min(FARTHEST, max(float(ends.max()), 0.5)) if reach is None else reach
             axes.axvline(0, color="black", lw=0.8)
             for place, method in enumerate(methods):
                 axes.axhline(place, color="#eeeeee", lw=0.6, zorder=0)
@@ -60,6 +67,10 @@ def draw(
             axes.set_xlabel(label)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
-        grid[0][0].set_yticks(range(len(methods)), methods, fontsize=8)
+        if heading:
+            figure.suptitle(fill(heading, 45 * columns), x=0.01, ha="left", fontsize=9)
+        grid[0][0].set_yticks(range(len(methods)), methods)
+        for axes in grid[:, 0]:
+            axes.tick_params(axis="y", labelsize=8)
         grid[0][0].set_ylim(len(methods) - 0.4, -0.6)
     return figure

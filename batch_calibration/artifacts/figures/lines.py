@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.curves import Curves, Points
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
-from batch_calibration.artifacts.grouping import title
+from batch_calibration.artifacts.grouping import REFERENCES, title
 from batch_calibration.intervals import deviation
 
 
@@ -37,7 +37,9 @@ def draw(curves: Curves) -> Figure:
             axes.set_ylabel("accuracy (%)")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        figure.suptitle(fill(curves.heading, 48 * columns), x=0.01, ha="left", fontsize=10)
+        band = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
+        words = f"{curves.heading}. Band: {band}."
+        figure.suptitle(fill(words, 48 * columns), x=0.01, ha="left", fontsize=10)
     return figure
 
 
@@ -54,8 +56,12 @@ def _panel(
         sd = np.array([deviation(points[number]) for number in at])
         if of_mean:
             sd /= np.sqrt([len(points[number]) for number in at])
-        axes.plot(at, mean, "o-", ms=3, color=color(method), label=method)
-        axes.fill_between(at, mean - sd, mean + sd, color=color(method), alpha=0.15, lw=0)
+        # What is compared stands out: five bands of one strength cannot be told apart.
+        told = method in REFERENCES
+        axes.plot(at, mean, "o-", ms=3, color=color(method), label=method, lw=2.2 if told else 1)
+        axes.fill_between(
+            at, mean - sd, mean + sd, color=color(method), alpha=0.25 if told else 0.06, lw=0
+        )
     for method, level in levels.items():
         axes.axhline(level, ls="--", lw=1, color=color(method), label=f"{method}, all rows")
     axes.set_xticks(numbers, [str(number) for number in numbers], rotation=45 if far else 0)

@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import COLORS, COLUMNS, STYLE
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.calibration.learned_shift import STRENGTHS
@@ -57,6 +58,18 @@ def draw(group: SettingRecords) -> Figure:
         heading = f"Strength of BC, {seeds}: {group.setting}"
         figure.suptitle(fill(heading, 48 * columns), x=0.01, ha="left", fontsize=10)
     return figure
+
+
+def data(group: SettingRecords) -> Cells:
+    """A line for each task and strength: accuracy in %, mean over seeds."""
+    rows: Cells = [["task", "strength", "test rows", "labeled rows"]]
+    for task, records in group.records.items():
+        kept = [record.curve for record in records if record.curve is not None]
+        test = 100 * np.mean([curve.test for curve in kept], axis=0)
+        labeled = 100 * np.mean([curve.labeled for curve in kept], axis=0)
+        points = zip(STRENGTHS, test, labeled, strict=True)
+        rows += [[task, *(f"{x:.4g}" for x in point)] for point in points]
+    return rows
 
 
 def _band(axes: Axes, curves: np.ndarray, shade: str, name: str) -> None:

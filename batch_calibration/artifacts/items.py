@@ -1,0 +1,118 @@
+"""What the catalogue is made of: results, a table, a figure, and a kind of result."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from batch_calibration.artifacts import curves, sizes
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.grouping import SettingRecords
+from batch_calibration.records import Record
+from batch_calibration.scores import ScoreTable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ACROSS = "Across settings"
+"""The section of what varies from one setting to the next."""
+
+
+class Results(NamedTuple):
+    """What tables and figures are made of.
+
+    Attributes:
+        records: all of them.
+        groups: the same by setting, without those of robustness studies.
+        load: the score table of a record, None where it is gone.
+        boundary_tasks: how many tasks the figure of boundaries shows, at most.
+        models: names, smallest first, in the order of tables of several models; others come
+            behind, by name.
+    """
+
+    records: list[Record]
+    groups: list[SettingRecords]
+    load: Callable[[Record], ScoreTable | None]
+    boundary_tasks: int = 2
+    models: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> list[SettingRecords]:
+        """Settings with a section of their own: a point of a curve has none."""
+        return curves.apart(self.groups)
+
+    @property
+    def sizes(self) -> list[SettingRecords]:
+        """Settings of text with one shot that differ in the model alone, smallest first."""
+        return next(iter(sizes.alike(self.groups, 1, self.models)), [])
+
+    @property
+    def middle(self) -> list[SettingRecords]:
+        """Of three sizes or more the one in the middle, of fewer none."""
+        return self.sizes[1:-1][:1]
+
+    @property
+    def main(self) -> SettingRecords | None:
+        """Of these the one whose model has the most records: figures of one model show it."""
+        held = Counter(record.context.model for record in self.records)
+        return max(self.sizes, key=lambda one: held[one.setting.model], default=None)
+
+
+class Table(NamedTuple):
+    """One table.
+
+    Attributes:
+        section: the setting that it belongs to, or `ACROSS`.
+        slug: the file's name without its ending.
+        heading: what it shows.
+        cells: header and rows.
+        note: a sentence below it.
+        last: rows at the end that sum up the others.
+        csv: what its CSV file holds, None for no such file.
+        shown: whether it is printed and in the report, or only written.
+        unit: of its numbers.
+        number: its number in the paper, such as "Table 2"; empty for what is not in it.
+    """
+
+    section: str
+    slug: str
+    heading: str
+    cells: Cells
+    note: str = ""
+    last: int = 1
+    csv: str | None = None
+    shown: bool = True
+    unit: str = "accuracy in %"
+    number: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it shows, and in what."""
+        return ", ".join(filter(None, (self.heading, self.unit)))
+
+
+class Drawing(NamedTuple):
+    """One figure, drawn when it is asked for.
+
+    Attributes:
+        section: the setting that it belongs to, or `ACROSS`.
+        slug: the file's name without its ending.
+        heading: what it shows.
+        draw: draws it.
+        data: the numbers that are drawn, header and rows; None where there are none yet.
+        number: its number in the paper, such as "Figure 2"; empty for what is not in it.
+    """
+
+    section: str
+    slug: str
+    heading: str
+    draw: "Callable[[], Figure]"
+    data: Callable[[], Cells] | None = None
+    number: str = ""
+
+
+class Entry(NamedTuple):
+    """A kind of result: what it is called, and results -> its tables, its figures."""
+
+    name: str
+    tables: Callable[[Results], Iterable[Table]] = lambda results: ()
+    figures: Callable[[Results], Iterable[Drawing]] = lambda results: ()

@@ -1,0 +1,159 @@
+"""What was run in a workdir: of each scoring run its command, config, versions, device and date."""
+
+import dataclasses
+import json
+import platform
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import WrongJson, parse_json, read_as, write_whole
+from batch_calibration.version import __version__
+
+FOLDER = "runs"
+"""Where a workdir keeps them, a file each: several processes may score into it at once."""
+LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "safetensors", "tokenizers")
+"""Libraries whose versions may change a score."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The facts of one scoring run.
+
+    Attributes:
+        began: date and time in UTC.
+        command: what was typed; of a program that is none of ours its name alone.
+        config: settings that differ from their defaults.
+        contexts: how many it was to score.
+        device: what scored, and how many of it.
+        commit: of the checkout that the code lay in, "-dirty" behind it where files differed; empty
+            where it lay in none.
+        versions: name -> version, Python's among them.
+        rows: how many were scored; None where the run did not come to its end.
+        seconds: what that took.
+    """
+
+    began: str
+    command: str
+    config: Mapping[str, object]
+    contexts: int
+    device: str
+    commit: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    rows: int | None = None
+    seconds: float | None = None
+
+
+class RunFile:
+    """A run that has begun, and its file."""
+
+    def __init__(self, workdir: Path, run: Run):
+        """Keep what is known before anything is scored: a run may be killed."""
+        stamp = run.began.replace(":", "").replace(" ", "T")
+        self._run = run
+        self._path = workdir / FOLDER / f"{stamp}-{secrets.token_hex(4)}.json"
+        self._write()
+
+    def end(self, rows: int, seconds: float) -> None:
+        """Add what was done; of a run that found everything scored nothing is kept."""
+        if not rows:
+            self._path.unlink(missing_ok=True)
+            return
+        self._run = replace(self._run, rows=rows, seconds=round(seconds, 1))
+        self._write()
+
+    def _write(self) -> None:
+        said = {k: v for k, v in dataclasses.asdict(self._run).items() if v is not None}
+        write_whole(self._path, json.dumps(said, indent=1, sort_keys=True).encode())
+
+
+def begin(workdir: Path, config: Mapping[str, object], contexts: int, device: str) -> RunFile:
+    """Keep that a run began, and with what.
+
+    Args:
+        workdir: where it keeps its scores.
+        config: settings that differ from their defaults.
+        contexts: how many are to be scored.
+        device: what scores, in words.
+    """
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    run = Run(now, command(sys.argv), dict(config), contexts, device, _commit(), _versions())
+    return RunFile(workdir, run)
+
+
+def read(workdir: Path) -> tuple[list[Run], list[str]]:
+    """Every run, the earliest first, and a sentence on each file that cannot be read."""
+    found, broken = list[Run](), list[str]()
+    for path in sorted((workdir / FOLDER).glob("*.json")):
+        try:
+            found.append(_read(path))
+        except InputError as error:
+            broken.append(str(error))
+    return found, broken
+
+
+def bring(source: Path, workdir: Path) -> None:
+    """Keep another workdir's runs as well, each once."""
+    for path in sorted((source / FOLDER).glob("*.json")):
+        target, said = workdir / FOLDER / path.name, path.read_bytes()
+        # Of one run the file says more once it has come to its end.
+        if not target.exists() or len(target.read_bytes()) < len(said):
+            write_whole(target, said)
+
+
+def _read(path: Path) -> Run:
+    try:
+        return read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run")
+    except (OSError, ValueError, WrongJson) as error:
+        raise InputError(
+            f"{path}: expected what experiments.score kept of a run, got {error}; remove the file."
+        ) from error
+
+
+def command(arguments: Sequence[str]) -> str:
+    """A command line as it was typed; of a program that is none of ours its name alone.
+
+    >>> command(["/home/me/experiments/score.py", "--workdir=my runs"])
+    "python -m experiments.score '--workdir=my runs'"
+    >>> command(["mine.py", "--key=secret"])
+    'mine.py'
+    """
+    program = Path(arguments[0])
+    if program.parent.name == "experiments":
+        return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
+    return program.name
+
+
+def _versions() -> dict[str, str]:
+    found = {"batch-calibration": __version__, "Python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str:
+    """The commit of this file's checkout; empty where this file is in none."""
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(here.parent), *words], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if not done.returncode else ""
+
+    try:
+        # An installed package may lie below the checkout of something else.
+        tracked = git("ls-files", "--error-unmatch", here.name)
+        return tracked and git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""Starts workers as tasks of a Ray cluster."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch_calibration.errors import InputError
+from batch_calibration.study.scoring import ScoringReport
+from batch_calibration.study.workers import Work
+from experiments.compilation_cache import keep_programs
+
+if TYPE_CHECKING:
+    import ray
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Workers as tasks of a Ray cluster, whose nodes all see the workdir.
+
+    Where a node is lost, Ray starts its tasks again on another, and they go on with what is left.
+
+    Attributes:
+        workers: how many.
+        cpus: for each worker.
+        gpus: for each worker.
+        resources: others for each worker, by the name that the cluster gives them, such as TPU.
+        address: of the cluster; "" is that of RAY_ADDRESS, or else one of this machine alone.
+        grace: seconds that workers have to stop before they are killed.
+    """
+
+    workers: int = 2
+    cpus: float = 1
+    gpus: float = 0
+    resources: Mapping[str, float] = field(default_factory=dict)
+    address: str = ""
+    grace: float = 60.0
+
+    def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
+        """What each worker reports, or how it ended."""
+        import ray
+
+        work.check()
+        mine = not ray.is_initialized()
+        if mine:
+            _connect(self.address)
+        task = ray.remote(
+            num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources), max_retries=3
+        )(_run)
+        self._say_what_lacks(notify)
+        logs = work.workdir / "logs"
+        logs.mkdir(exist_ok=True)
+        notify(
+            f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
+            f"what they say is in {logs}"
+        )
+        tasks = [
+            task.remote(work, os.getcwd(), logs / f"worker-{number}.log")
+            for number in range(self.workers)
+        ]
+        try:
+            return [_end(number, one) for number, one in enumerate(tasks)]
+        finally:
+            for one in tasks:
+                ray.cancel(one, force=False)
+            ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
+            if mine:
+                ray.shutdown()
+
+    def _say_what_lacks(self, notify: Callable[[str], None]) -> None:
+        import ray
+
+        need = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(all(has.get(name, 0) >= much for name, much in need.items()) for has in alive):
+            asked = ", ".join(f"{much:g} {name}" for name, much in need.items() if much)
+            notify(
+                f"no node of the cluster has {asked}: waiting for one; stop this, and ask for "
+                "less, where none will come"
+            )
+
+
+def _connect(address: str) -> None:
+    """Join a cluster, or make one; interruptions stay answered as they were."""
+    import ray
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(address or None, include_dashboard=False, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(
+            f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
+            "give the address that `ray start --head` printed, or leave it out."
+        ) from error
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
+    """The task: one worker, in the folder where relative paths of the settings begin."""
+    os.chdir(folder)
+    keep_programs()
+    with log.open("a") as file:
+        try:
+            return work(partial(print, file=file, flush=True))
+        except InputError as error:
+            return str(error)
+
+
+def _end(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:
+    """Wait for a worker: its report, or a sentence on how it ended."""
+    import ray
+
+    try:
+        return ray.get(task)
+    except ray.exceptions.RayError as error:
+        return (
+            f"worker {number} ended early ({str(error).strip().splitlines()[-1]}). What was "
+            "finished is kept: give the same command again for the rest."
+        )

@@ -1,0 +1,131 @@
+"""Starts workers as a job array of Slurm, by submitit."""
+
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from batch_calibration.errors import InputError
+from batch_calibration.study.scoring import ScoringReport
+from batch_calibration.study.workers import Work
+from experiments.compilation_cache import keep_programs
+
+if TYPE_CHECKING:
+    import submitit
+
+RESTARTS = 100
+"""How often a job that is out of time is started again."""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Workers as the jobs of a Slurm array; a job that is preempted or out of time starts again.
+
+    The jobs outlive the launcher, also one that is stopped.
+
+    Attributes:
+        workers: how many jobs.
+        minutes: of each job, before it is started again.
+        partition: of the cluster; "" is its default.
+        cpus: for each node of a worker.
+        gpus: for each node of a worker.
+        memory: gigabytes for each node of a worker; 0 is the cluster's default.
+        hosts: nodes of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
+        at_once: most jobs that run at a time.
+        options: others of sbatch, by name, such as account.
+        grace: seconds before the end of its time at which a job is told to stop.
+        cluster: "slurm"; "local" runs the jobs here, for a try.
+        poll: seconds between looks at the jobs.
+    """
+
+    workers: int = 2
+    minutes: int = 60
+    partition: str = ""
+    cpus: int = 1
+    gpus: int = 0
+    memory: int = 0
+    hosts: int = 1
+    at_once: int = 256
+    options: Mapping[str, str] = field(default_factory=dict)
+    grace: int = 60
+    cluster: str = "slurm"
+    poll: float = 10.0
+
+    def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
+        """What each worker reports, or how it ended."""
+        import submitit
+
+        work.check()
+        jobs = self._submit(work)
+        names = ", ".join(job.job_id for job in jobs)
+        notify(
+            f"jobs {names}; they go on without this program, and `scancel` stops them; what they "
+            f"say is in {work.workdir / 'logs'}"
+        )
+        for _ in submitit.helpers.as_completed(jobs, poll_frequency=self.poll):
+            pass
+        return [_end(job) for job in jobs]
+
+    def _submit(self, work: Work) -> "list[submitit.Job[ScoringReport | str]]":
+        import submitit
+
+        try:
+            executor = submitit.AutoExecutor(
+                work.workdir / "logs" / "%j", self.cluster, slurm_max_num_timeout=RESTARTS
+            )
+            executor.update_parameters(
+                name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,
+                cpus_per_task=self.cpus, gpus_per_node=self.gpus,
+                slurm_array_parallelism=self.at_once, slurm_signal_delay_s=self.grace,
+                mem_gb=self.memory or None, slurm_partition=self.partition or None,
+                slurm_additional_parameters=dict(self.options) or None,
+            )  # fmt: skip
+            with executor.batch():
+                return [executor.submit(Job(work, self.hosts)) for _ in range(self.workers)]
+        except RuntimeError as error:
+            raise InputError(
+                f"--launcher=slurm: the jobs could not be submitted ({str(error).splitlines()[0]});"
+                " run it where sbatch works, or give --launcher=local."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Job:
+    """A worker. Slurm starts it again after a preemption, and it goes on with what is left."""
+
+    work: Work
+    hosts: int = 1
+
+    def __call__(self) -> ScoringReport | str:
+        """Work; the sentence, where a setting is wrong."""
+        import jax
+
+        # What is claimed is given back before Slurm kills the job.
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        keep_programs()
+        if self.hosts > 1:
+            jax.distributed.initialize()
+        try:
+            return self.work(print)
+        except InputError as error:
+            return str(error)
+
+    def checkpoint(self) -> "submitit.helpers.DelayedSubmission":
+        """What submitit starts again: this very job, for the store holds what it finished."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self)
+
+
+def _end(job: "submitit.Job[ScoringReport | str]") -> ScoringReport | str:
+    """A worker's report, or a sentence on how it ended."""
+    import submitit
+
+    try:
+        return job.result()
+    except submitit.core.utils.UncompletedJobError as error:
+        return (
+            f"job {job.job_id} ended early ({str(error).splitlines()[0]}); {job.paths.stderr} says "
+            "more. What was finished is kept: give the same command again for the rest."
+        )

@@ -1,0 +1,28 @@
+"""Every table and figure of the paper from stored scores, and what those not there yet lack.
+
+python -m experiments.paper --workdir=W
+"""
+
+from absl import flags
+
+from experiments import cli, compilation_cache
+
+WORKDIR = cli.folder_flag("folder with scores and records")
+MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for tables of several sizes")
+
+
+def main() -> None:
+    """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
+    from batch_calibration.artifacts import catalogue, paper_page
+    from batch_calibration.store import Store
+
+    compilation_cache.keep_programs()
+    store = Store(WORKDIR.value)
+    results = catalogue.gather(store.records(), store.table_of, models=MODELS.value)
+    for line in paper_page.write(results, store.workdir):
+        print(line)
+    print(*store.unmatched(), sep="\n", end="\n" * bool(store.unmatched()))
+
+
+if __name__ == "__main__":
+    cli.enter(main, loads=("jax",))

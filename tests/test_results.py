@@ -1,0 +1,99 @@
+"""Results of a workdir as data: read by name, as files, and by other tools."""
+
+import csv
+import io
+import json
+import sys
+
+import duckdb
+import pandas
+import pytest
+from making import make_record
+from pyarrow import parquet
+
+from batch_calibration import load_results
+from batch_calibration.errors import InputError
+from batch_calibration.results import write_results
+from batch_calibration.store import Store
+
+RECORDS = [
+    make_record(task, {"icl": 0.5, "bc": 0.6 + seed / 10}, context={"seed": seed, **about})
+    for task, about in (("rte", {"shots": 1, "demonstrations": ("a", 'b"')}), ("cb", {}))
+    for seed in (0, 1)
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path / "w", create=True)
+    for record in RECORDS:
+        made.put_record(record)
+    return made
+
+
+def test_results_are_the_records_of_the_workdir(store):
+    frame = load_results(store.workdir)
+    assert len(frame) == len(store.records().rows()) == 4 * 3
+    bc = frame[(frame.metric == "accuracy") & (frame.method == "bc")]
+    assert bc.groupby("task")["value"].mean().to_dict() == pytest.approx({"cb": 0.65, "rte": 0.65})
+    assert load_results(store, "arrow").equals(store.records().to_arrow())
+    with pytest.raises(InputError, match="did you mean 'pandas'"):
+        load_results(store, "panda")
+
+
+def test_files_hold_what_load_results_gives(store):
+    files, lacks = write_results(store.records(), store.workdir)
+    assert [path.name for path in files] == ["results.csv", "results.parquet"] and lacks == ""
+    table = load_results(store, "arrow")
+    assert parquet.read_table(files[1]).equals(table)
+    rows = list(csv.DictReader(io.StringIO(files[0].read_text())))
+    for row, other in zip(rows, table.to_pylist(), strict=True):
+        for name, value in other.items():
+            said = row[name]
+            read = {float: float, list: json.loads, int: int}.get(type(value), str)
+            assert said == "" if value is None else read(said) == value
+
+
+def test_files_made_again_are_the_same(store):
+    def made():
+        files, _ = write_results(store.records(), store.workdir)
+        whole = [path.read_bytes() for path in files]
+        for path in files:
+            path.unlink()
+        return whole
+
+    assert made() == made()
+
+
+def test_duckdb_reads_both_files_and_the_table_in_memory(store):
+    files, _ = write_results(store.records(), store.workdir)
+    results = load_results(store, "arrow")
+    assert results.num_rows
+    for source in (*(f"'{path}'" for path in files), "results"):
+        found = duckdb.sql(
+            f"SELECT task, avg(value), min(low), count(seed) FROM {source} "
+            "WHERE metric = 'gain' AND shots = 1 GROUP BY task"
+        ).fetchall()
+        low = min(r.methods["bc"]["gain_low"] for r in RECORDS if r.context.task == "rte")
+        assert found == [("rte", pytest.approx(0.15, abs=2e-3), low, 2)]
+
+
+def test_pandas_reads_the_csv(store):
+    (path, _), _ = write_results(store.records(), store.workdir)
+    frame = pandas.read_csv(path)
+    assert frame.groupby("metric").size().to_dict() == {"accuracy": 8, "gain": 4}
+
+
+def test_without_pyarrow_there_is_the_csv_alone_and_a_sentence(store, monkeypatch):
+    write_results(store.records(), store.workdir)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    files, lacks = write_results(store.records(), store.workdir)
+    assert [path.name for path in files] == ["results.csv"]
+    assert lacks.endswith("results.parquet is not written: it needs pyarrow; pip install pyarrow.")
+    assert not (store.workdir / "results.parquet").exists()
+
+
+def test_a_workdir_without_records_is_a_sentence(tmp_path):
+    Store(tmp_path, create=True)
+    with pytest.raises(InputError, match=r"no records yet; run experiments\.calibrate"):
+        load_results(tmp_path)

@@ -1,0 +1,104 @@
+"""Tables over two things at once: models and tasks, shots and templates."""
+
+from making import make_record
+
+from batch_calibration.artifacts import catalogue, two_way
+from batch_calibration.artifacts.cells import Best, latex
+from batch_calibration.artifacts.grouping import by_setting
+
+
+def of_model(model, task, seed=0, icl=0.5, **context):
+    about = {"model": model, "data": "mini", "seed": seed, "shots": 1, **context}
+    return make_record(task, {"icl": icl, "bc": icl + 0.1, "cc": 0.4}, rows=100, context=about)
+
+
+TWO = [
+    *(of_model("big", task, seed, 0.7 + seed / 10) for task in ("rte", "cb", "mine")
+      for seed in (0, 1)),
+    *(of_model("small", task) for task in ("rte", "cb")),
+]  # fmt: skip
+
+
+def test_models_stand_below_one_another_beside_their_tasks():
+    (found,) = two_way.models(by_setting(TWO))
+    cells = two_way.model_cells(found)
+    assert cells == [
+        ["model", "method", "CB", "RTE", "mine", "average"],
+        ["big", "icl", "75.0", "75.0", "75.0", "75.0"],
+        ["big", "cc", "40.0", "40.0", "40.0", "40.0"],
+        ["big", "bc", "85.0", "85.0", "85.0", "85.0"],
+        ["small", "icl", "50.0", "50.0", "-", "50.0"],
+        ["small", "cc", "40.0", "40.0", "-", "40.0"],
+        ["small", "bc", "60.0", "60.0", "-", "60.0"],
+    ]
+    assert [type(cell) is Best for cell in cells[3]] == [False, False, True, True, True, True]
+
+
+def test_an_average_is_over_the_tasks_of_all_models():
+    some = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
+    (found,) = two_way.models(by_setting([*some, of_model("small", "rte")]))
+    assert two_way.model_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
+    (found,) = two_way.models(by_setting([some[0], of_model("small", "mine")]))
+    assert [row[-1] for row in two_way.model_cells(found)[1:]] == ["-"] * 6
+
+
+def test_other_shots_or_one_task_alone_are_no_table_of_models():
+    assert two_way.models(by_setting([of_model("big", "rte"), of_model("small", "rte")])) == []
+    apart = [of_model(name, task, shots=shots)
+             for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
+    assert two_way.models(by_setting(apart)) == []
+
+
+def at(shots, seed=0, icl=0.5, **options):
+    about = {"model": "m", "seed": seed, "shots": shots, "options": options}
+    return make_record("rte", {"icl": icl, "bc": 0.6}, rows=100, context=about)
+
+
+GRID = [
+    at(shots, seed, 0.3 + shots / 10 + seed / 10, **options)
+    for options in ({}, {"template": "2"}, {"template": "10"})
+    for shots in (0, 4)
+    for seed in (range(2) if shots else range(1))
+]
+
+
+def test_shots_and_templates_make_a_grid():
+    (grid,) = two_way.grids(GRID)
+    assert two_way.grid_cells(grid) == [
+        ["template", "method", "shots 0", "shots 4"],
+        *(
+            row
+            for name in ("2", "10", "own")
+            for row in ([name, "icl", "30.0", "75.0 ± 7.1"], [name, "bc", "60.0", "60.0 ± 0.0"])
+        ),
+    ]
+    assert grid.heading == "RTE, template × shots: m, validation split, all rows"
+    assert grid.slug == "m-validation-rte-template-shots"
+
+
+def test_a_cell_that_was_not_scored_is_empty():
+    (grid,) = two_way.grids([*GRID, at(2)])
+    assert [row[3] for row in two_way.grid_cells(grid)] == ["shots 2", *"----", "50.0", "60.0"]
+
+
+def test_a_grid_beside_another_choice_has_a_name_of_its_own():
+    others = [at(r.context.shots, r.context.seed, **r.context.options, verbalizer="3")
+              for r in GRID]  # fmt: skip
+    found = two_way.grids([*GRID, *others])
+    assert len({grid.slug for grid in found}) == len(found)
+    beside = "RTE, template × shots: m, validation split, all rows, verbalizer 3"
+    assert beside in [grid.heading for grid in found]
+
+
+def test_one_choice_at_a_time_is_no_grid():
+    cross = [at(shots) for shots in range(5)] + [at(1, template=str(i)) for i in range(1, 11)]
+    assert two_way.grids(cross) == []
+    assert two_way.grids([make_record("rte", {"icl": 0.5}, context={"shots": None})]) == []
+
+
+def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():
+    found = {t.slug: t for t in catalogue.tables(catalogue.gather([*TWO, *GRID]))}
+    for slug in ("mini-1shot-validation-models", "m-validation-rte-template-shots"):
+        table = found[slug]
+        assert table.csv and latex(table.cells, last=table.last).count(r"\midrule") == 1
+    assert latex([["a"], ["b"], ["c"]]).splitlines()[4:6] == [r"b \\", r"\midrule"]
