@@ -197,7 +197,7 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
     launch = Slurm(workers=8, partition="gpu", minutes=90, gpus=4, cpus=16, memory=64, hosts=2,
                    at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
-    with pytest.raises(InputError, match="could not be submitted .*; run it where sbatch works"):
+    with pytest.raises(InputError, match=r"could not be submitted .*; run it where sbatch works"):
         launch._submit(Work(tuple(studies), tmp_path / "w"))
     asked = (tmp_path / "submitted").read_text()
     for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
@@ -237,3 +237,36 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_pat
     said = "".join(log.read_text() for log in (workdir / "logs").iterdir())
     assert said.count("beginning token") == 3, "the lost node's task was started again"
     assert tables(workdir) == tables(one)
+
+
+def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, one, tmp_path):
+    said = program("sweep", *FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={one}", "--dry_run")
+    rows = said.stdout.split("rows are left")[0].split()[-3:]
+    assert "sst2          9   " in said.stdout and f"{rows[0]} of {rows[2]} " in said.stdout
+    assert int(rows[0].replace(",", "")) * 3 == pytest.approx(
+        int(rows[2].replace(",", "")), rel=0.1
+    )
+    assert "time: about 0:00:" in said.stdout and "rows/s of a worker" in said.stdout
+    assert len(tables(one)) == 6
+    said = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
+    assert "time: not known" in said.stdout and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--partition=gpu"], "--partition: --launcher=local has no such option; leave it out. It "
+                              "has --gpus, --processes, --grace"),
+        (["--launcher=ray", "--resources=TPU"], "--resources: expected NAME=VALUE, comma-separated"
+                                                ", got 'TPU'"),
+        (["--launcher=ray", "--address=localhost:1"], "--address=localhost:1: no Ray cluster could "
+                                                      "be joined"),
+        (["--launcher=slurms"], "should be one of <local|slurm|ray>"),
+        (["--config.shots=1,two"], "config.shots: expected a whole number, got 'two'"),
+        (["--config.shotz=1,2"], "the config has no key 'shotz'; did you mean 'shots'"),
+    ],
+)  # fmt: skip
+def test_flags_of_a_sweep_that_cannot_be(program, tmp_path, flags, sentence):
+    done = program("sweep", *FLAGS, f"--workdir={tmp_path}", *flags, code=2)
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert not list((tmp_path / "scores").glob("*"))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,9 +89,13 @@ def _connect(address: str) -> None:
     import ray
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    host, _, port = address.rpartition(":")
     try:
+        if port.isdecimal() and "/" not in host:
+            # Ray itself would try for minutes.
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address or None, include_dashboard=False, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
             "give the address that `ray start --head` printed, or leave it out."
