@@ -140,6 +140,16 @@ def test_a_worker_that_is_killed_leaves_its_part_to_the_others(one, tmp_path):
     assert tables(tmp_path) == tables(one)
 
 
+def test_gpus_are_shared_out(studies, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    launch = Local(workers=2, gpus=1, processes=2)
+    assert [launch._gpus(number) for number in range(4)] == [["4"], ["5"], ["6"], ["7"]]
+    with pytest.raises(InputError, match="the workers need 6 GPUs, but CUDA_VISIBLE_DEVICES names"):
+        sweep(studies, tmp_path, launch=Local(workers=6, gpus=1), notify=lambda _: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert Local(workers=2, gpus=2)._gpus(1) == ["2", "3"]
+
+
 def test_a_wrong_setting_is_one_sentence_and_nothing_is_scored(tmp_path):
     wrong = grid(SETTINGS.replace(tasks="copa"), verbalizer=("nobody",))
     with pytest.raises(InputError, match="nobody") as caught:
@@ -181,7 +191,7 @@ def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
     interruption.join()
     assert report.contexts == 6 and report.lost == ()
     assert tables(tmp_path) == tables(one)
-    log = "".join(path.read_text() for path in (tmp_path / "logs").rglob("*_log.*"))
+    log = "".join(path.read_text() for path in (tmp_path / "work" / "logs").rglob("*_log.*"))
     assert "Caught signal SIGUSR2" in log and "Requeued job" in log
 
 
@@ -217,7 +227,7 @@ def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path)
     wrong = study._replace(cells=(study.settings.cell("sst2", shots=5000),))
     with pytest.raises(InputError, match="5000 shots of class"):
         sweep([wrong], tmp_path, launch=Slurm(cluster="local"), notify=lambda _: None)
-    assert not list((tmp_path / "logs").rglob("*"))
+    assert not list((tmp_path / "work").rglob("*"))
 
 
 def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_path):
@@ -234,7 +244,7 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_pat
     assert cluster.returncode == 0, errors[-3000:]
     report = json.loads(said.splitlines()[-1])
     assert report == {"contexts": 6, "lost": [], "workers": 2}
-    said = "".join(log.read_text() for log in (workdir / "logs").iterdir())
+    said = "".join(log.read_text() for log in (workdir / "work" / "logs").iterdir())
     assert said.count("beginning token") == 3, "the lost node's task was started again"
     assert tables(workdir) == tables(one)
 

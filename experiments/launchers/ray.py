@@ -52,14 +52,13 @@ class Ray:
             num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources), max_retries=3
         )(_run)
         self._say_what_lacks(notify)
-        logs = work.workdir / "logs"
-        logs.mkdir(exist_ok=True)
+        work.logs.mkdir(parents=True, exist_ok=True)
         notify(
             f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
-            f"what they say is in {logs}"
+            f"what they say is in {work.logs}"
         )
         tasks = [
-            task.remote(work, os.getcwd(), logs / f"worker-{number}.log")
+            task.remote(work, os.getcwd(), work.logs / f"worker-{number}.log")
             for number in range(self.workers)
         ]
         try:
