@@ -8,7 +8,6 @@ import numpy as np
 
 from batch_calibration import runs
 from batch_calibration.errors import InputError
-from batch_calibration.files import write_whole
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import Store
 
@@ -84,7 +83,7 @@ def merge_workdirs(
         )
     changed = {n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()}
     for store in stores:
-        _bring_runs(store.workdir, target.workdir)
+        runs.bring(store.workdir, target.workdir)
     busy = {name for name in sorted(changed) if not _put(target, held[name].table)}
     if busy:
         left.append(
@@ -94,15 +93,6 @@ def merge_workdirs(
     widened = len((own.keys() & changed) - busy)
     added = len(changed - own.keys() - busy)
     return MergeReport(added, widened, len(seen - changed), tuple(left))
-
-
-def _bring_runs(source: Path, workdir: Path) -> None:
-    """What was run in a workdir, of which each run's file has a name of its own."""
-    for path in sorted((source / runs.FOLDER).glob("*.json")):
-        there, said = workdir / runs.FOLDER / path.name, path.read_bytes()
-        # Of one run the file says more once it has come to its end.
-        if not there.exists() or len(there.read_bytes()) < len(said):
-            write_whole(there, said)
 
 
 def _put(target: Store, table: ScoreTable) -> bool:

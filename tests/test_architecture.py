@@ -67,7 +67,7 @@ ARROWS = {
     "tidy": {"errors", "settings"},
     "records": {"errors", "files", "scores", "accuracies", "outcomes", "tidy"},
     "store": {"errors", "processes", "files", "scores", "records"},
-    "merging": {"errors", "files", "runs", "scores", "store"},
+    "merging": {"errors", "runs", "scores", "store"},
     "results": {"errors", "files", "records", "store", "tidy"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},

@@ -70,7 +70,7 @@ CATALOGUE = (
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
     Entry("models", made.of_models),
-    Entry("grids", made.of_grids),
+    Entry("grids", made.of_grids, drawings.of_grids),
     Entry("numbered choices", of_paper.table_7),
     Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
@@ -81,11 +81,13 @@ CATALOGUE = (
     ),
     Entry(
         "probe sizes",
-        made.of_curves(curves.by_probe_size),
-        drawings.of_curves(curves.by_probe_size, number="Figure 9"),
+        made.of_curves(curves.by_probe_size, apart=True),
+        drawings.of_curves(curves.by_probe_size, number="Figure 9", apart=True),
     ),
     Entry(
-        "rows seen", made.of_curves(curves.by_rows_seen), drawings.of_curves(curves.by_rows_seen)
+        "rows seen",
+        made.of_curves(curves.by_rows_seen, apart=True),
+        drawings.of_curves(curves.by_rows_seen, apart=True),
     ),
 )
 """Each table and figure, in the order in which they are shown."""
