@@ -28,10 +28,12 @@ def gather(
     load: Callable[[Record], ScoreTable | None] = lambda record: None,
     boundary_tasks: int = 2,
     models: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> Results:
     """Results of some records; `load` finds their score tables for the figures that need them."""
     every = list(records)
-    return Results(every, by_setting(every), load, boundary_tasks, tuple(models))
+    return Results(every, by_setting(every), load, boundary_tasks, tuple(models), whole)
 
 
 def tables(results: Results) -> list[Table]:

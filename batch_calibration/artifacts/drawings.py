@@ -92,7 +92,7 @@ def _of_strength(group: SettingRecords, slug: str, number: str) -> Drawing:
 
 
 def of_boundaries(results: Results) -> Iterator[Drawing]:
-    """Where each method decides between two labels, setting by setting; of the main one all."""
+    """Where each method decides between two labels, setting by setting; all of the main one."""
     from batch_calibration.artifacts.figures import boundaries
 
     for group in results.apart if results.boundary_tasks else ():
@@ -105,7 +105,7 @@ def of_boundaries(results: Results) -> Iterator[Drawing]:
             main = group == results.main
             yield _of_boundaries(group, some, "boundaries", "Figure 2" if main else "")
             two = [table for table in (*some, *can) if len(table.label_names) == 2]
-            if main and len(two) > len(some):
+            if main and results.whole and len(two) > len(some):
                 yield _of_boundaries(group, two, "boundaries-all", "Figure 10")
 
 
