@@ -99,6 +99,14 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
     return found, broken
 
 
+def bring(source: Path, workdir: Path) -> None:
+    """Keep another workdir's runs as well, each once."""
+    for path in sorted((source / FOLDER).glob("*.json")):
+        target = workdir / FOLDER / path.name
+        if not target.exists():
+            write_whole(target, path.read_bytes())
+
+
 def _read(path: Path) -> Run:
     try:
         return read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run")

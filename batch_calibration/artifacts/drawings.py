@@ -21,17 +21,25 @@ STRENGTH_TASKS = ("qqp", "cb")
 
 
 def of_curves(
-    find: Callable[[list[SettingRecords]], list[curves.Curves]], *, number: str = ""
+    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+    *,
+    number: str = "",
+    apart: bool = False,
 ) -> Callable[[Results], Iterator[Drawing]]:
-    """A panel a task, of the curves that `find` finds."""
+    """A panel a task, of the curves that `find` finds; `apart`: in settings with a section.
+
+    Those of the main setting's model have a number in the paper.
+    """
 
     def make(results: Results) -> Iterator[Drawing]:
         from batch_calibration.artifacts.figures import lines
 
-        for one in find(results.groups):
+        model = f"{results.main.setting.model}-" if results.main else ""
+        for one in find(results.apart if apart else results.groups):
             yield Drawing(
                 ACROSS, f"{one.slug}-curve", one.heading, partial(lines.draw, one),
-                partial(curves.accuracy_cells, one), number,
+                partial(curves.accuracy_cells, one),
+                number if one.slug.startswith(model.replace(" ", "-")) else "",
             )  # fmt: skip
 
     return make
@@ -109,8 +117,9 @@ def of_robustness(results: Results) -> Iterator[Drawing]:
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
         heading = f"One choice of the prompt at a time: {title(axes[0].task)}"
         yield Drawing(
-            ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes), number="Figure 8"
-        )
+            ACROSS, f"{slug}-robustness", heading, partial(boxes.draw, axes),
+            partial(boxes.data, axes), "Figure 8",
+        )  # fmt: skip
 
 
 def of_prompts(results: Results) -> Iterator[Drawing]:

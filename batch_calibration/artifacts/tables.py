@@ -52,7 +52,7 @@ def overview(results: Results) -> Iterator[Table]:
             yield Table(
                 str(group.setting), f"{group.setting.slug}-overview", "Each method over the tasks",
                 gains.overview_cells(group), note=_below(group, gains.note(group)),
-                csv=gains.overview_csv(group), shown=group in results.apart,
+                last=0, csv=gains.overview_csv(group), shown=group in results.apart,
                 unit="accuracy in %, gain in points",
             )  # fmt: skip
 
@@ -64,7 +64,7 @@ def of_probabilities(results: Results) -> Iterator[Table]:
         for kind, heading, unit, cells in probabilities.tables(group):
             yield Table(
                 str(group.setting), f"{group.setting.slug}-{kind}", heading, cells, note,
-                csv=plain_csv(cells), unit=unit,
+                last=int(kind in probabilities.METRICS), csv=plain_csv(cells), unit=unit,
                 shown=group in results.apart and kind not in probabilities.METRICS,
             )  # fmt: skip
 
@@ -80,7 +80,8 @@ def of_prompts(results: Results) -> Iterator[Table]:
         cells = robustness.study_cells(axes)
         yield Table(
             ACROSS, "prompts", "How much the choice of the prompt matters", cells,
-            robustness.NOTE, csv=plain_csv(cells), unit="accuracy in %, changes in points",
+            robustness.NOTE, last=0, csv=plain_csv(cells),
+            unit="accuracy in %, changes in points",
         )  # fmt: skip
 
 
@@ -95,14 +96,16 @@ def of_robustness(results: Results) -> Iterator[Table]:
 
 
 def of_curves(
-    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+    find: Callable[[list[SettingRecords]], list[curves.Curves]], *, apart: bool = False
 ) -> Callable[[Results], Iterator[Table]]:
-    """A row for each task and number of the curves that `find` finds."""
+    """A row for each task and number of the curves that `find` finds; `apart` as in `drawings`."""
 
     def make(results: Results) -> Iterator[Table]:
-        for one in find(results.groups):
+        for one in find(results.apart if apart else results.groups):
             cells = curves.accuracy_cells(one)
-            yield Table(ACROSS, one.slug, one.heading, cells, one.note, csv=plain_csv(cells))
+            yield Table(
+                ACROSS, one.slug, one.heading, cells, one.note, last=0, csv=plain_csv(cells)
+            )
 
     return make
 

@@ -84,7 +84,7 @@ def write_report(
     tables, drawn = catalogue.tables(results), _figures(results, figures, texts)
     said = {str(group.setting): summary.paragraph(group) for group in results.apart}
     studied = summary.studies(results.records, results.groups).values()
-    words = " ".join(["Accuracy as one thing varies, and the rest stays.", *studied])
+    words = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studied])
     sections = [report.Section("Left out or not up to date", " ".join(missing))] if missing else []
     sections += first
     for name, paragraph in {**said, ACROSS: words}.items():
@@ -110,6 +110,8 @@ def _figures(
         return []
     found = []
     for drawing in catalogue.figures(results):
+        if report.is_part(drawing.slug, plots):
+            continue
         image = _place(folder, drawing.slug, ".png")
         plot = plots.get(drawing.slug)
         if plot or image.exists():

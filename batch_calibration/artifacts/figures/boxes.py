@@ -6,9 +6,10 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import STYLE, color
 from batch_calibration.artifacts.grouping import REFERENCES, title
-from batch_calibration.artifacts.robustness import Axis
+from batch_calibration.artifacts.robustness import Axis, value
 
 
 def draw(found: Sequence[Axis]) -> Figure:
@@ -39,3 +40,16 @@ def draw(found: Sequence[Axis]) -> Figure:
         )  # fmt: skip
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
+
+
+def data(found: Sequence[Axis]) -> Cells:
+    """A line a dot: what varies, the choice, and the accuracy in %."""
+    return [
+        ["task", "what varies", "choice", "method", "accuracy"],
+        *(
+            [one.task, one.name, value(record), method, f"{accuracy:.4g}"]
+            for one in found
+            for method in REFERENCES
+            for record, accuracy in zip(one.records, one.values(method), strict=True)
+        ),
+    ]

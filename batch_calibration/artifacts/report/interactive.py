@@ -34,11 +34,13 @@ def every(results: Results) -> dict[str, Plot]:
     for group in results.apart:
         slug = group.setting.slug
         if gains.compared(group, group.methods):
-            found[f"{slug}-bars"] = of_gains(group)
+            found[f"{slug}-differences"] = of_gains(group)
         if all(record.curve for record in group.every):
             found[f"{slug}-strength"] = of_strength(group)
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
         found[f"{slug}-robustness"] = of_robustness(axes)
+    for slug, axes in robustness.by_study(robustness.axes(results.records)).items():
+        found[f"{slug}-prompts"] = of_prompts(axes)
     for one in curves.by_probe_size(results.groups):
         found[f"{one.slug}-curve"] = of_sizes(one)
     for find in (curves.by_shots, curves.by_rows_seen):
@@ -271,3 +273,25 @@ def of_robustness(axes: Sequence[robustness.Axis]) -> Plot:
         "height": 420,
     }  # fmt: skip
     return Plot([View("", traces, layout)])
+
+
+def of_prompts(axes: Sequence[robustness.Axis]) -> Plot:
+    """Each prompt of a study with icl and with bc, from icl's worst on; a view a task."""
+    views = []
+    for one in axes:
+        before, after = (one.values(name) for name in REFERENCES)
+        order = np.argsort(before, kind="stable")
+        names = [text(f"{place + 1}: {robustness.value(one.records[i])}")
+                 for place, i in enumerate(order)]  # fmt: skip
+        traces: list[Parts] = []
+        for method, values in zip(REFERENCES, (before, after), strict=True):
+            traces.append({
+                "type": "scatter", "mode": "markers", "name": method, "x": floats(values[order]),
+                "y": list(names), "marker": {"color": color(method), "size": 9, "symbol":
+                "circle-open" if method == BASELINE else "circle", "line": {"width": 2}},
+                "hovertemplate": f"%{{y}}<br>{method}: %{{x:.1f}} %<extra></extra>",
+            })  # fmt: skip
+        layout: Parts = {"xaxis": axis("accuracy (%)"), "yaxis": {**NAMES, "showticklabels": False},
+                         "height": 150 + 18 * len(names)}  # fmt: skip
+        views.append(View(title(one.task), traces, layout))
+    return Plot(views, note="A line is a prompt; hover a dot to see which.")

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 class Section(NamedTuple):
-    """A heading, a paragraph, tables, figures, and single contexts."""
+    """A heading, a paragraph or several (lines), tables, figures, and single contexts."""
 
     heading: str
     paragraph: str
@@ -75,7 +75,7 @@ def _contents(sections: Sequence[Section]) -> str:
 
 def _section(section: Section, name: str) -> str:
     parts = [f'<section id="{name}"><h2>{escape(section.heading)}</h2>']
-    parts += [f"<p>{escape(section.paragraph)}</p>"] if section.paragraph else []
+    parts += [f"<p>{escape(line)}</p>" for line in section.paragraph.splitlines()]
     for i, table in enumerate(section.tables):
         state = " open" if not i or len(section.tables) <= FEW else ""
         parts.append(
