@@ -22,13 +22,14 @@ class MergeReport(NamedTuple):
         added: contexts that the workdir lacked.
         widened: contexts of its own that were given blocks.
         there: contexts that it had whole.
-        broken: a sentence on each score table that cannot be read, and was left out.
+        left: sentences on score tables that were left out: of files that cannot be read, and of
+            contexts that a worker scores at the moment.
     """
 
     added: int
     widened: int
     there: int
-    broken: tuple[str, ...]
+    left: tuple[str, ...]
 
 
 class _Held(NamedTuple):
@@ -45,7 +46,8 @@ def merge_workdirs(
 
     A context has the blocks of all folders. Where two hold one block, their scores must be the
     same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
-    nothing changes. Records are derived: `experiments.calibrate` makes those of what was added.
+    nothing changes. What was run is told of, too; contexts that are not finished stay where they
+    are. Records are derived: `experiments.calibrate` makes those of what was added.
 
     Args:
         sources: workdirs to read.
@@ -54,40 +56,55 @@ def merge_workdirs(
             computed in bfloat16 on unlike devices.
 
     Raises:
-        InputError: a source that is no workdir; two folders that contradict each other, in which
-            case nothing is written.
+        InputError: a source that is no workdir; a file of the workdir's that cannot be read; two
+            folders that contradict each other. Nothing is written then.
     """
     stores = [Store(source) for source in sources]
     target = Store(workdir, create=True)
-    tables, broken = target.tables()
+    tables, unread = target.tables()
+    if unread:
+        raise InputError(" ".join(unread))
     own = {table.id: table for table in tables}
     held = {name: _held(table, target.workdir) for name, table in own.items()}
-    seen, wrong = set[str](), list[str]()
+    seen, wrong, left = set[str](), list[str](), list[str]()
     for store in stores:
         tables, unread = store.tables()
-        broken += unread
+        left += unread
         for table in tables:
             seen.add(table.id)
-            mine = held.get(table.id)
-            found = [] if mine is None else _contradictions(mine, table, store.workdir, tolerance)
-            wrong += found
-            if not found:
-                held[table.id] = _joined(mine, table, store.workdir)
+            if mine := held.get(table.id):
+                wrong += _contradictions(mine, table, store.workdir, tolerance)
+            held[table.id] = _joined(mine, table, store.workdir)
     if wrong:
         more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
         raise InputError(
             f"{'; '.join(wrong[:3])}{more}. Nothing was merged: keep such workdirs apart, or "
             "delete those score tables that are out of date."
         )
-    changed = [n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()]
-    for name in sorted(changed):
-        target.put(held[name].table)
+    changed = {n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()}
     for store in stores:
         runs.bring(store.workdir, target.workdir)
-    widened = len(own.keys() & set(changed))
-    return MergeReport(
-        len(changed) - widened, widened, len(seen) - len(changed), tuple(dict.fromkeys(broken))
-    )
+    busy = {name for name in sorted(changed) if not _put(target, held[name].table)}
+    if busy:
+        left.append(
+            f"workdir {target.workdir}: {len(busy)} contexts are being scored there; merge again "
+            "when they are done."
+        )
+    widened = len((own.keys() & changed) - busy)
+    added = len(changed - own.keys() - busy)
+    return MergeReport(added, widened, len(seen - changed), tuple(left))
+
+
+def _put(target: Store, table: ScoreTable) -> bool:
+    """Write a table, unless a worker scores its context now; blocks it wrote meanwhile are kept."""
+    claim = target.claims.take(table.id, "merging")
+    if claim is None:
+        return False
+    with claim:
+        now = target.get(table.context)
+        blocks = {**table.blocks, **now.blocks} if now else table.blocks
+        target.put(table._replace(blocks=blocks))
+    return True
 
 
 def _held(table: ScoreTable, folder: Path) -> _Held:

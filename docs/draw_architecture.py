@@ -23,8 +23,8 @@ LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
     "study": (
-        "evidence", "study", "artifacts", "results", "store", "records", "tidy", "accuracies",
-        "outcomes", "runs", "streams",
+        "evidence", "study", "artifacts", "results", "merging", "store", "records", "tidy",
+        "accuracies", "outcomes", "runs", "streams",
     ),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",

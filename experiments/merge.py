@@ -25,8 +25,8 @@ def main() -> None:
         f"{report.there} there already; experiments.calibrate --workdir={WORKDIR.value} makes "
         "the records of what is new"
     )
-    if report.broken:
-        raise InputError(" ".join(report.broken))
+    if report.left:
+        raise InputError(" ".join(report.left))
 
 
 if __name__ == "__main__":

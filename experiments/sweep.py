@@ -15,13 +15,15 @@ DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and tim
 def main() -> None:
     """Start the workers, wait for them, and say what they did."""
     from batch_calibration.study.workers import sweep
-    from experiments.launchers import summary
+    from experiments.launchers import summary, watching
 
     studies, launch = cli.configured_studies(), launchers.configured_launcher()
     if DRY_RUN.value:
         summary.show_plan(studies, WORKDIR.value, launchers.WORKERS.value)
-    else:
-        summary.show_report(sweep(studies, WORKDIR.value, launch=launch), WORKDIR.value)
+        return
+    with watching.shown_progress(WORKDIR.value, studies) as notify:
+        report = sweep(studies, WORKDIR.value, launch=launch, notify=notify)
+    summary.show_report(report, WORKDIR.value)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster of two nodes, one of which is removed while both score.
+"""A sweep on a Ray cluster of two nodes; one is removed while a worker runs on each.
 
 python ray_sweep.py WORKDIR
 """
@@ -10,30 +10,31 @@ import time
 from pathlib import Path
 
 from ray.cluster_utils import Cluster
+from test_sweep import SETTINGS
 
 from batch_calibration.grids import grid
-from batch_calibration.settings import Settings
 from batch_calibration.study import sweep
 from experiments.launchers.ray import Ray
 
 
-def main(workdir: str) -> None:
+def main(workdir: Path) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
-    settings = Settings.of(model="mini", data="mini", tasks="sst2", labeled_per_class=0, limit=100)
-    studies = grid(settings.replace(seeds=6), shots=(1, 2))
 
     def remove() -> None:
-        while len(list(Path(workdir).glob("scores/*.safetensors"))) < 2:
-            time.sleep(0.02)
+        # Both are at work, and wait for the last context.
+        while sum("waiting" in log.read_text() for log in workdir.glob("logs/*.log")) < 2:
+            time.sleep(0.05)
         cluster.remove_node(second, allow_graceful=False)
+        (workdir / "removed").touch()
 
     threading.Thread(target=remove).start()
+    studies = grid(SETTINGS, shots=(1, 2))
     report = sweep(studies, workdir, launch=Ray(workers=2, address=cluster.address))
-    print(json.dumps({"contexts": report.contexts, "lost": report.lost,
-                      "scored": [one.scored for one in report.workers]}))  # fmt: skip
+    found = {"contexts": report.contexts, "lost": report.lost, "workers": len(report.workers)}
+    print(json.dumps(found))
     cluster.shutdown()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))

@@ -9,9 +9,18 @@ import sys
 import numpy as np
 import pytest
 from making import make_record
+from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts import catalogue, gains, learned, probabilities, terminal
+from batch_calibration.artifacts import (
+    catalogue,
+    gains,
+    learned,
+    main_table,
+    probabilities,
+    terminal,
+)
 from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
+from batch_calibration.artifacts.figures import forest
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.cli import said
 from batch_calibration.records import Records
@@ -156,3 +165,46 @@ def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):
     assert max(map(len, lines)) <= 40
     assert [line.split() for line in lines if line.startswith("RTE")] == [
         ["RTE", "1", "2", "3", "4"], ["RTE", "5", "6"]]  # fmt: skip
+
+
+def test_the_note_says_over_what_the_intervals_are():
+    several = study(*(record(seed=seed) for seed in range(5)), record("cb", rows=56))
+    said = gains.note(several)
+    assert "over the draws of demonstrations (1 to 5 a task) and over the test rows, which" in said
+    assert "more draws make a small test set no larger" in said
+    assert "Few test rows, so wide intervals: CB (56)." in said and "RTE (" not in said
+    one = make_record("rte", {"icl": 0.5, "bc": 0.6}, context={"shots": 1})
+    assert "over the test rows alone: one draw of demonstrations says nothing" in gains.note(
+        study(one)
+    )
+    assert "over the test rows alone. " in gains.note(ONE)
+
+
+def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
+    group = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
+    found = main_table.accuracy_cells(group, ["icl", "bc"])
+    assert [row[2] for row in found[1:4]] == ["80.0", "50.0", "60.0"]
+    assert [row[3] for row in found[1:4]] == ["80.4", "60.0 *", "50.0 *"]
+    assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
+    assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
+    assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
+    assert main_table.summary_rows(group, ["icl", "bc"]) == 3
+    assert main_table.summary_rows(group, ["icl"]) == 1
+    assert "± is the standard" not in main_table.note(group, ["icl", "bc"])
+    (table, *_) = catalogue.tables(catalogue.gather(group.every))
+    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.last)
+    assert "beyond noise: 0 is outside it" in table.note
+
+
+def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
+    results = catalogue.gather(ONE.every)
+    (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
+    assert drawing.data() == gains.gain_cells(ONE, ["bc"])
+    (axes,) = drawing.draw().axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["SST-2", "RTE", "WiC", "average"]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [round(float(dot.get_xdata()[0]), 1) for dot in dots] == [0.4, 10.0, -10.0, 0.1]
+    shades = [forest.COLORS["gain"], forest.COLORS["loss"]]
+    assert [dot.get_color() for dot in dots[1:3]] == shades
+    plt.close("all")

@@ -12,6 +12,7 @@ from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.figures import boundaries
 from batch_calibration.calibration.shift import shift
 from batch_calibration.methods import Method
+from batch_calibration.results import write_results
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 from batch_calibration.study import calibrate_store
@@ -77,7 +78,8 @@ def test_every_table_names_it(workdir, tmp_path):
     assert all("toy" in {row[0] for row in of[kind]} for kind in rows)
     (gains,) = (table for table in tables if table.slug == "m-1shot-validation-methods-gains")
     assert "toy" in gains.cells[0]
-    assert ",toy,accuracy," in (tmp_path / "tables" / "m-1shot-validation.csv").read_text()
+    write_results(workdir.records(), tmp_path)
+    assert ",toy,accuracy," in (tmp_path / "results.csv").read_text()
 
 
 def test_every_figure_draws_it(workdir, tmp_path):

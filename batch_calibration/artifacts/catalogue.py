@@ -81,11 +81,13 @@ CATALOGUE = (
     ),
     Entry(
         "probe sizes",
-        made.of_curves(curves.by_probe_size),
-        drawings.of_curves(curves.by_probe_size, number="Figure 9"),
+        made.of_curves(curves.by_probe_size, apart=True),
+        drawings.of_curves(curves.by_probe_size, number="Figure 9", apart=True),
     ),
     Entry(
-        "rows seen", made.of_curves(curves.by_rows_seen), drawings.of_curves(curves.by_rows_seen)
+        "rows seen",
+        made.of_curves(curves.by_rows_seen, apart=True),
+        drawings.of_curves(curves.by_rows_seen, apart=True),
     ),
 )
 """Each table and figure, in the order in which they are shown."""

@@ -21,17 +21,25 @@ STRENGTH_TASKS = ("qqp", "cb")
 
 
 def of_curves(
-    find: Callable[[list[SettingRecords]], list[curves.Curves]], *, number: str = ""
+    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+    *,
+    number: str = "",
+    apart: bool = False,
 ) -> Callable[[Results], Iterator[Drawing]]:
-    """A panel a task, of the curves that `find` finds."""
+    """A panel a task, of the curves that `find` finds; `apart`: in settings with a section.
+
+    Those of the main setting's model have a number in the paper.
+    """
 
     def make(results: Results) -> Iterator[Drawing]:
         from batch_calibration.artifacts.figures import lines
 
-        for one in find(results.groups):
+        model = f"{results.main.setting.model}-" if results.main else ""
+        for one in find(results.apart if apart else results.groups):
             yield Drawing(
                 ACROSS, f"{one.slug}-curve", one.heading, partial(lines.draw, one),
-                partial(curves.accuracy_cells, one), number,
+                partial(curves.accuracy_cells, one),
+                number if one.slug.startswith(model.replace(" ", "-")) else "",
             )  # fmt: skip
 
     return make

@@ -20,14 +20,19 @@ FEW = 200
 """Test rows; of fewer, an accuracy near one half is known to 7 points at best."""
 
 
+def seeds(group: SettingRecords) -> int:
+    """The most draws of demonstrations that a task has."""
+    return max(len(records) for records in group.records.values())
+
+
 def note(group: SettingRecords) -> str:
     """The sentences below a table of gains: what its intervals hold, and which rows are few."""
-    counts = sorted({len(records) for records in group.records.values()})
-    draws = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    fewest, most = min(map(len, group.records.values())), seeds(group)
+    draws = " to ".join(dict.fromkeys((str(fewest), str(most))))
     over = (
         f"over the draws of demonstrations ({draws} a task) and over the test rows, which are the "
         "same in all draws: more draws make a small test set no larger"
-        if counts[-1] > 1
+        if most > 1
         else "over the test rows alone"
         + (": one draw of demonstrations says nothing of others" if group.setting.shots else "")
     )

@@ -23,7 +23,8 @@ class Item(NamedTuple):
         real: the config that scores it on real data, and what else to give.
         mini: likewise on the embedded suite.
         lacks: what results lack for the whole of it, in words; nothing where they lack nothing.
-        calibrates: whether that config is to be given to calibration, too.
+        curves: where that config is to be given to calibration, too, for which tasks: of real
+            data, and of the embedded suite.
     """
 
     number: str
@@ -33,7 +34,7 @@ class Item(NamedTuple):
     real: str
     mini: str
     lacks: Callable[[Results], str] = lambda results: ""
-    calibrates: bool = False
+    curves: tuple[str, str] = ("", "")
 
 
 class State(NamedTuple):
@@ -51,12 +52,13 @@ class State(NamedTuple):
 
     def commands(self, workdir: Path, data: str) -> list[str]:
         """What to run for what is missing."""
-        item = self.item
-        name = f"--config=configs/{item.mini if data == MINI else item.real}"
-        at, given = f"--workdir={workdir}", f" {name}" if item.calibrates else ""
+        item, mini = self.item, data == MINI
+        config = f"--config=configs/{item.mini if mini else item.real}"
+        tasks = item.curves[mini]
+        given = f"{config} --tasks={tasks} --shots=1 " if tasks else ""
         return [
-            f"python -m experiments.score {name} {at}",
-            f"python -m experiments.calibrate{given} {at}",
+            f"python -m experiments.score {config} --workdir={workdir}",
+            f"python -m experiments.calibrate {given}--workdir={workdir}",
         ]
 
 
@@ -74,7 +76,7 @@ def _zero_shot_and_middle(results: Results) -> str:
 
 def _those(*names: str) -> Callable[[Results], str]:
     def lacks(results: Results) -> str:
-        return " and ".join(TASKS[name].title for name in names if name not in _tasks(results))
+        return ", ".join(TASKS[name].title for name in names if name not in _tasks(results))
 
     return lacks
 
@@ -119,7 +121,7 @@ ITEMS = (
     Item("Figure 7", "Images before and after BC", CLIP, IMAGES, *VISION),
     Item("Figure 8", "Choices, orders, templates, verbalizers", S, "varied prompts", *ROBUST),
     Item("Figure 9", "Rows that the bias is learned from", S, "calibration with probe sizes",
-         _real("probe_size.py"), "mini_probe_size.py", calibrates=True),
+         _real("probe_size.py"), "mini_probe_size.py", curves=("rte", "sst2,mnli")),
     Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _those(*TWO)),
     Item("Figure 11", "Strength of BC, all tasks", S, "a labeled set", *MAIN, _those(*ALL)),
 )  # fmt: skip

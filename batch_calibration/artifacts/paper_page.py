@@ -74,7 +74,7 @@ def in_latex(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> s
                     rf"{{\small\input{{{path.stem}.tex}}}}",
                 ]
             else:
-                size = r"width=\linewidth,height=0.8\textheight,keepaspectratio"
+                size = r"width=0.98\linewidth,height=0.8\textheight,keepaspectratio"
                 parts.append(rf"\includegraphics[{size}]{{{path.stem}.pdf}}")
             parts += [r"\par\medskip", _plain(compared(state.item, one)), r"\par\bigskip"]
         parts += [rf"It lacks {_plain(state.lacks)}."] if state.lacks else []

@@ -32,7 +32,8 @@ def paragraph(group: SettingRecords) -> str:
     parts = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, 'icl', tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, 'bc', tasks)} %, on average over {where}: {_gained(each.values())}.",
+        f"{_average(group, 'bc', tasks)} %, on average over {where}: "
+        f"{_gained(each.values(), gains.seeds(group))}.",
         _gains(each),
         _not_learned(group, tasks),
         _two_fields(group, tasks),
@@ -55,10 +56,11 @@ def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
     return f"{100 * np.mean([group.values(task, method).mean() for task in tasks]):.1f}"
 
 
-def _gained(each: Iterable[Estimate]) -> str:
-    """The average gain with its interval, and what noise is."""
+def _gained(each: Iterable[Estimate], seeds: int) -> str:
+    """The average gain with its interval, of what chance this is, and what noise is."""
     points = over_tasks(list(each)).points.replace(" ", " points ", 1)
-    return f"{points} (95 % interval over rows and seeds; noise where it holds 0)"
+    over = "rows and seeds" if seeds > 1 else "rows alone"
+    return f"{points} (95 % interval over {over}; noise where it holds 0)"
 
 
 def _gains(each: Mapping[str, Estimate]) -> str:

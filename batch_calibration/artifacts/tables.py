@@ -96,12 +96,12 @@ def of_robustness(results: Results) -> Iterator[Table]:
 
 
 def of_curves(
-    find: Callable[[list[SettingRecords]], list[curves.Curves]],
+    find: Callable[[list[SettingRecords]], list[curves.Curves]], *, apart: bool = False
 ) -> Callable[[Results], Iterator[Table]]:
-    """A row for each task and number of the curves that `find` finds."""
+    """A row for each task and number of the curves that `find` finds; `apart` as in `drawings`."""
 
     def make(results: Results) -> Iterator[Table]:
-        for one in find(results.groups):
+        for one in find(results.apart if apart else results.groups):
             cells = curves.accuracy_cells(one)
             yield Table(
                 ACROSS, one.slug, one.heading, cells, one.note, last=0, csv=plain_csv(cells)

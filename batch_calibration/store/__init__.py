@@ -68,7 +68,7 @@ class Store:
     def tables(self) -> tuple[list[ScoreTable], list[str]]:
         """Every stored table that can be read, in the order of the ids, and why others cannot."""
         tables, broken = [], []
-        for path in sorted((self.workdir / "scores").glob("*.safetensors")):
+        for path in self._paths():
             try:
                 tables.append(self._read(path))
             except InputError as error:
@@ -94,9 +94,23 @@ class Store:
         """Remove what was kept of parts that the table holds now."""
         forget(self._journals(table), stored)
 
-    def put_record(self, record: Record) -> None:
-        """Keep what was derived from a table, in place of what an earlier call derived."""
-        write_whole(self._record(record.id), record.to_json().encode())
+    def put_record(self, record: Record) -> bool:
+        """Keep what was derived from a table, in place of what an earlier call derived.
+
+        A record that names its scores is kept where these are the stored ones alone; says whether.
+        """
+        path = self._record(record.id)
+        if self._outdated(record):
+            return False
+        write_whole(path, record.to_json().encode())
+        # `put` writes a table and then removes its record: of the two that meet here, one removes.
+        if self._outdated(record):
+            path.unlink(missing_ok=True)
+            return False
+        return True
+
+    def _outdated(self, record: Record) -> bool:
+        return record.scores not in ("", self.digest(record.id))
 
     def record(self, name: str) -> Record | None:
         """The record of a table; None where there is none that can be read."""
@@ -118,6 +132,9 @@ class Store:
                 "--workdir first."
             )
         return Records([self._read_record(path) for path in paths])
+
+    def _paths(self) -> list[Path]:
+        return sorted((self.workdir / "scores").glob("*.safetensors"))
 
     def _load(self, name: str) -> ScoreTable | None:
         path = self._table(name)
@@ -152,9 +169,13 @@ class Store:
         path = self._table(name)
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
+    def digests(self) -> dict[str, str]:
+        """`digest` of each file of scores, by its name, which is a table's id."""
+        return {path.stem: self.digest(path.stem) for path in self._paths()}
+
     def unmatched(self) -> list[str]:
         """A sentence each on tables without a record, and on records without their scores."""
-        held, records = sorted((self.workdir / "scores").glob("*.safetensors")), self.records()
+        held, records = self._paths(), self.records()
         known = {record.id for record in records}
         lost, changed = list[str](), list[str]()
         for record in records:

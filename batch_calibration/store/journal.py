@@ -88,7 +88,9 @@ class Journal:
             self._folder.mkdir(parents=True, exist_ok=True)
             name = f"{process_name()}-{secrets.token_hex(4)}.batches"
             self._file = (self._folder / name).open("xb", buffering=0)
-        self._file.write(len(record).to_bytes(8, "little") + record)
+        left = memoryview(len(record).to_bytes(8, "little") + record)
+        while left:  # a disk that is nearly full takes a part first
+            left = left[self._file.write(left) :]
         if time.monotonic() - self._synced > SYNC:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()

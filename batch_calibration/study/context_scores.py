@@ -32,11 +32,15 @@ def name_of(context: RenderedContext) -> str:
 
 def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
     """The context's description: everything that decides its numbers, and the model's name."""
+    return {**context.context, "model": model_name(model), "scorer": dict(scorer.identity)}
+
+
+def model_name(model: str) -> str:
+    """What tables call a model: its name, or the last two parts of its folder."""
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
     folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
     parts = (Path(model).resolve() if folder else Path(model)).parts[-2:]
-    name = "-".join(part for part in parts if part != "/")
-    return {**context.context, "model": name, "scorer": dict(scorer.identity)}
+    return "-".join(part for part in parts if part != "/")
 
 
 def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:

@@ -20,11 +20,17 @@ from batch_calibration.study.calibration import check, run_calibration
 Along = TypeVar("Along", ProbeSizes, OverStream)
 
 
+CHANGED = (
+    "{} score table{} changed while being calibrated, and no record was kept: run "
+    "experiments.calibrate again"
+)
+
+
 class CalibrationReport(NamedTuple):
     """What a run did.
 
     Attributes:
-        records: one per score table that could be read.
+        records: one per score table that could be read and is still there, unchanged.
         broken: a sentence on each score table that could not.
         seconds: what calibrating took, compilation included.
         notes: which methods and rows are left out, in sentences.
@@ -45,8 +51,10 @@ def calibrate_store(
     probe_sizes: Sequence[int] = (),
     draws: int = 20,
     stream_orders: int = 0,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
 ) -> CalibrationReport:
-    """Calibrate every score table of a workdir, and keep the records beside them.
+    """Calibrate the score tables of a workdir, and keep the records beside them.
 
     What an earlier run found of other methods and probe sizes, from the same scores with the same
     floor, is kept.
@@ -59,16 +67,28 @@ def calibrate_store(
         probe_sizes: as in `run_calibration`.
         draws: as in `run_calibration`.
         stream_orders: as in `run_calibration`.
+        tasks: tables of these tasks alone, where curves of all would take too long.
+        shots: tables of so many shots alone.
 
     Raises:
-        InputError: no score tables; what `run_calibration` raises of its other arguments.
+        InputError: no score tables, or none of these tasks and shots; what `run_calibration`
+            raises of its other arguments.
     """
     for name in methods or ():
         get_method(name)
     store = store if isinstance(store, Store) else Store(store)
+    # Before the tables are read: a record whose table changes from here on is not kept.
+    digests = store.digests()
     tables, broken = store.tables()
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
+    tables = [table for table in tables if _asked(table, tasks, shots)]
+    if not tables and not broken:
+        wanted = [*tasks, *([] if shots is None else [f"{shots} shots"])]
+        raise InputError(
+            f"workdir {store.workdir}: no score table is of {', '.join(wanted)}; run "
+            "experiments.score for them, or ask for others."
+        )
     began = time.monotonic()
     fine, others = _judged(tables, floor)
     broken += others
@@ -76,15 +96,22 @@ def calibrate_store(
         fine, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
         stream_orders=stream_orders,
     )  # fmt: skip
-    records = Records([_with_earlier(store, one) for one in made])
-    for record in records:
-        store.put_record(record)
+    named = [replace(one, scores=digests.get(one.id, "gone")) for one in made]
+    every = [_with_earlier(store, one) for one in named]
+    records = Records([record for record in every if store.put_record(record)])
+    changed = len(every) - len(records)
+    notes = [CHANGED.format(changed, "s" * (changed > 1))] if changed else []
     seconds = time.monotonic() - began
-    return CalibrationReport(records, tuple(broken), seconds, tuple(_notes(records)))
+    return CalibrationReport(records, tuple(broken), seconds, (*notes, *_notes(records)))
 
 
 def calibrate_study(
-    store: Store | str | Path, settings: CalibrationSettings, *, floor: float | None = None
+    store: Store | str | Path,
+    settings: CalibrationSettings,
+    *,
+    floor: float | None = None,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
 ) -> CalibrationReport:
     """`calibrate_store` as the settings of a study say; errors as there."""
     return calibrate_store(
@@ -95,7 +122,15 @@ def calibrate_study(
         probe_sizes=settings.probe_sizes,
         draws=settings.draws,
         stream_orders=settings.stream_orders,
+        tasks=tasks,
+        shots=shots,
     )
+
+
+def _asked(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
+    """Whether a table is of these tasks and so many shots, where such are named."""
+    about = table.context
+    return (not tasks or about.get("task") in tasks) and shots in (None, about.get("shots"))
 
 
 def _judged(
@@ -115,7 +150,6 @@ def _judged(
 
 def _with_earlier(store: Store, record: Record) -> Record:
     """The record with what an earlier run found of the same scores and this one did not."""
-    record = replace(record, scores=store.digest(record.id))
     earlier = store.record(record.id)
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record

@@ -4,6 +4,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batch_calibration.errors import InputError
@@ -48,8 +50,17 @@ class Ray:
         task = ray.remote(
             num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources), max_retries=3
         )(_run)
-        notify(f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}")
-        tasks = [task.remote(work, os.getcwd()) for _ in range(self.workers)]
+        self._say_what_lacks(notify)
+        logs = work.workdir / "logs"
+        logs.mkdir(exist_ok=True)
+        notify(
+            f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
+            f"what they say is in {logs}"
+        )
+        tasks = [
+            task.remote(work, os.getcwd(), logs / f"worker-{number}.log")
+            for number in range(self.workers)
+        ]
         try:
             return [_end(number, one) for number, one in enumerate(tasks)]
         finally:
@@ -58,6 +69,18 @@ class Ray:
             ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
             if mine:
                 ray.shutdown()
+
+    def _say_what_lacks(self, notify: Callable[[str], None]) -> None:
+        import ray
+
+        need = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(all(has.get(name, 0) >= much for name, much in need.items()) for has in alive):
+            asked = ", ".join(f"{much:g} {name}" for name, much in need.items() if much)
+            notify(
+                f"no node of the cluster has {asked}: waiting for one; stop this, and ask for "
+                "less, where none will come"
+            )
 
 
 def _connect(address: str) -> None:
@@ -76,14 +99,15 @@ def _connect(address: str) -> None:
         signal.signal(number, handler)
 
 
-def _run(work: Work, folder: str) -> ScoringReport | str:
+def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
     """The task: one worker, in the folder where relative paths of the settings begin."""
     os.chdir(folder)
     keep_programs()
-    try:
-        return work()
-    except InputError as error:
-        return str(error)
+    with log.open("a") as file:
+        try:
+            return work(partial(print, file=file, flush=True))
+        except InputError as error:
+            return str(error)
 
 
 def _end(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:

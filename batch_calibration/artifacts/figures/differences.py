@@ -1,7 +1,6 @@
 """Draws what methods gain over ICL: a panel a method, a dot and an interval a task, around zero."""
 
 from collections.abc import Sequence
-from textwrap import fill
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,7 +8,6 @@ from matplotlib.figure import Figure
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import named
 from batch_calibration.artifacts.figures import forest
-from batch_calibration.artifacts.figures.style import COLUMNS
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.intervals import over_tasks
 
@@ -41,10 +39,6 @@ def draw(group: SettingRecords, methods: Sequence[str]) -> Figure:
     rows += ["average"] if len(rows) > 1 else []
     ends = [abs(end) for found in panels.values() for one in found.values() for end in one[1:3]]
     reach = STEP * max(1.0, float(np.ceil(np.quantile(ends, 0.9) / STEP)))
-    figure = forest.draw(panels, rows, "gain over icl (points)", reach)
     words = f"Gain over icl, {group.setting}. Blue: a gain beyond noise (95 %), orange: a loss, "
-    figure.suptitle(
-        fill(f"{words}gray: 0 is inside the interval.", 45 * min(len(methods), COLUMNS)),
-        x=0.01, ha="left", fontsize=9,
-    )  # fmt: skip
-    return figure
+    heading = f"{words}gray: 0 is inside the interval."
+    return forest.draw(panels, rows, "gain over icl (points)", reach, heading)

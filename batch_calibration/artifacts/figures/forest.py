@@ -23,6 +23,7 @@ def draw(
     methods: Sequence[str],
     label: str,
     reach: float | None = None,
+    heading: str = "",
 ) -> Figure:
     """A panel a set: the difference of each method in points, its interval, a line at zero.
 
@@ -34,6 +35,7 @@ def draw(
         label: of the horizontal axes.
         reach: so many points on either side of zero are shown in all panels, what lies beyond as
             above; without it each panel shows what it has.
+        heading: above the panels.
     """
     columns = min(len(panels), COLUMNS)
     lines = -(-len(panels) // columns)
@@ -65,6 +67,10 @@ def draw(
             axes.set_xlabel(label)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
-        grid[0][0].set_yticks(range(len(methods)), methods, fontsize=8)
+        if heading:
+            figure.suptitle(fill(heading, 45 * columns), x=0.01, ha="left", fontsize=9)
+        grid[0][0].set_yticks(range(len(methods)), methods)
+        for axes in grid[:, 0]:
+            axes.tick_params(axis="y", labelsize=8)
         grid[0][0].set_ylim(len(methods) - 0.4, -0.6)
     return figure

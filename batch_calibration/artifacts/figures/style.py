@@ -68,7 +68,9 @@ def save(figure: Figure, path: Path) -> list[Path]:
         whole = Bbox.from_extents(box.x0 - pad, box.y0 - pad, box.x1 + pad, box.y1 + pad)
         for target in written:
             data = io.BytesIO()
-            figure.savefig(data, format=target.suffix[1:], bbox_inches=whole)
+            # A date in the file would make every drawing another one.
+            undated = {"CreationDate": None} if target.suffix == ".pdf" else None
+            figure.savefig(data, format=target.suffix[1:], bbox_inches=whole, metadata=undated)
             write_whole(target, data.getvalue())
     plt.close(figure)
     return written

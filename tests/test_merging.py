@@ -1,0 +1,195 @@
+"""Workdirs merged: each block is kept, once or twice merged is the same, contradictions refused."""
+
+import shutil
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+from making import make_record
+
+from batch_calibration import runs
+from batch_calibration.errors import InputError
+from batch_calibration.merging import merge_workdirs
+from batch_calibration.scores import ScoreTable, load, make_block
+from batch_calibration.store import Store
+
+TEST = make_block([[-1.0, -2.0], [-3.0, -np.inf]], [0, 1], [5, 6], ["a", "b"], {"texts": "t"})
+CC = make_block([[-1.5, -2.5]], spec={"texts": "c"})
+
+
+def table(task, model="m", names=("no", "yes"), **blocks):
+    return ScoreTable({"task": task, "seed": 0, "model": model}, names, {"test": TEST} | blocks)
+
+
+def workdir(path, *tables):
+    store = Store(path, create=True)
+    for one in tables:
+        store.put(one)
+    return path
+
+
+def content(folder):
+    """Every file of a workdir and its bytes."""
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two workdirs that share a context, of which each has a block that the other lacks."""
+    one = workdir(tmp_path / "a", table("rte"), table("cb", cc=CC))
+    other = workdir(tmp_path / "b", table("cb", dc=CC), table("sst2"))
+    return one, other
+
+
+def test_every_context_and_every_block_is_kept(two, tmp_path):
+    before = [content(folder) for folder in two]
+    assert merge_workdirs(two, tmp_path / "w")[:3] == (3, 0, 0)
+    tables, broken = Store(tmp_path / "w").tables()
+    assert broken == []
+    held = {one.context["task"]: set(one.blocks) for one in tables}
+    assert held == {"rte": {"test"}, "sst2": {"test"}, "cb": {"test", "cc", "dc"}}
+    for one in tables:
+        np.testing.assert_array_equal(one.blocks["test"].log_probs, TEST.log_probs)
+        assert one.blocks["test"].spec == TEST.spec
+    assert [content(folder) for folder in two] == before
+
+
+def test_merged_twice_and_in_any_order_the_files_are_the_same(two, tmp_path):
+    merge_workdirs(two, tmp_path / "w")
+    once = content(tmp_path / "w")
+    assert merge_workdirs(two, tmp_path / "w")[:3] == (0, 0, 3)
+    assert content(tmp_path / "w") == once
+    merge_workdirs(two[::-1], tmp_path / "other")
+    merge_workdirs([two[1]], tmp_path / "later")
+    assert merge_workdirs([two[0], tmp_path / "later"], tmp_path / "later")[:3] == (1, 1, 1)
+    assert content(tmp_path / "other") == content(tmp_path / "later") == once
+
+
+def test_a_table_that_comes_alone_keeps_its_bytes(two, tmp_path):
+    merge_workdirs([two[0]], tmp_path / "w")
+    assert content(tmp_path / "w") == content(two[0])
+
+
+def test_a_merge_that_was_stopped_goes_on(two, tmp_path, monkeypatch):
+    put, done = Store.put, []
+
+    def stop(self, one):
+        if done:
+            raise KeyboardInterrupt
+        done.append(put(self, one))
+
+    monkeypatch.setattr(Store, "put", stop)
+    with pytest.raises(KeyboardInterrupt):
+        merge_workdirs(two, tmp_path / "w")
+    monkeypatch.undo()
+    assert merge_workdirs(two, tmp_path / "w")[:3] == (2, 0, 1)
+    merge_workdirs(two, tmp_path / "once")
+    assert content(tmp_path / "w") == content(tmp_path / "once")
+
+
+def test_two_merges_at_once_lose_nothing(two, tmp_path):
+    spawn = get_context("spawn")
+    both = [spawn.Process(target=merge_workdirs, args=([one], tmp_path / "w")) for one in two]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    merge_workdirs(two, tmp_path / "w")
+    merge_workdirs(two, tmp_path / "once")
+    assert content(tmp_path / "w") == content(tmp_path / "once")
+
+
+def test_a_record_of_a_context_that_is_given_blocks_is_stale(two):
+    store = Store(two[0])
+    for one in (table("rte"), table("cb")):
+        store.put_record(replace(make_record(one.context["task"], {"icl": 0.5}), id=one.id))
+    assert merge_workdirs([two[1]], two[0])[:3] == (1, 1, 0)
+    assert [one.context.task for one in store.records()] == ["rte"]
+
+
+def test_rounding_is_no_contradiction_and_ours_are_kept(two, tmp_path):
+    near = TEST._replace(log_probs=TEST.log_probs + np.float32(1e-5))
+    other = workdir(tmp_path / "c", table("rte", test=near))
+    before = content(two[0])
+    assert merge_workdirs([other], two[0])[:3] == (0, 0, 1)
+    assert content(two[0]) == before
+    with pytest.raises(InputError, match="other scores"):
+        merge_workdirs([other], two[0], tolerance=1e-6)
+
+
+UNLIKE = {
+    "scores": (
+        {"test": TEST._replace(log_probs=TEST.log_probs - np.float32([[0, 0], [1, 0]]))},
+        r"other scores \(of row b -4 and not -3 nats\)",
+    ),
+    "a score that is none": (
+        {"test": TEST._replace(log_probs=np.full((2, 2), -np.inf, np.float32))},
+        r"other scores \(of row a -inf and not -1 nats\)",
+    ),
+    "gold labels": ({"test": TEST._replace(labels=1 - TEST.labels)}, "other labels"),
+    "rows": ({"test": TEST._replace(row_ids=("a", "x"))}, "other row_ids"),
+    "inputs": ({"test": TEST._replace(spec={"texts": "u"})}, "other inputs or settings"),
+    "names of labels": ({"names": ("yes", "no")}, "other names of labels"),
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_what_contradicts_is_refused_and_nothing_is_written(what, two, tmp_path):
+    changed, sentence = UNLIKE[what]
+    other = workdir(tmp_path / "c", table("sst2"), table("rte", **changed))
+    before = content(two[0])
+    where = f"block 'test': {other} has {sentence} than {two[0]}.* Nothing was merged"
+    for sources, into in (([other], two[0]), ([two[0], other], tmp_path / "w")):
+        with pytest.raises(InputError, match=where):
+            merge_workdirs(sources, into)
+    assert content(two[0]) == before and content(tmp_path / "w") == {}
+
+
+def test_what_was_run_comes_too_and_says_most_once_it_ended(two, tmp_path):
+    run = runs.begin(two[0], {"shots": 1}, contexts=2, device="CPU")
+    merge_workdirs(two, tmp_path / "w")
+    assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [None]
+    early = shutil.copytree(two[0], tmp_path / "early")
+    run.end(rows=4, seconds=0.5)
+    for sources in (two, [early]):
+        merge_workdirs(sources, tmp_path / "w")
+        assert [one.rows for one in runs.read(tmp_path / "w")[0]] == [4]
+
+
+def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
+    (damaged,) = [path for path in (two[0] / "scores").iterdir()
+                  if load(path).context["task"] == "rte"]  # fmt: skip
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    report = merge_workdirs(two, tmp_path / "w")
+    assert report[:3] == (2, 0, 0) and [str(damaged) in one for one in report.left] == [True]
+    # In the workdir itself it stops the merge: what it held is not known.
+    with pytest.raises(InputError, match="truncated"):
+        merge_workdirs([two[1]], two[0])
+
+
+def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
+    store = Store(tmp_path / "w", create=True)
+    held = store.claims.take(table("sst2").id)
+    with held:
+        report = merge_workdirs(two, tmp_path / "w")
+        assert report[:3] == (2, 0, 0)
+        assert "1 contexts are being scored there; merge again" in report.left[0]
+    assert merge_workdirs(two, tmp_path / "w")[:3] == (1, 0, 2)
+
+
+def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
+    flags = (f"--from={two[0]},{two[1]}", f"--workdir={tmp_path / 'w'}")
+    said = program("merge", *flags).stdout
+    assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in said
+    said = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
+    assert "found no scores/ in it" in said and "Traceback" not in said
+    shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
+    said = program("merge", *flags, code=2)
+    assert "3 there already" in said.stdout and "the file was renamed" in said.stderr

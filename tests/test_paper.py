@@ -1,0 +1,328 @@
+"""The paper's tables and figures: each is drawn under its number, or says what it lacks."""
+
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from making import make_record
+
+from batch_calibration import calibrate
+from batch_calibration.artifacts import (
+    bcl_table,
+    catalogue,
+    choices_table,
+    data_table,
+    images,
+    method_table,
+    paper,
+    paper_page,
+    robustness,
+    shifted,
+    sizes,
+)
+from batch_calibration.artifacts.cells import Best, Second, latex, markdown
+from batch_calibration.artifacts.grouping import Setting, SettingRecords, by_setting
+from batch_calibration.methods import METHODS
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store
+from batch_calibration.tasks import TASKS
+
+TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
+DRAWN = ("svhn", "eurosat", "clevr")
+ROWS = {"test": 24, "cc": 3, "dc": 20, "labeled": 12}
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory, planted):
+    """Every study of the paper on planted scores: three models, five tasks of text, images."""
+    store = Store(tmp_path_factory.mktemp("paper"), create=True)
+
+    def put(task, rows=ROWS, **about):
+        names = TASKS[task].label_names
+        number = len(list(store.workdir.glob("scores/*")))
+        made = {n: planted(m, len(names), number)[:2] for n, m in rows.items()}
+        blocks = {name: make_block(*map(np.asarray, one)) for name, one in made.items()}
+        given = {
+            "model": "big",
+            "seed": 0,
+            "shots": 1,
+            "limit": 0,
+            "split": "validation",
+            "data": "mini",
+            "scorer": {"kind": "causal_lm", "of": about.get("model", "big")},
+        }
+        store.put(ScoreTable(given | {"task": task} | about, names, blocks))
+
+    probes = {name: ROWS[name] for name in ("test", "cc", "dc")}
+    for task in TEXT:
+        for model in ("small", "middle", "big"):
+            put(task, model=model)
+        put(task, probes, shots=0)
+    put("sst2", seed=1)
+    for key, count in (("template", 3), ("verbalizer", 2)):
+        for number in range(1, count + 1):
+            put("rte", probes, options={key: str(number)})
+    for task in DRAWN:
+        put(task, {"test": 24}, model="clip", shots=0, scorer={"kind": "dual_encoder"})
+    calibrate_store(store, ("icl", "cc", "dc", "pc", "bc", "bcl"), tasks=TEXT)
+    calibrate_store(store, ("icl", "bc"), tasks=DRAWN)
+    calibrate_store(store, ("bc",), probe_sizes=(4, 8), draws=2, tasks=("rte",), shots=1)
+    return store
+
+
+def gathered(store):
+    return catalogue.gather(store.records(), store.table_of, models=("small", "middle", "big"))
+
+
+@pytest.fixture(scope="module")
+def page(workdir):
+    """What is said, and by name every file."""
+    said = list(paper_page.write(gathered(workdir), workdir.workdir))
+    folder = workdir.workdir / "paper"
+    return said, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_list_is_the_papers():
+    numbers = [item.number for item in paper.ITEMS]
+    assert numbers == [f"Table {i}" for i in range(1, 8)] + [f"Figure {i}" for i in range(1, 12)]
+
+
+def test_every_item_is_drawn_and_says_where(page):
+    said, files = page
+    for item in paper.ITEMS:
+        name = item.number.lower().replace(" ", "-")
+        endings = ("md", "tex") if item.number.startswith("Table") else ("png", "pdf")
+        for ending in endings:
+            assert len(files[f"{name}.{ending}"]) > 100
+        (line,) = [one for one in said if one.startswith(f"{item.number} ")]
+        assert f"{name}.{endings[0]}" in line
+    stems = {name.split(".")[0] for name in files}
+    assert stems == {item.number.lower().replace(" ", "-") for item in paper.ITEMS} | {"paper"}
+    assert "lacks MNLI, MRPC" in next(one for one in said if one.startswith("Table 4 "))
+    assert said[-1].startswith("15 of 18 are whole")
+
+
+def test_files_written_again_are_the_same(workdir, page, tmp_path):
+    again = [
+        state
+        for state in paper.states(gathered(workdir))
+        if state.item.number.startswith("Table") or state.item.number in ("Figure 2", "Figure 7")
+    ]
+    for state in again:
+        paper.write(state, tmp_path)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert len(names) > 20 and {name.rsplit(".")[-1] for name in names} == {
+        "md", "tex", "csv", "png", "pdf"
+    }  # fmt: skip
+    for name in names:
+        assert (tmp_path / name).read_bytes() == page[1][name], name
+
+
+def test_the_page_says_where_the_paper_has_another_setting(page):
+    text = page[1]["paper.md"].decode()
+    assert text.count("## ") == len(paper.ITEMS)
+    assert "The paper's numbers are of PaLM 2-S and 2-L, 1 shot; these are of another" in text
+    assert "![Decision boundaries" in text and "](figure-10.png)" in text
+
+
+def test_latex_compiles(workdir, page, tmp_path):
+    program = shutil.which("pdflatex")
+    if program is None:
+        lacking = pytest.fail if os.environ.get("REQUIRE_TOOLS") == "1" else pytest.skip
+        lacking("needs pdflatex; `make tools` installs it")
+    done = subprocess.run(
+        [program, "-interaction=nonstopmode", "-halt-on-error", f"-output-directory={tmp_path}",
+         "paper.tex"],
+        cwd=workdir.workdir / "paper", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "paper.pdf").stat().st_size > 50_000
+    assert "Overfull" not in done.stdout
+
+
+def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
+    store = Store(tmp_path, create=True)
+    scores, labels, _ = planted(12, 2)
+    block = make_block(np.asarray(scores), np.asarray(labels))
+    about = {"task": "sst2", "model": "m", "seed": 0, "shots": 1, "data": "real"}
+    store.put(ScoreTable(about, TASKS["sst2"].label_names, {"test": block}))
+    calibrate_store(store, ("icl", "bc"))
+    said = program("paper", f"--workdir={tmp_path}").stdout
+    assert "Table 2    13 tasks, two sizes of model\n    lacks two models:\n" in said
+    assert (
+        "    python -m experiments.score --config=configs/zero_shot.py --config.model=DIR "
+        f"--config.data=DATA --workdir={tmp_path}\n"
+    ) in said
+    assert (
+        "    python -m experiments.calibrate --config=configs/probe_size.py --config.model=DIR "
+        f"--config.data=DATA --tasks=rte --shots=1 --workdir={tmp_path}\n"
+    ) in said
+    assert "Figure 4   The method\n    drawn: " in said
+
+
+def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
+    store = Store(tmp_path, create=True)
+    scores, labels, _ = planted(12, 2)
+    block = make_block(np.asarray(scores), np.asarray(labels))
+    for task, shots in (("sst2", 0), ("sst2", 1), ("rte", 1)):
+        store.put(ScoreTable({"task": task, "shots": shots}, ("a", "b"), {"test": block}))
+    made = calibrate_store(store, ("icl",), tasks=("sst2",), shots=1).records
+    assert [(one.context.task, one.context.shots) for one in made] == [("sst2", 1)]
+    wrong = program("calibrate", f"--workdir={tmp_path}", "--tasks=sst2,cb", "--shots=4", code=2)
+    assert (
+        f"workdir {tmp_path}: no score table is of sst2, cb, 4 shots; run experiments.score for "
+        "them, or ask for others." in wrong.stderr
+    )
+
+
+def test_methods_are_described_from_their_table():
+    header, *rows = method_table.cells()
+    described = [name for name, method in METHODS.items() if method.form]
+    assert [row[0] for row in rows] == described and {"cc", "dc", "pc", "bc"} <= set(described)
+    passes = {row[0]: row[header.index("forward passes")] for row in rows}
+    assert passes["cc"] == "3 + 1" and passes["dc"] == "20 + 1" and passes["bc"] == "1"
+    decides = {row[0]: row[-1] for row in rows}
+    assert decides["cc"] == "p0 = c p1" and decides["dc"] == decides["bc"] == "s0 = s1 + c"
+
+
+def test_gains_stand_by_the_kind_of_task():
+    rows = [
+        *(make_record("sst2", {"icl": 0.5, "bc": 0.7}, context={"shots": 1}),),
+        *(make_record("rte", {"icl": 0.6, "bc": 0.5}, context={"shots": 1}),),
+    ]
+    (group,) = by_setting(rows)
+    header, *found = method_table.cells(group)
+    assert header[-2:] == ["gain, one text", "gain, several texts"]
+    bc = next(row for row in found if row[0] == "bc")
+    assert bc[-2].startswith("+20.2 [") and bc[-1].startswith("-10.1 [")
+    assert next(row for row in found if row[0] == "cc")[-2:] == ["-", "-"]
+
+
+def sized(model, shots=1, **accuracy):
+    context = {"shots": shots, "model": model}
+    return [make_record(task, dict(of), context=context) for task, of in accuracy.items()]
+
+
+def test_best_and_second_best_of_each_size_are_marked():
+    found = by_setting(
+        sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
+        + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7})
+    )
+    (same,) = sizes.alike(found, 1, models=("s",))
+    assert [group.setting.model for group in same] == ["s", "l"]
+    cells = sizes.cells([sizes.Column(one.setting.model, one) for one in same])
+    assert cells[0] == ["task", "rows", "s icl", "s cc", "s dc", "s bc", "l icl", "l bc"]
+    cb, rte, average = cells[1:]
+    assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
+    assert rte[2:] == ["50.0", "60.0", "60.0", "55.0", "90.0", "80.0"]
+    kinds = [type(cell) for cell in rte[2:]]
+    assert kinds == [str, Best, Best, Second, Best, Second]
+    assert [type(cell) for cell in cb[-2:]] == [Best, Best]
+    assert average[2:] == ["50.0", "60.0", "60.0", "55.0", "80.0", "75.0"]
+    assert "*55.0*" in markdown(cells) and r"\underline{55.0}" in latex(cells)
+
+
+def test_the_middle_size_is_the_one_between_others():
+    records = [
+        one for model in ("c", "a", "b") for one in sized(model, rte={"icl": 0.9, "bc": 0.5})
+    ]
+    for models, middle in (((), "b"), (("b", "a", "c"), "a")):
+        results = catalogue.gather(records, models=models)
+        assert [group.setting.model for group in results.middle] == [middle]
+        (table,) = [one for one in catalogue.tables(results) if one.number == "Table 5"]
+        assert table.cells[0][2] == f"{middle} 1-shot icl"
+    assert catalogue.gather(sized("a", rte={"icl": 0.9, "bc": 0.5})).middle == []
+
+
+def test_bcl_stands_beside_bc_of_the_first_seed():
+    records = [
+        make_record("rte", {"icl": 0.5, "bc": 0.6 + seed / 10, "bcl": 0.7}, strength=1.25,
+                    context={"shots": 1, "seed": seed})
+        for seed in range(2)
+    ]  # fmt: skip
+    (group,) = by_setting(records)
+    assert bcl_table.cells(group) == [
+        ["task", "rows", "icl", "bc", "bcl", "γ learned"],
+        ["RTE", "277", "50.0", "60.0", "70.0", "+1.2"],
+        ["average", "", "50.0", "60.0", "70.0", ""],
+    ]
+    assert bcl_table.cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
+
+
+def test_data_are_described_as_in_the_paper():
+    (group,) = by_setting(sized("m", cb={"icl": 0.5}))
+    assert data_table.cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
+    assert set(data_table.OBJECTIVES) == {n for n, task in TASKS.items() if task.test_rows}
+    assert "of the data mini" in data_table.note(
+        group._replace(setting=group.setting._replace(data="mini"))
+    )
+
+
+def test_numbered_choices_stand_side_by_side():
+    records = [
+        make_record("rte", {"icl": icl, "bc": 0.5}, context={"shots": 1, "options": {key: name}})
+        for key, name, icl in (("template", "10", 0.6), ("template", "2", 0.4),
+                               ("verbalizer", "2", 0.5))
+    ]  # fmt: skip
+    cells = choices_table.cells(robustness.axes(records))
+    assert cells == [
+        ["choice", "method", "2", "10"],
+        ["templates", "icl", "40.0", "60.0"],
+        ["templates", "bc", "50.0", "50.0"],
+        ["verbalizers", "icl", "50.0", "-"],
+        ["verbalizers", "bc", "50.0", "-"],
+    ]
+    marked = [[isinstance(cell, Best) for cell in row[2:]] for row in cells[1:]]
+    assert marked == [[False, True], [True, False], [True, False], [True, False]]
+    assert choices_table.cells([]) == []
+
+
+def test_the_papers_images_stand_beside_its_own_setting_alone():
+    def record(task, icl, bc):
+        return make_record(task, {"icl": icl, "bc": bc})
+
+    setting = Setting("openai-clip-vit-base-patch16", "dual_encoder", 0, "test", 0)
+    group = SettingRecords(
+        setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]}
+    )
+    header, svhn, dtd, average = images.cells(group)
+    assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
+    assert dtd[-1] == "-2.7" and average == [
+        "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
+    ]  # fmt: skip
+    assert header[4] == "paper ZS" and images.note(group) == ""
+    for other, note in (
+        ({"data": "mini"}, "12 of its 47 classes"),
+        ({"limit": 100}, "another setting"),
+        ({"options": ("classes present",)}, "another setting"),
+        ({"model": "openai-clip-vit-large-patch14"}, "another setting"),
+    ):
+        unlike = group._replace(setting=setting._replace(**other))
+        assert len(images.cells(unlike)[0]) == 4 and note in images.note(unlike)
+    text = SettingRecords(setting, {"sst2": [record("sst2", 0.5, 0.6)]})
+    assert images.cells(text) is None
+
+
+def test_shifted_scores_are_those_of_the_method(workdir):
+    record = next(one for one in workdir.records() if one.context.task == "qnli")
+    table = workdir.table_of(record)
+    found = shifted.of(record, table)
+    assert list(found.biases) == ["icl", "cc", "dc", "bc"]
+    after = np.asarray(calibrate(table.blocks["test"].log_probs, method="bc"))
+    np.testing.assert_allclose(found.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
+    for name in found.biases:
+        assert found.accuracy(name) == pytest.approx(record.methods[name]["accuracy"])
+    rows = shifted.data([found])
+    assert len(rows) == 1 + len(found.gold) and len({len(row) for row in rows}) == 1
+    of_three = next(one for one in workdir.records() if one.context.task == "cb")
+    assert shifted.of(of_three, workdir.table_of(of_three)) is None
+
+
+def test_main_setting_is_of_the_model_that_has_most():
+    records = sized("a", rte={"icl": 0.9, "bc": 0.5}) + sized("b", rte={"icl": 0.9, "bc": 0.5})
+    records += sized("b", shots=0, rte={"icl": 0.9, "bc": 0.5})
+    assert catalogue.gather(records).main.setting.model == "b"
+    assert catalogue.gather([]).main is None

@@ -1,0 +1,164 @@
+"""How far runs are, contexts that cannot be scored, and records of scores that change."""
+
+import pytest
+from workers import SIZES, FakeScorer, render, score
+
+from batch_calibration.errors import InputError
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.scoring.api.scorer import NoAnswer
+from batch_calibration.settings import Cell, Settings
+from batch_calibration.store import Store
+from batch_calibration.store.claims import Claims
+from batch_calibration.store.status import read_status
+from batch_calibration.study import calibrate_store, scoring, stored
+
+CELLS = [Cell("fake", seed) for seed in range(4)]
+ROWS = sum(SIZES.values())
+
+
+@pytest.fixture(autouse=True)
+def rendering(monkeypatch):
+    """Contexts of workers.py in place of rendered ones."""
+    monkeypatch.setattr(scoring, "render_contexts", render)
+
+
+class Refuses(FakeScorer):
+    """Cannot score the contexts of these seeds."""
+
+    def __init__(self, log, *seeds, error=InputError):
+        super().__init__(log)
+        self.seeds, self.error = seeds, error
+
+    def score(self, inputs, labels, **others):
+        seed = int(inputs[0].split()[1])
+        if seed in self.seeds:
+            raise self.error(f"seed {seed}: expected another one; choose it.")
+        return super().score(inputs, labels, **others)
+
+
+def lines(workdir):
+    return list(read_status(Store(workdir)).lines())
+
+
+def test_a_context_that_cannot_be_scored_leaves_the_others(tmp_path):
+    work, log = tmp_path / "w", tmp_path / "log"
+    with pytest.raises(
+        InputError,
+        match=r"^2 of 4 contexts cannot be scored; the others are kept: seed 1: .* seed 2",
+    ):
+        score(work, log, CELLS, scorer=Refuses(log, 1, 2))
+    said = lines(work)
+    assert said[0] == "2 done, 0 running, 2 failed, 0 left"
+    assert said[1:] == [
+        f"failed: fake, seed {seed}, 1 shots: seed {seed}: expected another one; choose it."
+        for seed in (1, 2)
+    ]
+    # A later run tries again what an earlier one could not do.
+    assert score(work, log, CELLS).scored == 2 * ROWS
+    assert lines(work) == ["4 done, 0 running, 0 failed, 0 left"]
+
+
+def test_what_another_worker_finds_to_fail_while_this_one_runs_is_not_tried_again(tmp_path):
+    work, log = tmp_path / "w", tmp_path / "log"
+
+    class Meanwhile(FakeScorer):
+        def score(self, inputs, labels, **others):
+            if inputs[0].startswith("fake 0 "):
+                with pytest.raises(InputError, match="seed 3"):
+                    score(work, log, CELLS[3:], scorer=Refuses(log, 3))
+            return super().score(inputs, labels, **others)
+
+    with pytest.raises(InputError, match=r"1 of 4 contexts cannot be scored.* seed 3"):
+        score(work, log, CELLS, scorer=Meanwhile(log))
+    assert lines(work)[0] == "3 done, 0 running, 1 failed, 0 left"
+
+
+def test_a_server_without_answers_ends_the_run_and_is_no_contexts_fault(tmp_path):
+    work, log = tmp_path / "w", tmp_path / "log"
+    with pytest.raises(NoAnswer, match=r"^seed 1: expected another"):
+        score(work, log, CELLS, scorer=Refuses(log, 1, error=NoAnswer))
+    said = lines(work)
+    assert said[0] == "1 done, 0 running, 0 failed, 3 left"
+    assert said[1].startswith("time left: about 0:00:0") and said[1].endswith(" with 1 worker")
+
+
+def test_who_scores_what_since_when(tmp_path):
+    work, log, seen = tmp_path / "w", tmp_path / "log", []
+
+    class Watched(FakeScorer):
+        def score(self, inputs, labels, **others):
+            seen.append(lines(work))
+            return super().score(inputs, labels, **others)
+
+    score(work, log, CELLS[:2], scorer=Watched(log))
+    first, second = seen
+    assert first[0] == "0 done, 1 running, 0 failed, 1 left"
+    assert first[1].startswith(f"running: fake, seed 0, 1 shots: 0 of {ROWS} rows, by ")
+    assert ", process " in first[1] and ", since 20" in first[1] and first[1].endswith("+00:00")
+    assert first[2] == "time left: not known before a context is finished"
+    assert second[0] == "1 done, 1 running, 0 failed, 0 left" and "with 1 worker" in second[2]
+
+
+def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
+    store = Store(tmp_path, create=True)
+    score(tmp_path / "w", tmp_path / "log", CELLS[:1])
+    store = Store(tmp_path / "w")
+    (planned,) = store.progress.planned()
+    assert planned.rows == ROWS
+    more = Cell("fake", 0, prompt=Settings.of(template="pmi").prompt)
+    with pytest.raises(NoAnswer):
+        score(
+            tmp_path / "w",
+            tmp_path / "log",
+            [more],
+            scorer=Refuses(tmp_path / "log", 0, error=NoAnswer),
+        )
+    name = scoring.plan_name(Settings(), [more])
+    assert next(read_status(store, name).lines()) == "0 done, 0 running, 0 failed, 1 left"
+
+
+def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
+    Store(tmp_path, create=True)
+    said = program("status", f"--workdir={tmp_path}", code=2).stderr
+    assert "expected the list of contexts of a run, found none of any; run experiments.sc" in said
+    config = "--config=configs/mini.py:smoke"
+    said = program("status", f"--workdir={tmp_path}", config, code=2).stderr
+    assert "found none of this config; run experiments.score with it first" in said
+
+
+def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):
+    """Torn while it is rewritten, or of a process that has ended."""
+    with Claims(tmp_path).take("a") as claim:
+        claim._path.write_text('{"context": "a", ')
+        assert not Claims(tmp_path).held() and Claims(tmp_path).take("a") is None
+
+
+def table(score):
+    rows = make_block([[score, -2.0], [-3.0, -1.0]], [0, 1])
+    return ScoreTable({"task": "rte", "seed": 2, "model": "m"}, ("a", "b"), {"test": rows})
+
+
+@pytest.mark.parametrize("when", ["while calibrating", "while the record is written"])
+def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, monkeypatch, when):
+    store = Store(tmp_path, create=True)
+    store.put(table(-1.0))
+
+    def change(*_):
+        store.put(table(-1.5))
+
+    if when == "while calibrating":
+        plain = stored.run_calibration
+        monkeypatch.setattr(stored, "run_calibration", lambda *a, **k: change() or plain(*a, **k))
+    else:
+        from batch_calibration import store as module
+
+        plain = module.write_whole
+        monkeypatch.setattr(module, "write_whole", lambda *a: change() or plain(*a))
+    report = calibrate_store(store, ["icl"])
+    assert not report.records and not list((tmp_path / "records").glob("*"))
+    assert report.notes[0] == (
+        "1 score table changed while being calibrated, and no record was kept: run "
+        "experiments.calibrate again"
+    )
+    monkeypatch.undo()
+    assert len(calibrate_store(store, ["icl"]).records) == 1 and not store.unmatched()

@@ -1,0 +1,148 @@
+"""How far accuracy moves over prompts: the jackknife, and what is said and drawn of a study."""
+
+import numpy as np
+import pytest
+from making import make_record
+from matplotlib import pyplot as plt
+from scipy.stats import norm, t
+
+from batch_calibration.artifacts import catalogue, curves, robustness, summary
+from batch_calibration.artifacts.figures import prompts
+from batch_calibration.artifacts.figures.forest import COLORS
+from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.artifacts.steadiness import change_of_deviation
+
+
+def outcomes(p, n, deviations, seed=0):
+    """Right or not [p n] before and after, prompts apart by `deviations`, of about 75 %."""
+    rng = np.random.default_rng(seed)
+    row, found = rng.normal(size=n), []
+    for sd in deviations:
+        share = 0.75 + sd * rng.normal(size=(p, 1))
+        found.append(norm.cdf(0.8 * row + 0.6 * rng.normal(size=(p, n))) < share)
+    return [np.asarray(right, float) for right in found]
+
+
+def test_the_change_of_a_deviation_is_the_jackknife_in_loops():
+    before, after = outcomes(6, 40, (0.1, 0.02))
+
+    def change(keep_prompts, keep_rows):
+        both = [side[keep_prompts][:, keep_rows].mean(axis=1) for side in (before, after)]
+        return np.std(both[1], ddof=1) - np.std(both[0], ddof=1)
+
+    p, n = np.arange(6), np.arange(40)
+    of_prompts = np.array([change(p[p != i], n) for i in p])
+    of_rows = np.array([change(p, n[n != i]) for i in n])
+    spread = np.sqrt(
+        t.ppf(0.975, 5) ** 2 * 5 / 6 * ((of_prompts - of_prompts.mean()) ** 2).sum()
+        + norm.ppf(0.975) ** 2 * 39 / 40 * ((of_rows - of_rows.mean()) ** 2).sum()
+    )
+    found = change_of_deviation(before, after)
+    value = change(p, n)
+    assert tuple(found) == pytest.approx((value, value - spread, value + spread))
+
+
+@pytest.mark.parametrize(("p", "n", "after"), [(10, 500, 0.02), (10, 56, 0.1), (24, 200, 0.1)])
+def test_the_interval_holds_the_change(p, n, after):
+    """Of few rows it is wide: what rows and prompts have together is counted on both sides."""
+    found = [change_of_deviation(*outcomes(p, n, (0.1, after), seed)) for seed in range(150)]
+    mean = np.mean([one.value for one in found])
+    assert np.mean([one.low <= mean <= one.high for one in found]) > 0.9
+    if after == 0.1:
+        assert np.mean([one.beyond_noise != 0 for one in found]) < 0.09
+
+
+def test_too_few_prompts_tell_of_no_change():
+    assert change_of_deviation(*outcomes(2, 40, (0.1, 0.1))) is None
+    assert change_of_deviation(*outcomes(3, 1, (0.1, 0.1))) is None
+
+
+def record(icl, bc, template, task="rte", rows=500):
+    return make_record(
+        task, {"icl": icl, "bc": bc}, rows=rows, context={"options": {"template": template}}
+    )
+
+
+STEADY = [record(0.5 + 0.04 * i, 0.8 + 0.002 * i, str(i)) for i in range(10)]
+ALIKE = [record(0.6 + 0.002 * i, 0.6 + 0.002 * i, str(i), "sst2") for i in range(10)]
+WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
+
+
+def test_a_study_of_the_prompt_in_words():
+    (found,) = robustness.by_study(robustness.axes([*STEADY, *ALIKE, *WORSE])).values()
+    said = robustness.paragraph(found)
+    assert said.startswith(
+        "The wording around the row: 10 templates on SST-2, RTE and WiC, all else stays (m, zero-"
+    )
+    assert "(icl) moves by 1.8 on SST-2, 36.0 on RTE and 0.0 on WiC (points)" in said
+    assert "with Batch Calibration (bc) by 1.8, 1.8 and 27.0." in said
+    less, more = (f"the choice matters {how} with bc than without" for how in ("less", "more"))
+    assert f"So on RTE {less}; on WiC {more}; on SST-2 bc changes by no more than noise" in said
+    assert "+0.0 points [" in said and "(noise) on SST-2 (beyond noise with none of 10" in said
+    assert "(beyond noise with 8 of 10, a loss with 1)" in said
+    assert "over prompts of this kind and over the test rows" in said
+
+
+def test_prompts_on_unlike_rows_tell_of_no_change():
+    axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
+    (one,) = robustness.axes(axes)
+    assert one.change() is None and robustness.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
+    assert "So on" not in robustness.paragraph([one])
+
+
+def test_a_study_without_icl_or_of_one_prompt_is_not_told():
+    lone = [make_record("rte", {"bc": 0.5}, context={"options": {"template": str(i)}})
+            for i in range(3)]  # fmt: skip
+    for records in (lone, STEADY[:1]):
+        assert robustness.by_study(robustness.axes(records)) == {}
+        assert "prompts" not in {one.slug for one in catalogue.tables(catalogue.gather(records))}
+
+
+def test_the_table_and_the_figure_of_all_prompts():
+    results = catalogue.gather([*STEADY, *ALIKE, *WORSE])
+    (table,) = (one for one in catalogue.tables(results) if one.slug == "prompts")
+    assert [row[1] for row in table.cells[1:]] == ["SST-2", "RTE", "WiC"]
+    of_rte = dict(zip(table.cells[0], table.cells[2], strict=True))
+    assert of_rte["icl max - min"] == "36.0" and of_rte["bc"] == "80.9 ± 0.6"
+    assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
+    assert of_rte["wins, ties, losses"] == "8, 1, 1"
+    (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-prompts"))
+    assert drawing.data()[1] == ["sst2", "0", "60", "60", "0", "-0.5522", "0.5522"]
+    figure = drawing.draw()
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title(loc="left").split(",")[0] for axes in panels] == ["SST-2", "RTE", "WiC"]
+    shades = [line.get_color() for line in panels[2].lines if line.get_lw() == 2]
+    assert shades.count(COLORS["loss"]) == 6 and shades.count(COLORS["gain"]) == 2
+    names = [label.get_text() for label in panels[1].get_yticklabels()]
+    assert names == list("0123456789")
+    plt.close(figure)
+
+
+def test_many_prompts_are_not_named():
+    many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(prompts.NAMED + 1)]
+    figure = prompts.draw(robustness.axes(many))
+    assert figure.axes[0].get_yticklabels() == []
+    plt.close(figure)
+
+
+def shots(number, seed, icl, bc, task="rte"):
+    return make_record(
+        task, {"icl": icl, "bc": bc}, rows=500, context={"shots": number, "seed": seed}
+    )
+
+
+def test_the_study_of_shots_in_words():
+    records = [shots(0, 0, 0.6, 0.6), shots(0, 0, 0.5, 0.4, "cb")]
+    for seed, up in enumerate((-0.02, 0.0, 0.02)):
+        records += [shots(4, seed, 0.5 + up, 0.7 + up / 10), shots(4, seed, 0.5, 0.5, "cb")]
+    (one,) = curves.by_shots(by_setting(records))
+    said = curves.paragraph(one)
+    assert said.startswith("Shots: m, validation split, all rows: 0 to 4 shots per class on CB and")
+    assert "lies between 50.0 (at 0) and 50.0 % (at 0) on CB and 50.0 (at 4) and 60.0 %" in said
+    assert "with Batch Calibration (bc) between 40.0 (at 0) and 50.0 % (at 4) and 60.0" in said
+    assert "moves by 1.0 points (one standard deviation, mean over all) with icl and by 0.1" in said
+    assert "bc gains beyond noise at 1, loses beyond noise at 1, and 2 cannot be told" in said
+    assert "its gain goes from -10.0 [" in said and "(CB at 0) to +20.0 [" in said
+    assert summary.studies(records, by_setting(records)) == {f"{one.slug}-curve": said}
+    alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
+    assert summary.studies(alone, by_setting(alone)) == {}

@@ -1,0 +1,239 @@
+"""Workers that share a workdir write what one process writes, whoever of them dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from batch_calibration.errors import InputError
+from batch_calibration.grids import grid
+from batch_calibration.settings import Settings
+from batch_calibration.store import Store
+from batch_calibration.study import Work, sweep
+from experiments.launchers.local import Local
+from experiments.launchers.slurm import Slurm
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = Settings.of(
+    model="mini", data="mini", tasks="sst2", limit=40, labeled_per_class=0, seeds=3
+)
+FLAGS = [
+    "--config=configs/mini.py", "--config.tasks=sst2", "--config.limit=40", "--config.seeds=3",
+    "--config.labeled_per_class=0", "--config.shots=1,2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def studies():
+    return grid(SETTINGS, shots=(1, 2))
+
+
+@pytest.fixture(scope="module")
+def one(studies, tmp_path_factory):
+    """The workdir of one process."""
+    workdir = tmp_path_factory.mktemp("one")
+    report = sweep(studies, workdir)
+    assert report.contexts == 6 and report.workers[0].scored == report.inputs and not report.lost
+    return workdir
+
+
+def tables(workdir):
+    return {path.name: path.read_bytes() for path in (workdir / "scores").iterdir()}
+
+
+def until(true, seconds=300):
+    """Wait for a condition; the limit only ends a test that would wait forever."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "the condition did not come"
+        time.sleep(0.05)
+
+
+def start(workdir, *flags):
+    """A launcher as a program of its own, in a group of its own."""
+    command = [sys.executable, "-m", "experiments.sweep", *FLAGS, f"--workdir={workdir}", *flags]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def workers(launcher):
+    """The processes of a launcher's workers."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    found = [int(child) for child in children]
+    return [one for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def runs(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def last_context_held(one, workdir):
+    """A sweep that cannot end: one of its contexts is claimed by this process."""
+    name = sorted(path.stem for path in (one / "scores").iterdir())[-1]
+    with Store(workdir, create=True).claims.take(name):
+        yield
+
+
+def test_workers_of_this_machine_write_the_store_of_one_process(studies, one, tmp_path):
+    said = []
+    report = sweep(studies, tmp_path, launch=Local(workers=2), notify=said.append)
+    assert tables(tmp_path) == tables(one)
+    assert report.contexts == 6 and report.lost == () and "2 workers" in said[0]
+    assert sum(worker.scored for worker in report.workers) == report.inputs
+
+
+def test_a_launcher_that_is_killed_leaves_workers_that_finish(one, tmp_path):
+    with last_context_held(one, tmp_path):
+        first = start(tmp_path)
+        until(lambda: len(tables(tmp_path)) == 5)
+        left = workers(first)
+        assert len(left) == 2
+        first.kill()
+        first.wait()
+        second = start(tmp_path)
+        until(lambda: len(workers(second)) == 2)
+        assert all(map(runs, left))
+    said, errors = second.communicate(timeout=300)
+    assert second.returncode == 0, errors
+    assert "6 contexts" in said
+    until(lambda: not any(map(runs, left)))
+    first.communicate()
+    assert tables(tmp_path) == tables(one)
+
+
+def test_a_launcher_that_is_stopped_stops_its_workers(one, tmp_path, studies):
+    with last_context_held(one, tmp_path):
+        launcher = start(tmp_path)
+        until(lambda: len(tables(tmp_path)) >= 2)
+        mine = workers(launcher)
+        launcher.send_signal(signal.SIGTERM)
+        _, errors = launcher.communicate(timeout=300)
+        assert launcher.returncode == 143 and "what was finished is kept" in errors
+        assert not any(map(runs, mine))
+    assert Store(tmp_path).claims.held() == {}
+    stopped = tables(tmp_path)
+    sweep(studies, tmp_path)
+    assert tables(tmp_path) == tables(one) and stopped.items() <= tables(one).items()
+
+
+def test_a_worker_that_is_killed_leaves_its_part_to_the_others(one, tmp_path):
+    with last_context_held(one, tmp_path):
+        launcher = start(tmp_path)
+        until(lambda: len(tables(tmp_path)) >= 2)
+        os.kill(workers(launcher)[0], signal.SIGKILL)
+    said, errors = launcher.communicate(timeout=300)
+    assert launcher.returncode == 0, errors
+    assert "worker 0 ended early (exit code -9)" in said and "6 contexts" in said
+    assert tables(tmp_path) == tables(one)
+
+
+def test_a_wrong_setting_is_one_sentence_and_nothing_is_scored(tmp_path):
+    wrong = grid(SETTINGS.replace(tasks="copa"), verbalizer=("nobody",))
+    with pytest.raises(InputError, match="nobody") as caught:
+        sweep(wrong, tmp_path, launch=Local(workers=2), notify=lambda _: None)
+    assert str(caught.value).count("nobody") == 1 and tables(tmp_path) == {}
+
+
+def test_a_worker_of_two_processes(one, tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1")
+    studies = grid(SETTINGS.replace(mesh="data:2", seeds=1))
+    report = sweep(studies, tmp_path, launch=Local(workers=1, processes=2), notify=lambda _: None)
+    assert report.workers[0].scored == report.inputs
+    assert tables(tmp_path).keys() <= tables(one).keys() and len(tables(tmp_path)) == 1
+
+
+def children(process):
+    try:
+        return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+    except FileNotFoundError:
+        return []
+
+
+def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
+    """Preemption is the signal that Slurm sends; the job's own process gets it in mid-run."""
+    said = []
+
+    def preempt():
+        with last_context_held(one, tmp_path):
+            until(lambda: len(tables(tmp_path)) >= 2)
+            controller = int(said[0].split()[1].rstrip(";,"))
+            (job,) = children(controller)
+            os.kill(job, signal.SIGUSR2)
+            until(lambda: children(controller) not in ([job], []))
+
+    interruption = threading.Thread(target=preempt)
+    interruption.start()
+    launch = Slurm(workers=1, cluster="local", poll=0.1)
+    report = sweep(studies, tmp_path, launch=launch, notify=said.append)
+    interruption.join()
+    assert report.contexts == 6 and report.lost == ()
+    assert tables(tmp_path) == tables(one)
+    log = "".join(path.read_text() for path in (tmp_path / "logs").rglob("*_log.*"))
+    assert "Caught signal SIGUSR2" in log and "Requeued job" in log
+
+
+def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch):
+    """The file that is handed to sbatch, which stands here in its place."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name in ("sbatch", "srun"):
+        (bin_ / name).write_text(
+            f"#!/bin/sh\ncp $1 {tmp_path}/submitted\necho job 77 >&2; exit 1\n"
+        )
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    launch = Slurm(workers=8, partition="gpu", minutes=90, gpus=4, cpus=16, memory=64, hosts=2,
+                   at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
+    with pytest.raises(InputError, match="could not be submitted .*; run it where sbatch works"):
+        launch._submit(Work(tuple(studies), tmp_path / "w"))
+    asked = (tmp_path / "submitted").read_text()
+    for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
+                 "--cpus-per-task=16", "--mem=64GB", "--nodes=2", "--ntasks-per-node=1",
+                 "--account=lab", "--signal=USR2@45"):  # fmt: skip
+        assert f"#SBATCH {line}\n" in asked, line
+
+
+def test_without_slurm_one_sentence(studies, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match=r"could not be submitted .*; run it where sbatch works"):
+        sweep(studies, tmp_path, launch=Slurm(), notify=lambda _: None)
+
+
+def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path):
+    (study,) = studies
+    wrong = study._replace(cells=(study.settings.cell("sst2", shots=5000),))
+    with pytest.raises(InputError, match="5000 shots of class"):
+        sweep([wrong], tmp_path, launch=Slurm(cluster="local"), notify=lambda _: None)
+    assert not list((tmp_path / "logs").rglob("*"))
+
+
+def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_path):
+    """A cluster of two nodes, one worker on each; `ray_sweep.py` removes one in mid-run."""
+    workdir = tmp_path / "w"
+    command = [sys.executable, str(ROOT / "tests" / "ray_sweep.py"), str(workdir)]
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    with last_context_held(one, workdir):
+        cluster = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        until(lambda: (workdir / "removed").exists() or cluster.poll() is not None)
+    said, errors = cluster.communicate(timeout=300)
+    assert cluster.returncode == 0, errors[-3000:]
+    report = json.loads(said.splitlines()[-1])
+    assert report == {"contexts": 6, "lost": [], "workers": 2}
+    said = "".join(log.read_text() for log in (workdir / "logs").iterdir())
+    assert said.count("beginning token") == 3, "the lost node's task was started again"
+    assert tables(workdir) == tables(one)
