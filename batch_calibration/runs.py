@@ -103,9 +103,10 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
 def bring(source: Path, workdir: Path) -> None:
     """Keep another workdir's runs as well, each once."""
     for path in sorted((source / FOLDER).glob("*.json")):
-        target = workdir / FOLDER / path.name
-        if not target.exists():
-            write_whole(target, path.read_bytes())
+        target, said = workdir / FOLDER / path.name, path.read_bytes()
+        # Of one run the file says more once it has come to its end.
+        if not target.exists() or len(target.read_bytes()) < len(said):
+            write_whole(target, said)
 
 
 def _read(path: Path) -> Run:

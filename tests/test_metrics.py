@@ -208,7 +208,7 @@ def test_intervals_hold_the_gain(alike, spread):
 
 
 def test_five_draws_do_not_make_five_times_the_rows():
-    """56 rows as CB has, each alike in all draws; over 2,000 trials t over the draws alone holds the gain in 54 %."""
+    """56 rows as CB has, each alike in all draws: t over draws alone holds the gain in 54 %."""
     rng = np.random.default_rng(1)
     held, of_draws = 0, 0
     for _ in range(300):

@@ -197,7 +197,7 @@ def test_what_is_asked_of_sbatch(studies, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
     launch = Slurm(workers=8, partition="gpu", minutes=90, gpus=4, cpus=16, memory=64, hosts=2,
                    at_once=3, options={"account": "lab"}, grace=45)  # fmt: skip
-    with pytest.raises(InputError, match="could not be submitted .*; run it where sbatch works"):
+    with pytest.raises(InputError, match=r"could not be submitted .*; run it where sbatch works"):
         launch._submit(Work(tuple(studies), tmp_path / "w"))
     asked = (tmp_path / "submitted").read_text()
     for line in ("--array=0-7%3", "--partition=gpu", "--time=90", "--gpus-per-node=4",
