@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -141,6 +142,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _commit() -> str:
     """The commit of this file's checkout; empty where this file is in none."""
     here = Path(__file__)

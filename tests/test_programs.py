@@ -69,7 +69,8 @@ def test_from_config_to_page(program, scored):
     said = program("report", f"--workdir={scored}").stdout
     assert "Batch Calibration on" in said and "report.html" in said
     page = (scored / "report.html").read_text()
-    assert page.count("<img") == 3 and asked_from_elsewhere(page) == []
+    assert page.count('<figure id="figure-mini') == 3 and asked_from_elsewhere(page) == []
+    assert "experiments.score --config=configs/mini.py:smoke" in page and "jax" in page
 
 
 def test_records_say_what_every_method_did(scored):
