@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -100,12 +101,12 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
 
 
 def bring(source: Path, workdir: Path) -> None:
-    """Keep another workdir's runs as well, each once."""
+    """Copy what another workdir keeps of its runs: each file has a name of its own."""
     for path in sorted((source / FOLDER).glob("*.json")):
-        target, said = workdir / FOLDER / path.name, path.read_bytes()
+        there, said = workdir / FOLDER / path.name, path.read_bytes()
         # Of one run the file says more once it has come to its end.
-        if not target.exists() or len(target.read_bytes()) < len(said):
-            write_whole(target, said)
+        if not there.exists() or len(there.read_bytes()) < len(said):
+            write_whole(there, said)
 
 
 def _read(path: Path) -> Run:
@@ -141,6 +142,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _commit() -> str:
     """The commit of this file's checkout; empty where this file is in none."""
     here = Path(__file__)

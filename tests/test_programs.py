@@ -69,7 +69,8 @@ def test_from_config_to_page(program, scored):
     said = program("report", f"--workdir={scored}").stdout
     assert "Batch Calibration on" in said and "report.html" in said
     page = (scored / "report.html").read_text()
-    assert page.count("<img") == 3 and asked_from_elsewhere(page) == []
+    assert page.count('<figure id="figure-mini') == 3 and asked_from_elsewhere(page) == []
+    assert "experiments.score --config=configs/mini.py:smoke" in page and "jax" in page
 
 
 def test_records_say_what_every_method_did(scored):
@@ -252,7 +253,8 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
 
 
 @pytest.mark.parametrize(
-    "name", ["score", "calibrate", "tables", "figures", "report", "merge", "train_mini"]
+    "name",
+    ["score", "sweep", "calibrate", "tables", "figures", "report", "merge", "train_mini"],
 )
 def test_help(program, name):
     said = program(name, "--help", code=None)

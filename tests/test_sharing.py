@@ -50,7 +50,7 @@ def files(workdir):
 def left_over(workdir):
     """What workers need while they work, and nobody afterwards."""
     found = [path for path in Path(workdir).rglob("*") if path.is_file()]
-    lasting = {"scores", "plans", "rates"}
+    lasting = {"scores", "plans", "rates", "runs"}
     return [path for path in found if path.parent.name not in lasting or path.name[0] == "."]
 
 

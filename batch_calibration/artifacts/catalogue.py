@@ -72,7 +72,7 @@ CATALOGUE = (
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
     Entry("models", made.of_models),
-    Entry("grids", made.of_grids),
+    Entry("grids", made.of_grids, drawings.of_grids),
     Entry("numbered choices", of_paper.table_7),
     Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batch_calibration.artifacts import curves, gains, robustness
+from batch_calibration.artifacts import curves, gains, robustness, two_way
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results
@@ -43,6 +43,17 @@ def of_curves(
             )  # fmt: skip
 
     return make
+
+
+def of_grids(results: Results) -> Iterator[Drawing]:
+    """Accuracy over two choices of the prompt that were varied together."""
+    from batch_calibration.artifacts.figures import grid
+
+    for one in two_way.grids(results.records):
+        yield Drawing(
+            ACROSS, f"{one.slug}-grid", one.heading, partial(grid.draw, one),
+            partial(two_way.grid_cells, one),
+        )  # fmt: skip
 
 
 def of_methods(results: Results) -> Iterator[Drawing]:

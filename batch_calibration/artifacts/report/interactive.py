@@ -164,14 +164,14 @@ def _row_dots(
 
 def _two_panels(rows: int, below: Parts, line: float) -> Parts:
     """Curves above, a row of dots for each of them below, and the slider's line in the curves."""
-    height = 330 + ROW * rows
+    height = 345 + ROW * rows
     share = 250 / height
     return {
         "height": height,
         "xaxis": {**below, "domain": [0, 1], "anchor": "y"},
         "yaxis": {**axis("accuracy (%)"), "domain": [1 - share, 1]},
         "xaxis2": {**axis("accuracy (%)"), "domain": [0, 1], "anchor": "y2"},
-        "yaxis2": {**NAMES, "domain": [0, 1 - share - 70 / height], "anchor": "x2"},
+        "yaxis2": {**NAMES, "domain": [0, 1 - share - 85 / height], "anchor": "x2"},
         "shapes": [{"type": "line", "xref": "x", "yref": "y domain", "x0": line, "x1": line,
                     "y0": 0, "y1": 1, "line": {"width": 2, "dash": "dash"}}],
     }  # fmt: skip

@@ -101,8 +101,9 @@ reveal();
 
 // ---- figures: drawn by plotly.js when they come into view, in the page's colors.
 
+// These buttons alone: plotly.js has one that sends the figure to a server.
 const CONFIG = { responsive: true, displaylogo: false,
-  modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 
 function themed(layout, width) {
   const style = getComputedStyle(document.documentElement);

@@ -58,12 +58,13 @@ def _file(name: str) -> str:
 def _contents(sections: Sequence[Section]) -> str:
     lines = []
     for number, section in enumerate(sections):
+        # What the section's heading says need not be said again.
+        ends = (f": {section.heading}", f" on {section.heading}")
+        named = [(f"t{i}", table.heading) for i, table in enumerate(section.tables)]
+        named += [(f"f{i}", figure.heading) for i, figure in enumerate(section.figures)]
         links = [
-            f'<a href="#s{number}-t{i}">{escape(table.heading)}</a>'
-            for i, table in enumerate(section.tables)
-        ] + [
-            f'<a href="#s{number}-f{i}">{escape(figure.heading.partition(":")[0])}</a>'
-            for i, figure in enumerate(section.figures)
+            f'<a href="#s{number}-{place}">{escape(_without(heading, ends))}</a>'
+            for place, heading in named
         ]
         links += [f'<a href="#s{number}-contexts">Each context in words</a>'] * bool(
             section.contexts
@@ -71,6 +72,10 @@ def _contents(sections: Sequence[Section]) -> str:
         inner = f"<p>{' · '.join(links)}</p>" if links else ""
         lines.append(f'<li><a href="#s{number}">{escape(section.heading)}</a>{inner}</li>')
     return f'<nav aria-label="Contents"><h2>Contents</h2><ol>{"".join(lines)}</ol></nav>'
+
+
+def _without(heading: str, ends: Sequence[str]) -> str:
+    return next((heading.removesuffix(end) for end in ends if heading.endswith(end)), heading)
 
 
 def _section(section: Section, name: str) -> str:

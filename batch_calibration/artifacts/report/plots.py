@@ -127,7 +127,10 @@ def html(figure: Figure) -> str:
         parts += _controls(plot, name, figure.heading)
     elif figure.image:
         shown = base64.b64encode(figure.image.read_bytes()).decode()
-        parts.append(f'<img alt="{escape(figure.heading)}" src="data:image/png;base64,{shown}">')
+        parts.append(
+            f'<div class="still" tabindex="0"><img alt="{escape(figure.heading)}" '
+            f'src="data:image/png;base64,{shown}"></div>'
+        )
     if plot and plot.note:
         parts.append(f"<p>{escape(plot.note)}</p>")
     if figure.data:

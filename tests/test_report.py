@@ -1,0 +1,331 @@
+"""The report in a real browser: its tables, figures, colors, widths, and what it asks for."""
+
+import csv
+import io
+import json
+import re
+from base64 import b64decode
+from html import unescape
+
+import numpy as np
+import pytest
+from browser import browser, requests, set_scheme, set_width
+
+from batch_calibration import runs
+from batch_calibration.artifacts import catalogue, report, writing
+from batch_calibration.artifacts.report import plots
+from batch_calibration.artifacts.report.tables import html as table_html
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store
+
+METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")
+ROWS = {"test": 24, "cc": 3, "dc": 5, "labeled": 24}
+TEXT = 'a text with <b>marks</b>, "quotes" & a very long tail ' + 60 * "word "
+RUN = runs.Run(
+    "2026-01-02 03:04:05", "python -m experiments.score --config=configs/<mine>.py",
+    {"data": "mini", "tasks": ["rte", "sst2"]}, 8, "1 x cpu", "abc123", {"jax": "1.2"}, 240, 9.5,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(planted, tmp_path_factory):
+    """A workdir of two tasks, two seeds, two shots and three templates, calibrated."""
+    store = Store(tmp_path_factory.mktemp("w"), create=True)
+    for number, task in enumerate(("rte", "sst2", "cb", "copa", "wic", "boolq")):
+        for seed in range(2):
+            contexts = [{"shots": 1}]
+            if task in ("rte", "sst2"):
+                contexts += [{"shots": 0}, *({"options": {"template": t}} for t in "234")]
+            for place, context in enumerate(contexts):
+                scores, labels, _ = planted(24, 2, 7 * number + seed + 100 * place)
+                blocks = {
+                    name: make_block(
+                        np.asarray(scores[:rows]),
+                        np.asarray(labels[:rows]) if rows == 24 else None,
+                        row_ids=[f"{task}/validation/{i}" for i in range(rows)],
+                    )
+                    for name, rows in ROWS.items()
+                }
+                about = {"task": task, "seed": seed, "shots": 1, "split": "validation", "limit": 0,
+                         "model": "m", "scorer": {"kind": "causal_lm"}, **context}  # fmt: skip
+                store.put(ScoreTable(about, ("no", "yes"), blocks))
+    calibrate_store(store, METHODS, probe_sizes=(4, 8), draws=2)
+    return catalogue.gather(store.records(), store.table_of)
+
+
+def write(results, path):
+    writing.write_report(
+        results, path, path.parent / "figures", runs=[RUN, RUN], contexts=True,
+        texts=lambda table: {f"{table.context['task']}/validation/0": TEXT},
+    )  # fmt: skip
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    return write(results, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def driver(page, tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        found.get(page.as_uri())
+        wait(found, "return window.Plotly !== undefined")
+        yield found
+
+
+def wait(driver, script):
+    """Wait until the script returns what is true."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, 60).until(lambda found: found.execute_script(script))
+
+
+def draw(driver, slug):
+    """The figure whose slug ends so, drawn; what follows is said of `window.it`."""
+    driver.execute_script(
+        "window.it = document.querySelector(`figure[id$='${arguments[0]}']`);"
+        "it.scrollIntoView({block: 'center'})", slug,
+    )  # fmt: skip
+    wait(driver, "return it.querySelector('.main-svg') !== null")
+
+
+def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path):
+    again = write(results, tmp_path / "report.html")
+    assert again.read_bytes() == page.read_bytes()
+    assert len(page.read_bytes()) < 8e6 and page.read_text().count(plots.library()) == 1
+
+
+def test_every_trace_is_one_that_plotly_knows(page):
+    graph_objects = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
+    found = re.findall(r'<script type="application/json">(.*?)</script>', page.read_text())
+    views = [view for one in found for view in json.loads(one)["views"]]
+    assert len(views) > 30
+    for view in views:
+        graph_objects.Figure(view["traces"], view["layout"])
+
+
+def test_what_was_run_stands_first(page):
+    text = page.read_text()
+    said = text[text.index("What was run") : text.index("Contents")]
+    assert said.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in said
+    assert said.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
+    assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in said
+    assert "<dt>tasks</dt><dd>rte, sst2</dd>" in said
+    assert "keeps no facts about scoring runs" in report.page([], [])
+    assert "What was run" not in report.page([])
+
+
+def test_nothing_is_asked_for_and_nothing_fails(driver):
+    drawn = ("differences", "boundaries", "strength", "probe-size-curve", "-prompts", "robustness")
+    for slug in (*drawn, "shots-validation-curve"):
+        draw(driver, slug)
+    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
+    asked = requests(driver)
+    assert asked and not [one for one in asked if one.startswith(("http", "ws"))]
+
+
+@pytest.mark.parametrize("width", [360, 400, 1280])
+def test_the_page_never_scrolls_sideways_and_values_stay_whole(driver, width):
+    set_width(driver, width)
+    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for slug in ("differences", "boundaries", "strength"):
+        draw(driver, slug)
+    wide = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert wait(driver, wide)
+    broken = """return [...document.querySelectorAll('td')]
+        .filter(cell => { const range = document.createRange(); range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map(box => Math.round(box.top / 8))).size > 1;
+        }).map(cell => cell.textContent)"""
+    assert driver.execute_script(broken) == []
+    moved = """const box = document.querySelector('.table'), first = box.querySelector('tbody th');
+        box.scrollLeft = 0; const before = first.getBoundingClientRect().left;
+        box.scrollLeft = 150; const after = first.getBoundingClientRect().left;
+        box.scrollLeft = 0; return after - before"""
+    assert abs(driver.execute_script(moved)) < 1
+    set_width(driver, 1280)
+
+
+COLUMN = """return [...document.querySelectorAll('.table')[0].querySelectorAll(arguments[0])]
+    .filter(row => !row.hidden).map(row => row.cells[arguments[1]].textContent)"""
+
+
+def test_a_click_or_a_key_sorts_and_sums_stay_below(driver):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    buttons = driver.find_elements(By.CSS_SELECTOR, ".table")[0].find_elements(
+        By.CSS_SELECTOR, "thead button"
+    )
+    column = [button.text for button in buttons].index("bc")
+    below = driver.execute_script(COLUMN, "tfoot tr", 0)
+    assert below and below[0] == "average"
+    for sign in (-1, 1):
+        driver.execute_script("arguments[0].focus()", buttons[column])
+        buttons[column].send_keys(Keys.ENTER)
+        shown = [float(x.split()[0]) for x in driver.execute_script(COLUMN, "tbody tr", column)]
+        assert shown == sorted(shown, key=lambda x: sign * x) and len(set(shown)) > 1
+        state = buttons[column].find_element(By.XPATH, "..").get_attribute("aria-sort")
+        assert state == ("ascending" if sign == 1 else "descending")
+    driver.execute_script("arguments[0].click()", buttons[0])
+    names = driver.execute_script(COLUMN, "tbody tr", 0)
+    assert names == sorted(names, key=str.lower) and len(names) == 6
+    assert driver.execute_script(COLUMN, "tfoot tr", 0) == below
+
+
+def test_a_field_filters_rows(driver):
+    from selenium.webdriver.common.by import By
+
+    field = driver.find_elements(By.CSS_SELECTOR, "input[type=search]")[0]
+    field.send_keys("sst")
+    (name,) = driver.execute_script(COLUMN, "tbody tr", 0)
+    assert name.startswith("SST-2")
+    assert "1 of 6 rows" in field.find_element(By.XPATH, "..").text
+    field.clear()
+    field.send_keys(" ")
+    assert len(driver.execute_script(COLUMN, "tbody tr", 0)) == 6
+
+
+def test_intervals_show_on_hover_or_always():
+    found = catalogue.Table("a", "b", "c", [["", "x"], ["row", "+1.5 [0.2, 2.8]*"]], last=0)
+    assert 'data-whole="+1.5 [0.2, 2.8]*">+1.5<span class="interval"> [0.2, 2.8]</span>*</td>' in (
+        table_html(found)
+    )
+
+
+def test_the_box_shows_all_intervals(driver):
+    seen = (
+        "return [...document.querySelectorAll('.interval')].filter(x => x.checkVisibility()).length"
+    )
+    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert driver.execute_script(seen) == 0
+    driver.execute_script("document.getElementById('intervals').click()")
+    assert driver.execute_script(seen) > 10
+    driver.execute_script("document.getElementById('intervals').click()")
+    hovered = "return getComputedStyle(document.querySelector('td[data-whole]'), '::after').content"
+    assert driver.execute_script(hovered) in ("none", "normal")
+
+
+@pytest.mark.parametrize("slug", ["strength", "probe-size-curve"])
+def test_the_arrow_keys_move_a_slider_and_the_figure_follows(driver, slug):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    draw(driver, slug)
+    figure = driver.find_element(By.CSS_SELECTOR, f"figure[id$='{slug}']")
+    slider = figure.find_element(By.CSS_SELECTOR, "input[type=range]")
+    state = """const plot = it.querySelector('.plot');
+        return [plot.layout.shapes[0].x0, plot.data.at(-1).x,
+                it.querySelector('output').textContent, it.querySelector('input').ariaValueText]"""
+    before = driver.execute_script(state)
+    slider.send_keys(Keys.ARROW_LEFT)
+    after = driver.execute_script(state)
+    assert after[0] < before[0] and after[1] != before[1] and after[2] != before[2]
+    assert after[2] == after[3] and f"{after[0]:g}" in after[2]
+    said = json.loads(unescape(figure.find_element(By.CSS_SELECTOR, "script").get_attribute(
+        "textContent")))["slider"]  # fmt: skip
+    place = said["values"].index(after[0])
+    assert after[1] == said["moved"][place] and after[2] == said["said"][place]
+
+
+def test_another_view_is_chosen(driver):
+    from selenium.webdriver.support.ui import Select
+
+    draw(driver, "differences")
+    select = Select(driver.execute_script("return it.querySelector('select')"))
+    names = [one.text for one in select.options]
+    assert names[0] == "bc" and {"cc", "dc", "pc", "bcl"} <= set(names)
+    select.select_by_visible_text("pc")
+    assert driver.execute_script("return it.querySelector('.plot').data[0].name") == "pc"
+
+
+def test_hovering_a_row_shows_its_text_and_scores(driver, results):
+    draw(driver, "boundaries")
+    rows = driver.execute_script(
+        "return it.querySelector('.plot').data.filter(t => t.text).flatMap(t => t.text)"
+    )
+    assert len(rows) == 24
+    (said,) = [row for row in rows if "a text with" in row]
+    assert "&lt;b&gt;marks&lt;/b&gt;" in said and said.count("<br>") >= 4 and "…" in said
+    table = next(
+        results.load(r) for r in results.records
+        if (r.context.task, r.context.seed, r.context.shots) == ("sst2", 0, 1)
+        and not r.context.options
+    )  # fmt: skip
+    score = table.blocks["test"].log_probs[0]
+    assert f"log p(no) {score[0]:.2f}, log p(yes) {score[1]:.2f}" in said
+    driver.execute_script("""const plot = it.querySelector('.plot');
+        const curve = plot.data.findIndex(t => t.text?.some(x => x.includes('a text with')));
+        const point = plot.data[curve].text.findIndex(x => x.includes('a text with'));
+        Plotly.Fx.hover(plot, [{curveNumber: curve, pointNumber: point}])""")
+    wait(driver, "return it.querySelector('.hoverlayer').textContent.includes('<b>marks</b>')")
+
+
+def test_each_context_is_said_in_words_with_its_shares(driver, page):
+    text = page.read_text()
+    assert text.count('class="context"') == 6 * 2 and "Averaged over 24 rows, the scores" in text
+    driver.execute_script("""window.it = document.querySelector('.context');
+        it.parentElement.open = true; it.open = true; it.scrollIntoView()""")
+    wait(driver, "return it.querySelector('.main-svg') !== null")
+    names = driver.execute_script("return it.querySelector('.plot').data.map(t => t.name)")
+    assert names == ["predicted", "after bc", "right"]
+
+
+def test_every_figure_gives_its_numbers(page):
+    found = re.findall(
+        r'<a class="csv" download="([^"]+)" href="data:[^,]+,([^"]+)"', page.read_text()
+    )
+    tables = {name: list(csv.reader(io.StringIO(b64decode(data).decode()))) for name, data in found}
+    assert len(re.findall("<figure ", page.read_text())) <= len(tables)
+    for name, (head, *rows) in tables.items():
+        assert rows and all(len(row) == len(head) for row in rows), name
+    (shares,) = [rows for name, rows in tables.items() if name.endswith("c0.csv") and "s0" in name]
+    assert float(shares[1][3]) + float(shares[2][3]) == pytest.approx(1)
+
+
+def test_a_link_opens_what_is_closed(driver, page):
+    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = false; })")
+    driver.execute_script("location.hash = 's0-t1'")
+    wait(driver, "return document.getElementById('s0-t1').open")
+
+
+def test_dark_is_dark_and_paper_is_white(driver):
+    draw(driver, "differences")
+    ink = "return getComputedStyle(it.querySelector('.plot text')).fill"
+    back = "return getComputedStyle(document.body).backgroundColor"
+    assert driver.execute_script(back) == "rgb(255, 255, 255)"
+    light = driver.execute_script(ink)
+    set_scheme(driver, "dark")
+    wait(driver, f"{ink} !== '{light}'")
+    assert driver.execute_script(back) == "rgb(21, 24, 28)"
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert driver.execute_script(back) == "rgb(255, 255, 255)"
+    assert driver.execute_script(ink) == light
+    assert (
+        driver.execute_script("return it.querySelector('.main-svg').getBoundingClientRect().width")
+        == 690
+    )
+    driver.execute_script("dispatchEvent(new Event('afterprint'))")
+    set_scheme(driver, "light")
+
+
+def luminance(color):
+    parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colors_have_the_contrast_that_wcag_asks_for(page):
+    light, dark = re.findall(r":root[^{]*\{([^}]+)\}", page.read_text())[:2]
+    for block in (light, dark):
+        said = dict(re.findall(r"--(\w+): (#\w{6})", block))
+        for back in ("page", "raised"):
+            assert min(contrast(said[name], said[back]) for name in ("ink", "faint", "link")) >= 4.5
+        drawn = (*plots.COLORS.values(), *plots.OTHERS, *plots.CLASSES)
+        assert min(contrast(one, said["page"]) for one in drawn) >= 3

@@ -1,0 +1,128 @@
+"""Facts about scoring runs: kept when one begins, completed when it ends, never lost or secret."""
+
+import json
+import sys
+
+import pytest
+from workers import CONTEXTS, SIZES, FakeScorer, render, score
+
+from batch_calibration import runs
+from batch_calibration.artifacts.report.facts import html
+from batch_calibration.errors import InputError
+from batch_calibration.merging import merge_workdirs
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.settings import Cell, Settings
+from batch_calibration.study import scoring
+from batch_calibration.study.row_texts import row_texts
+from batch_calibration.version import __version__
+
+ROWS = CONTEXTS * sum(SIZES.values())
+
+
+@pytest.fixture(autouse=True)
+def rendering(monkeypatch):
+    monkeypatch.setattr(scoring, "render_contexts", render)
+    monkeypatch.setattr(sys, "argv", ["/x/experiments/score.py", "--config=my study.py"])
+
+
+def test_a_run_is_kept_whole(tmp_path):
+    score(tmp_path, tmp_path / "log")
+    ((run,), broken) = runs.read(tmp_path)
+    assert run.command == "python -m experiments.score '--config=my study.py'" and broken == []
+    assert (run.contexts, run.rows) == (CONTEXTS, ROWS) and run.seconds is not None
+    assert run.device == "1 x cpu" and run.versions["batch-calibration"] == __version__
+    assert {"Python", "jax", "numpy"} <= set(run.versions) and run.config == {}
+    assert len(run.began) == len("2026-01-02 03:04:05")
+
+
+def test_a_run_that_finds_all_scored_leaves_nothing(tmp_path):
+    for _ in range(2):
+        score(tmp_path, tmp_path / "log")
+    assert len(runs.read(tmp_path)[0]) == 1
+
+
+def test_settings_that_are_not_the_default_are_kept(tmp_path):
+    settings = Settings.of(model="m", limit=5, tasks=("rte", "cb"))
+    scoring.run_scoring(settings, [Cell("fake")], tmp_path, scorer=FakeScorer(tmp_path / "log"))
+    ((run,), _) = runs.read(tmp_path)
+    assert run.config == {"model": "m", "limit": 5, "tasks": ["rte", "cb"]}
+    said = html([run])
+    assert "<dt>limit</dt><dd>5</dd>" in said and "<dd>rte, cb</dd>" in said
+
+
+def test_a_run_that_is_stopped_is_known(tmp_path):
+    class Stopped(FakeScorer):
+        def score(self, *given, **others):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score(tmp_path, tmp_path / "log", scorer=Stopped(tmp_path / "log"))
+    ((run,), _) = runs.read(tmp_path)
+    assert run.rows is None and "did not come to its end" in html([run])
+
+
+def test_a_run_whose_contexts_fail_still_says_what_it_scored(tmp_path):
+    first = render(None, [Cell("fake", 1)])[0].blocks["test"].inputs[0]
+
+    class FailsOnce(FakeScorer):
+        def score(self, inputs, *given, **others):
+            if inputs[0] == first:
+                raise InputError("no.")
+            return super().score(inputs, *given, **others)
+
+    with pytest.raises(InputError, match=r"1 of .* contexts cannot be scored"):
+        score(tmp_path, tmp_path / "log", scorer=FailsOnce(tmp_path / "log"))
+    ((run,), _) = runs.read(tmp_path)
+    assert run.rows == ROWS - sum(SIZES.values())
+
+
+def test_a_file_that_is_none_is_named(tmp_path):
+    folder = tmp_path / runs.FOLDER
+    folder.mkdir()
+    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"began": 3}')):
+        (folder / f"{name}.json").write_text(text)
+    found, broken = runs.read(tmp_path)
+    assert found == [] and len(broken) == 3
+    assert all("expected what experiments.score kept of a run" in one for one in broken)
+    assert all(one.endswith("remove the file.") for one in broken)
+
+
+def test_a_program_of_somebody_else_keeps_its_arguments_to_itself():
+    assert runs.command(["/home/me/mine.py", "--api_key=sk-1"]) == "mine.py"
+
+
+def test_workers_are_one_line_and_their_dates_all_there():
+    one = runs.Run("2026-01-02 03:04:05", "a", {}, 3, "d", rows=5, seconds=1.0)
+    other = runs.Run("2026-01-02 03:04:06", "a", {}, 3, "d", rows=6, seconds=1.5)
+    said = html([one, other, runs.Run("2026-01-03 00:00:00", "b", {}, 1, "d")])
+    assert said.count("<li>") == 2
+    assert "2026-01-02 03:04:05 UTC: 5 rows in 1.0 s; 2026-01-02 03:04:06 UTC: 6 rows" in said
+
+
+def test_merged_workdirs_keep_all_runs_once(tmp_path):
+    for name in "ab":
+        score(tmp_path / name, tmp_path / "log")
+    for _ in range(2):
+        merge_workdirs([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
+    assert len(runs.read(tmp_path / "c")[0]) == 2
+
+
+def test_texts_come_from_the_rows_on_the_disk_if_they_are_the_same(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    rows = [{"sentence": "a fine day .", "label": 1}, {"sentence": "dull .", "label": 0}]
+    folder = tmp_path / "data" / "sst2"
+    folder.mkdir(parents=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "validation.jsonl").write_text(text)
+    (folder / "train.jsonl").write_text(text)
+    settings = Settings.of(data=str(tmp_path / "data"), tasks="sst2", labeled_per_class=0)
+    (context,) = scoring.render_contexts(settings, [settings.cell("sst2")])
+    block = make_block([[0.0, -1.0]] * 2, row_ids=context.blocks["test"].row_ids)
+    table = ScoreTable({**context.context, "data": "data"}, ("a", "b"), {"test": block})
+    run = runs.Run("", "", {"data": str(tmp_path / "data")}, 1, "")
+    assert row_texts([run])(table) == {
+        "sst2/validation/0": "sentence: a fine day .", "sst2/validation/1": "sentence: dull ."
+    }  # fmt: skip
+    assert row_texts([])(table) == {}
+    (folder / "validation.jsonl").write_text(text.replace("fine", "other"))
+    assert row_texts([run])(table) == {}
