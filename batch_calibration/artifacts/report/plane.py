@@ -38,10 +38,10 @@ ROWS = 300
 LONGEST = 240
 """Letters of a text that are shown."""
 NOTE = (
-    "One context a task, two of its labels. A line is where a method's answer changes, in the plane "
-    "of the uncorrected scores: above it the label of the vertical axis is answered. Points are "
-    f"the first {ROWS} test rows by their right label; hover one to see its text, its scores, and "
-    "which methods answer it wrongly."
+    "One context a task, two of its labels. A line is where a method's answer changes, in the "
+    "plane of the uncorrected scores: above it the label of the vertical axis is answered. Points "
+    f"are the first {ROWS} test rows by their right label; hover one to see its text, its scores, "
+    "and which methods answer it wrongly."
 )
 
 
