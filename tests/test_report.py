@@ -329,3 +329,23 @@ def test_colors_have_the_contrast_that_wcag_asks_for(page):
             assert min(contrast(said[name], said[back]) for name in ("ink", "faint", "link")) >= 4.5
         drawn = (*plots.COLORS.values(), *plots.OTHERS, *plots.CLASSES)
         assert min(contrast(one, said["page"]) for one in drawn) >= 3
+
+
+def test_no_button_sends_a_figure_away(driver):
+    draw(driver, "differences")
+    names = driver.execute_script(
+        "return [...it.querySelectorAll('.modebar-btn')].map(b => b.dataset.title || b.ariaLabel)"
+    )
+    assert len(names) == 4 and not [name for name in names if re.search("cloud|share|link", name)]
+
+
+def test_printing_draws_what_nobody_scrolled_to(page, tmp_path):
+    with browser(tmp_path / "profile") as found:
+        found.get(page.as_uri())
+        wait(found, "return window.Plotly !== undefined")
+        pdf = b64decode(found.execute_cdp_cmd("Page.printToPDF", {})["data"])
+        assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") >= 3
+        seen = """return [...document.querySelectorAll('.plot')].filter(one => one.offsetParent)
+            .map(one => one.querySelector('.main-svg') !== null)"""
+        drawn = found.execute_script(seen)
+        assert len(drawn) >= 7 and all(drawn)

@@ -41,7 +41,9 @@ def page(sections: Sequence[Section], runs: Sequence[Run] | None = None) -> str:
     parts += [_section(section, f"s{number}") for number, section in enumerate(sections)]
     body = "\n".join(parts)
     # Without a figure to draw, its library of some megabytes stays out.
-    library = f"<script>{plots.library()}</script>\n" if 'class="plot"' in body else ""
+    library = ""
+    if 'class="plot"' in body:
+        library = f'<script id="library" type="text/plain">{plots.library()}</script>\n'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -40,8 +40,8 @@ LONGEST = 240
 NOTE = (
     "One context a task, two of its labels. A line is where a method's answer changes, in the "
     "plane of the uncorrected scores: above it the label of the vertical axis is answered. Points "
-    f"are the first {ROWS} test rows by their right label; hover one to see its text, its scores, and "
-    "which methods answer it wrongly."
+    f"are the first {ROWS} test rows by their right label; hover one to see its text, its scores, "
+    "and which methods answer it wrongly."
 )
 
 
