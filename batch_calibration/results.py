@@ -50,7 +50,7 @@ def load_results(
     return records.to_pandas() if form == "pandas" else records.to_arrow()
 
 
-def write_results(records: Records, folder: Path) -> tuple[list[Path], str]:
+def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str]:
     """Write `results.csv` and, where pyarrow is installed, `results.parquet`.
 
     Args:
@@ -61,7 +61,7 @@ def write_results(records: Records, folder: Path) -> tuple[list[Path], str]:
         The files, and a sentence on the one that is not written, empty where both are.
     """
     columns = tidy.columns(records.rows())
-    texts, parquet = folder / "results.csv", folder / "results.parquet"
+    texts, parquet = Path(folder) / "results.csv", Path(folder) / "results.parquet"
     write_whole(texts, tidy.to_csv(columns).encode())
     try:
         data = tidy.to_parquet(columns)

@@ -101,12 +101,12 @@ def read(workdir: Path) -> tuple[list[Run], list[str]]:
 
 
 def bring(source: Path, workdir: Path) -> None:
-    """Keep another workdir's runs as well, each once."""
+    """Copy what another workdir keeps of its runs: each file has a name of its own."""
     for path in sorted((source / FOLDER).glob("*.json")):
-        target, said = workdir / FOLDER / path.name, path.read_bytes()
+        there, said = workdir / FOLDER / path.name, path.read_bytes()
         # Of one run the file says more once it has come to its end.
-        if not target.exists() or len(target.read_bytes()) < len(said):
-            write_whole(target, said)
+        if not there.exists() or len(there.read_bytes()) < len(said):
+            write_whole(there, said)
 
 
 def _read(path: Path) -> Run:

@@ -22,9 +22,10 @@ def main() -> None:
     report = merge_workdirs(FROM.value, WORKDIR.value, tolerance=TOLERANCE.value)
     print(
         f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
-        f"{report.there} there already; experiments.calibrate --workdir={WORKDIR.value} makes "
-        "the records of what is new"
+        f"{report.there} there already"
     )
+    if report.added or report.widened:
+        print(f"next: python -m experiments.calibrate --workdir={WORKDIR.value}")
     if report.left:
         raise InputError(" ".join(report.left))
 

@@ -18,7 +18,7 @@ def main() -> None:
 
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
-    results = catalogue.gather(store.records(), store.table_of, models=MODELS.value)
+    results = catalogue.gather(store.records(), store.table_of, models=MODELS.value, whole=True)
     for line in paper_page.write(results, store.workdir):
         print(line)
     print(*store.unmatched(), sep="\n", end="\n" * bool(store.unmatched()))

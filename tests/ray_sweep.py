@@ -23,7 +23,7 @@ def main(workdir: Path) -> None:
 
     def remove() -> None:
         # Both are at work, and wait for the last context.
-        while sum("waiting" in log.read_text() for log in workdir.glob("logs/*.log")) < 2:
+        while sum("waiting" in log.read_text() for log in workdir.glob("work/logs/*.log")) < 2:
             time.sleep(0.05)
         cluster.remove_node(second, allow_graceful=False)
         (workdir / "removed").touch()

@@ -99,11 +99,13 @@ def test_gains_stay_what_they_are_in_every_form():
 
 def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
     found = catalogue.tables(catalogue.gather([record(bc_mean_prob=0.55)]))
+    found = [table for table in found if not table.number]
     slugs = [table.slug.split("validation-", 1)[1] for table in found]
     assert slugs == ["methods", "methods-gains", "variants", "variants-gains", "overview"]
     assert all("say nothing of others" in t.note for t in found if "gains" in t.slug)
     alone = catalogue.tables(catalogue.gather([make_record("rte", {"bc": 0.5})]))
-    assert [table.slug for table in alone] == ["m-0shot-validation-methods"]
+    slugs = [table.slug for table in alone if not table.number]
+    assert slugs == ["m-0shot-validation-methods"]
 
 
 def test_probabilities_have_their_units_and_the_lowest_is_best():

@@ -74,7 +74,9 @@ def workdir(tmp_path_factory, planted):
 
 
 def gathered(store):
-    return catalogue.gather(store.records(), store.table_of, models=("small", "middle", "big"))
+    return catalogue.gather(
+        store.records(), store.table_of, models=("small", "middle", "big"), whole=True
+    )
 
 
 @pytest.fixture(scope="module")

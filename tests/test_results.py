@@ -78,6 +78,20 @@ def test_duckdb_reads_both_files_and_the_table_in_memory(store):
         assert found == [("rte", pytest.approx(0.15, abs=2e-3), low, 2)]
 
 
+def test_duckdb_reads_many_workdirs_at_once(store, tmp_path):
+    """The query of the page, where only some have options of methods."""
+    write_results(store.records(), store.workdir)
+    other = Store(tmp_path / "v", create=True)
+    other.put_record(make_record("sst2", {"icl": 0.5}, options={"icl": {"floor": -5.0}}))
+    write_results(other.records(), other.workdir)
+    found = duckdb.sql(
+        "SELECT task, count(*), max(method_floor) FROM read_parquet("
+        f"'{tmp_path}/*/results.parquet', union_by_name = true, filename = true) "
+        "WHERE metric = 'accuracy' GROUP BY ALL ORDER BY task"
+    ).fetchall()
+    assert found == [("cb", 4, None), ("rte", 4, None), ("sst2", 1, -5.0)]
+
+
 def test_pandas_reads_the_csv(store):
     (path, _), _ = write_results(store.records(), store.workdir)
     frame = pandas.read_csv(path)

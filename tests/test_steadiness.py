@@ -112,7 +112,7 @@ def test_the_table_and_the_figure_of_all_prompts():
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left").split(",")[0] for axes in panels] == ["SST-2", "RTE", "WiC"]
     shades = [line.get_color() for line in panels[2].lines if line.get_lw() == 2]
-    assert shades.count(COLORS["loss"]) == 6 and shades.count(COLORS["gain"]) == 2
+    assert shades.count(COLORS["loss"]) == 7 and shades.count(COLORS["gain"]) == 2
     names = [label.get_text() for label in panels[1].get_yticklabels()]
     assert names == list("0123456789")
     plt.close(figure)

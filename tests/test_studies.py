@@ -123,7 +123,9 @@ def test_what_a_reader_must_know_stands_below_every_table():
         for shots, options in ((0, {}), (1, {}), (1, {"template": "1"}))
     ]
     tables = catalogue.tables(catalogue.gather(records))
-    assert len(tables) == 10 and all("† known" in table.note for table in tables)
+    # What methods do and what the data are hangs on no context.
+    told = [table for table in tables if table.number not in ("Table 1", "Table 4")]
+    assert len(told) > 10 and all("† known" in table.note for table in told)
 
 
 SIZES = make_sizes([2, 277], bc=[[0.5, 0.6], [0.7]], pc=[[0.4, 0.4], [0.5]])

@@ -140,6 +140,16 @@ def test_a_worker_that_is_killed_leaves_its_part_to_the_others(one, tmp_path):
     assert tables(tmp_path) == tables(one)
 
 
+def test_gpus_are_shared_out(studies, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    launch = Local(workers=2, gpus=1, processes=2)
+    assert [launch._gpus(number) for number in range(4)] == [["4"], ["5"], ["6"], ["7"]]
+    with pytest.raises(InputError, match="the workers need 6 GPUs, but CUDA_VISIBLE_DEVICES names"):
+        sweep(studies, tmp_path, launch=Local(workers=6, gpus=1), notify=lambda _: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert Local(workers=2, gpus=2)._gpus(1) == ["2", "3"]
+
+
 def test_a_wrong_setting_is_one_sentence_and_nothing_is_scored(tmp_path):
     wrong = grid(SETTINGS.replace(tasks="copa"), verbalizer=("nobody",))
     with pytest.raises(InputError, match="nobody") as caught:
@@ -181,7 +191,7 @@ def test_a_preempted_job_starts_again_and_finishes(studies, one, tmp_path):
     interruption.join()
     assert report.contexts == 6 and report.lost == ()
     assert tables(tmp_path) == tables(one)
-    log = "".join(path.read_text() for path in (tmp_path / "logs").rglob("*_log.*"))
+    log = "".join(path.read_text() for path in (tmp_path / "work" / "logs").rglob("*_log.*"))
     assert "Caught signal SIGUSR2" in log and "Requeued job" in log
 
 
@@ -217,7 +227,7 @@ def test_a_wrong_setting_is_refused_before_a_job_is_asked_for(studies, tmp_path)
     wrong = study._replace(cells=(study.settings.cell("sst2", shots=5000),))
     with pytest.raises(InputError, match="5000 shots of class"):
         sweep([wrong], tmp_path, launch=Slurm(cluster="local"), notify=lambda _: None)
-    assert not list((tmp_path / "logs").rglob("*"))
+    assert not list((tmp_path / "work").rglob("*"))
 
 
 def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_path):
@@ -234,6 +244,39 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_pat
     assert cluster.returncode == 0, errors[-3000:]
     report = json.loads(said.splitlines()[-1])
     assert report == {"contexts": 6, "lost": [], "workers": 2}
-    said = "".join(log.read_text() for log in (workdir / "logs").iterdir())
+    said = "".join(log.read_text() for log in (workdir / "work" / "logs").iterdir())
     assert said.count("beginning token") == 3, "the lost node's task was started again"
     assert tables(workdir) == tables(one)
+
+
+def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, one, tmp_path):
+    said = program("sweep", *FLAGS[:-1], "--config.shots=1,2,4", f"--workdir={one}", "--dry_run")
+    rows = said.stdout.split("rows are left")[0].split()[-3:]
+    assert "sst2          9   " in said.stdout and f"{rows[0]} of {rows[2]} " in said.stdout
+    assert int(rows[0].replace(",", "")) * 3 == pytest.approx(
+        int(rows[2].replace(",", "")), rel=0.1
+    )
+    assert "time: about 0:00:" in said.stdout and "rows/s of a worker" in said.stdout
+    assert len(tables(one)) == 6
+    said = program("sweep", *FLAGS, f"--workdir={tmp_path / 'new'}", "--dry_run")
+    assert "time: not known" in said.stdout and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--partition=gpu"], "--partition: --launcher=local has no such option; leave it out. It "
+                              "has --gpus, --processes, --grace"),
+        (["--launcher=ray", "--resources=TPU"], "--resources: expected NAME=VALUE, comma-separated"
+                                                ", got 'TPU'"),
+        (["--launcher=ray", "--address=localhost:1"], "--address=localhost:1: no Ray cluster could "
+                                                      "be joined"),
+        (["--launcher=slurms"], "should be one of <local|slurm|ray>"),
+        (["--config.shots=1,two"], "config.shots: expected a whole number, got 'two'"),
+        (["--config.shotz=1,2"], "the config has no key 'shotz'; did you mean 'shots'"),
+    ],
+)  # fmt: skip
+def test_flags_of_a_sweep_that_cannot_be(program, tmp_path, flags, sentence):
+    done = program("sweep", *FLAGS, f"--workdir={tmp_path}", *flags, code=2)
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert not list((tmp_path / "scores").glob("*"))

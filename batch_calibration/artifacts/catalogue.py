@@ -28,10 +28,12 @@ def gather(
     load: Callable[[Record], ScoreTable | None] = lambda record: None,
     boundary_tasks: int = 2,
     models: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> Results:
     """Results of some records; `load` finds their score tables for the figures that need them."""
     every = list(records)
-    return Results(every, by_setting(every), load, boundary_tasks, tuple(models))
+    return Results(every, by_setting(every), load, boundary_tasks, tuple(models), whole)
 
 
 def tables(results: Results) -> list[Table]:
@@ -70,7 +72,7 @@ CATALOGUE = (
     Entry("boundaries", figures=drawings.of_boundaries),
     Entry("strength", figures=drawings.of_strength),
     Entry("models", made.of_models),
-    Entry("grids", made.of_grids),
+    Entry("grids", made.of_grids, drawings.of_grids),
     Entry("numbered choices", of_paper.table_7),
     Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batch_calibration.artifacts import curves, gains, robustness
+from batch_calibration.artifacts import curves, gains, robustness, two_way
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results
@@ -45,6 +45,17 @@ def of_curves(
     return make
 
 
+def of_grids(results: Results) -> Iterator[Drawing]:
+    """Accuracy over two choices of the prompt that were varied together."""
+    from batch_calibration.artifacts.figures import grid
+
+    for one in two_way.grids(results.records):
+        yield Drawing(
+            ACROSS, f"{one.slug}-grid", one.heading, partial(grid.draw, one),
+            partial(two_way.grid_cells, one),
+        )  # fmt: skip
+
+
 def of_methods(results: Results) -> Iterator[Drawing]:
     """What each method gains over ICL task by task, setting by setting."""
     from batch_calibration.artifacts.figures import differences
@@ -81,7 +92,7 @@ def _of_strength(group: SettingRecords, slug: str, number: str) -> Drawing:
 
 
 def of_boundaries(results: Results) -> Iterator[Drawing]:
-    """Where each method decides between two labels, setting by setting; of the main one all."""
+    """Where each method decides between two labels, setting by setting; all of the main one."""
     from batch_calibration.artifacts.figures import boundaries
 
     for group in results.apart if results.boundary_tasks else ():
@@ -94,7 +105,7 @@ def of_boundaries(results: Results) -> Iterator[Drawing]:
             main = group == results.main
             yield _of_boundaries(group, some, "boundaries", "Figure 2" if main else "")
             two = [table for table in (*some, *can) if len(table.label_names) == 2]
-            if main and len(two) > len(some):
+            if main and results.whole and len(two) > len(some):
                 yield _of_boundaries(group, two, "boundaries-all", "Figure 10")
 
 

@@ -1,6 +1,7 @@
 """What methods gain over ICL, each number with its interval, and which gains exceed noise."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,6 +19,8 @@ WINS = "wins, ties, losses"
 """The name of what `verdicts` says."""
 FEW = 200
 """Test rows; of fewer, an accuracy near one half is known to 7 points at best."""
+Packed = tuple[tuple[str, int], ...]
+"""Of each context which rows are right, as a record holds it, and how many these are."""
 
 
 def seeds(group: SettingRecords) -> int:
@@ -58,7 +61,7 @@ def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
     if len(records) == 1:
         found = records[0].methods[method]
         return Estimate(*(found[f"accuracy{end}"] for end in ("", "_low", "_high")))
-    return _mean(right(group.records[task], method), OF_ACCURACY)
+    return _over(_packed(records, method))
 
 
 def gain(group: SettingRecords, task: str, method: str) -> Estimate:
@@ -68,8 +71,7 @@ def gain(group: SettingRecords, task: str, method: str) -> Estimate:
 
 def of(records: Sequence[Record], method: str) -> Estimate:
     """The accuracy in some contexts of one task less ICL's, mean over the contexts."""
-    pairs = zip(right(records, method), right(records, BASELINE), strict=True)
-    return _mean([after - before for after, before in pairs], OF_GAIN)
+    return _over(_packed(records, method), _packed(records, BASELINE))
 
 
 def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
@@ -120,12 +122,25 @@ def overview_csv(group: SettingRecords) -> str:
 
 def right(records: Iterable[Record], method: str) -> list[np.ndarray]:
     """Of each context the labeled rows [n], 1.0 where one is right."""
-    return [
-        unpack(record.right[method], sum(record.classes)).astype(np.float64) for record in records
-    ]
+    return [_hits(*one) for one in _packed(records, method)]
 
 
-def _mean(seeds: Sequence[np.ndarray], added: Sequence[float]) -> Estimate:
+def _packed(records: Iterable[Record], method: str) -> Packed:
+    return tuple((record.right[method], sum(record.classes)) for record in records)
+
+
+def _hits(text: str, rows: int) -> np.ndarray:
+    return unpack(text, rows).astype(np.float64)
+
+
+# Tables, figures and paragraphs ask for the same number several times.
+@lru_cache(maxsize=4096)
+def _over(after: Packed, before: Packed = ()) -> Estimate:
+    """The mean over contexts of what is right, or of this less what was right before."""
+    added = OF_GAIN if before else OF_ACCURACY
+    seeds = [_hits(*one) for one in after]
+    if before:
+        seeds = [one - _hits(*other) for one, other in zip(seeds, before, strict=True)]
     if len({len(rows) for rows in seeds}) == 1:
         return over_rows(np.array(seeds), added)
     # Seeds that have unlike rows, as where images are unreadable, have no row in common.

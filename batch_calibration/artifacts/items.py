@@ -27,6 +27,7 @@ class Results(NamedTuple):
         boundary_tasks: how many tasks the figure of boundaries shows, at most.
         models: names, smallest first, in the order of tables of several models; others come
             behind, by name.
+        whole: whether the figure of boundaries of all tasks is drawn, too, which takes longest.
     """
 
     records: list[Record]
@@ -34,6 +35,7 @@ class Results(NamedTuple):
     load: Callable[[Record], ScoreTable | None]
     boundary_tasks: int = 2
     models: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def apart(self) -> list[SettingRecords]:

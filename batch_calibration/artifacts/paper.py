@@ -1,6 +1,6 @@
 """The paper's tables and figures: which the results give, what others lack, and their files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,20 @@ from batch_calibration.tasks import TASKS
 
 MINI = "mini"
 """The data of the embedded suite, whose studies have configs of their own."""
+
+
+class Lack(NamedTuple):
+    """Something that is missing, and what to score for it.
+
+    Attributes:
+        words: what is missing.
+        real: the config that scores it on real data, and what else to give.
+        mini: likewise on the embedded suite.
+    """
+
+    words: str
+    real: str
+    mini: str
 
 
 class Item(NamedTuple):
@@ -23,6 +37,7 @@ class Item(NamedTuple):
         real: the config that scores it on real data, and what else to give.
         mini: likewise on the embedded suite.
         lacks: what results lack for the whole of it, in words; nothing where they lack nothing.
+        also: what else they lack, which another config scores.
         curves: where that config is to be given to calibration, too, for which tasks: of real
             data, and of the embedded suite.
     """
@@ -35,6 +50,7 @@ class Item(NamedTuple):
     mini: str
     lacks: Callable[[Results], str] = lambda results: ""
     curves: tuple[str, str] = ("", "")
+    also: Callable[[Results], list[Lack]] = lambda results: []
 
 
 class State(NamedTuple):
@@ -43,22 +59,27 @@ class State(NamedTuple):
     Attributes:
         item: which.
         found: its tables or figures, in the order of the catalogue.
-        lacks: what is missing, in words; empty where nothing is.
+        lacks: what is missing.
     """
 
     item: Item
     found: list[Table | Drawing]
-    lacks: str
+    lacks: list[Lack]
+
+    @property
+    def lacking(self) -> str:
+        """What is missing, in words; nothing where nothing is."""
+        return " and ".join(lack.words for lack in self.lacks)
 
     def commands(self, workdir: Path, data: str) -> list[str]:
         """What to run for what is missing."""
-        item, mini = self.item, data == MINI
-        config = f"--config=configs/{item.mini if mini else item.real}"
-        tasks = item.curves[mini]
-        given = f"{config} --tasks={tasks} --shots=1 " if tasks else ""
+        mini = data == MINI
+        configs = [f"--config=configs/{lack.mini if mini else lack.real}" for lack in self.lacks]
+        tasks, at = self.item.curves[mini], f"--workdir={workdir}"
+        given = f"{configs[0]} --tasks={tasks} --shots=1 " if tasks else ""
         return [
-            f"python -m experiments.score {config} --workdir={workdir}",
-            f"python -m experiments.calibrate {given}--workdir={workdir}",
+            *(f"python -m experiments.score {config} {at}" for config in configs),
+            f"python -m experiments.calibrate {given}{at}",
         ]
 
 
@@ -66,12 +87,14 @@ def _second_model(results: Results) -> str:
     return "" if len(results.sizes) > 1 else "a second model"
 
 
-def _zero_shot_and_middle(results: Results) -> str:
+def _zero_shot(results: Results) -> str:
     known = {task for one in results.groups if one.setting.shots == 0 for task in one.records}
     rest = [TASKS[t].title for t in _tasks(results) if t in TASKS and t not in known]
-    lacking = [f"{', '.join(rest)} without demonstrations"] if rest else []
-    lacking += [] if results.middle else ["a model between two others in size"]
-    return " and ".join(lacking)
+    return f"{', '.join(rest)} without demonstrations" if rest else ""
+
+
+def _middle(results: Results) -> list[Lack]:
+    return [] if results.middle else [Lack("a model between two others in size", *OTHER)]
 
 
 def _those(*names: str) -> Callable[[Results], str]:
@@ -108,7 +131,7 @@ ITEMS = (
     Item("Table 4", "Data", "", TEXT, *MAIN, _those(*ALL)),
     Item("Table 5", "Zero-shot, and the size in the middle", "PaLM 2-S, 0 shots; 2-M, 1 shot",
          "scores of text without demonstrations", _real("zero_shot.py"), "mini_zero_shot.py",
-         _zero_shot_and_middle),
+         _zero_shot, also=_middle),
     Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
     Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
     Item("Figure 1", "Average over the tasks", SL, "two models", *OTHER, _second_model),
@@ -132,10 +155,12 @@ def states(results: Results) -> list[State]:
     """What there is of each item, and what it lacks."""
     made: list[Table | Drawing] = [*catalogue.tables(results), *catalogue.figures(results)]
     found = {item: [one for one in made if one.number == item.number] for item in ITEMS}
-    return [
-        State(item, some, item.lacks(results) if some else item.needs)
-        for item, some in found.items()
-    ]
+    return [State(item, some, _lacks(item, some, results)) for item, some in found.items()]
+
+
+def _lacks(item: Item, found: Sequence[Table | Drawing], results: Results) -> list[Lack]:
+    words = item.lacks(results) if found else item.needs
+    return [*([Lack(words, item.real, item.mini)] if words else []), *item.also(results)]
 
 
 def write(state: State, folder: Path) -> list[Path]:

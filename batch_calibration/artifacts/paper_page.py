@@ -37,7 +37,7 @@ def write(results: Results, workdir: Path) -> Iterator[str]:
         drawn = ", ".join(str(path) for path in files[state.item])
         said = [f"drawn: {drawn}"] if drawn else []
         if state.lacks:
-            said += [f"lacks {state.lacks}:", *state.commands(workdir, data)]
+            said += [f"lacks {state.lacking}:", *state.commands(workdir, data)]
         yield f"{state.item.number:<9}  {state.item.shows}\n" + "\n".join(f"    {s}" for s in said)
     for ending, form in (("md", in_markdown), ("tex", in_latex)):
         write_whole(folder / f"paper.{ending}", form(found, files).encode())
@@ -57,7 +57,7 @@ def in_markdown(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -
             else:
                 parts += [f"![{one.heading}]({path.name})", ""]
             parts += [said, ""] if (said := compared(state.item, one)) else []
-        parts += [f"It lacks {state.lacks}.", ""] if state.lacks else []
+        parts += [f"It lacks {state.lacking}.", ""] if state.lacks else []
     return "\n".join(parts)
 
 
@@ -77,7 +77,7 @@ def in_latex(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -> s
                 size = r"width=0.98\linewidth,height=0.8\textheight,keepaspectratio"
                 parts.append(rf"\includegraphics[{size}]{{{path.stem}.pdf}}")
             parts += [r"\par\medskip", _plain(compared(state.item, one)), r"\par\bigskip"]
-        parts += [rf"It lacks {_plain(state.lacks)}."] if state.lacks else []
+        parts += [rf"It lacks {_plain(state.lacking)}."] if state.lacks else []
         parts.append(r"\clearpage")
     return "\n".join([*parts, r"\end{document}", ""])
 

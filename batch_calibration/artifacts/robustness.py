@@ -103,10 +103,11 @@ def axes(records: Iterable[Record]) -> list[Axis]:
 
 
 def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
-    """The axes of one figure, by its slug: one task and model, whatever the number of shots."""
+    """The axes of icl and bc by the slug of a figure: one task and model, whatever the shots."""
     groups: dict[str, list[Axis]] = {}
     for one in axes:
-        groups.setdefault(f"{one.setting._replace(shots=1).slug}-{one.task}", []).append(one)
+        if {*REFERENCES} <= {*one.methods}:
+            groups.setdefault(f"{one.setting._replace(shots=1).slug}-{one.task}", []).append(one)
     return groups
 
 

@@ -45,7 +45,7 @@ def paragraph(group: SettingRecords) -> str:
 
 
 def studies(records: Iterable[Record], groups: Sequence[SettingRecords]) -> dict[str, str]:
-    """A paragraph for each study of the prompt or of shots, by the slug of its figure."""
+    """A paragraph for each robustness study and study of shots, by the slug of its figure."""
     axes = robustness.by_study(robustness.axes(records))
     said = {f"{slug}-prompts": robustness.paragraph(one) for slug, one in axes.items()}
     said |= {f"{one.slug}-curve": curves.paragraph(one) for one in curves.by_shots(groups)}

@@ -74,7 +74,7 @@ def _below(group: SettingRecords, note: str) -> str:
 
 
 def of_prompts(results: Results) -> Iterator[Table]:
-    """A row a study of the prompt and task: how far icl moves, how far bc, and how sure that is."""
+    """A row a robustness study and task: how far icl moves, how far bc, and how sure that is."""
     axes = [one for one in robustness.axes(results.records) if one.compared]
     if axes:
         cells = robustness.study_cells(axes)

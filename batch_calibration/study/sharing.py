@@ -31,7 +31,7 @@ def share(
 
     Returns:
         A sentence on each context that this run or another found to be such that it cannot be
-        scored, by its name. What an earlier run could not score is tried again.
+        scored, by its id. What an earlier run could not score is tried again.
 
     Raises:
         InputError: a server gives no answer, as it would not to the other contexts.
@@ -50,7 +50,7 @@ def share(
         for index, context in list(left.items()):
             known = store.progress.failure(context.id)
             if known and known != earlier[context.id]:
-                failed[context.name] = known.sentence
+                failed[context.id] = known.sentence
                 del left[index]
                 continue
             claim = store.claims.take(context.id, context.name, context.rows)
@@ -65,7 +65,7 @@ def share(
                 except NoAnswer:
                     raise
                 except InputError as error:
-                    failed[context.name] = str(error)
+                    failed[context.id] = str(error)
                     store.progress.fail(context.id, str(error))
                 else:
                     store.progress.forgive(context.id)

@@ -26,6 +26,11 @@ class Work:
     studies: tuple[Study, ...]
     workdir: Path
 
+    @property
+    def logs(self) -> Path:
+        """The folder of what workers say."""
+        return self.workdir / "work" / "logs"
+
     def __call__(self, notify: Callable[[str], None] | None = None) -> ScoringReport:
         """Work until every context is stored, by this worker or by others.
 

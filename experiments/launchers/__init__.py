@@ -26,7 +26,7 @@ def _number(name: str, what: str, least: int = 1) -> "flags.FlagHolder[int | Non
 
 
 OPTIONS: list[flags.FlagHolder[Any]] = [
-    _number("gpus", "GPUs for each worker; slurm: for each of its nodes", 0),
+    _number("gpus", "GPUs for each worker, of several processes or nodes for each of these", 0),
     _number("processes", "local: of each worker, joined by jax.distributed"),
     _number("cpus", "slurm, ray: cores for each worker"),
     _number("minutes", "slurm: of each job, before it is started again"),

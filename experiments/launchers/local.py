@@ -28,7 +28,7 @@ class Local:
 
     Attributes:
         workers: how many.
-        gpus: for each worker; with 0 each has its own part of the processor's cores.
+        gpus: for each process of a worker; with 0 each has its own part of the processor's cores.
         processes: of each worker, joined by `jax.distributed`; more than 1 need `config.mesh`.
         grace: seconds that workers have to stop before they are killed.
     """
@@ -40,27 +40,26 @@ class Local:
 
     def __call__(self, work: Work, notify: Callable[[str], None]) -> list[ScoringReport | str]:
         """What each worker reports, or how it ended."""
-        logs = work.workdir / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
+        work.logs.mkdir(parents=True, exist_ok=True)
         started = list[Worker]()
         try:
             for number in range(self.workers):
-                started.append(self._start(work, number, logs))
-            notify(f"{self.workers} workers; what they say is in {logs}")
+                started.append(self._start(work, number))
+            notify(f"{self.workers} workers; what they say is in {work.logs}")
             return [one.end() for one in started]
         finally:
             _stop([process for one in started for process in one.processes], self.grace)
 
-    def _start(self, work: Work, number: int, logs: Path) -> "Worker":
+    def _start(self, work: Work, number: int) -> "Worker":
         ours, theirs = _SPAWN.Pipe(duplex=False)
-        log = logs / f"worker-{number}.log"
+        log = work.logs / f"worker-{number}.log"
         hosts = f"localhost:{_free_port()}" if self.processes > 1 else ""
         processes = list[BaseProcess]()
         for rank in range(self.processes):
             place = Place(
-                log if rank == 0 else logs / f"worker-{number}-{rank}.log",
+                log if rank == 0 else work.logs / f"worker-{number}-{rank}.log",
                 self._cores(number * self.processes + rank),
-                list(range(number * self.gpus, (number + 1) * self.gpus)),
+                self._gpus(number * self.processes + rank),
                 hosts, self.processes, rank,
             )  # fmt: skip
             # The pipe ends when the first process does: no other holds it open.
@@ -75,8 +74,18 @@ class Local:
         """The cores of a process: where all take all, they wait for each other."""
         if self.gpus or not hasattr(os, "sched_getaffinity"):
             return []
-        mine = sorted(os.sched_getaffinity(0))[number :: self.workers * self.processes]
-        return mine
+        return sorted(os.sched_getaffinity(0))[number :: self.workers * self.processes]
+
+    def _gpus(self, number: int) -> list[str]:
+        """The GPUs of a process, of those that this one sees."""
+        every = self.gpus * self.workers * self.processes
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(every)))).split(",")
+        if every > len(seen):
+            raise InputError(
+                f"--gpus={self.gpus}: the workers need {every} GPUs, but CUDA_VISIBLE_DEVICES "
+                f"names {len(seen)}; give fewer --workers, or more devices."
+            )
+        return seen[number * self.gpus : (number + 1) * self.gpus]
 
 
 class Place(NamedTuple):
@@ -84,7 +93,7 @@ class Place(NamedTuple):
 
     log: Path
     cores: list[int]
-    gpus: list[int]
+    gpus: list[str]
     coordinator: str
     processes: int
     rank: int
@@ -129,7 +138,7 @@ def _run(work: Work, answer: Connection | None, place: Place) -> None:
     if place.cores:
         os.sched_setaffinity(0, place.cores)
     if place.gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(place.gpus)
     guard.guard(lambda: _answer(work, answer, place), place=str(work.workdir))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -51,14 +52,13 @@ class Ray:
             num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources), max_retries=3
         )(_run)
         self._say_what_lacks(notify)
-        logs = work.workdir / "logs"
-        logs.mkdir(exist_ok=True)
+        work.logs.mkdir(parents=True, exist_ok=True)
         notify(
             f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
-            f"what they say is in {logs}"
+            f"what they say is in {work.logs}"
         )
         tasks = [
-            task.remote(work, os.getcwd(), logs / f"worker-{number}.log")
+            task.remote(work, os.getcwd(), work.logs / f"worker-{number}.log")
             for number in range(self.workers)
         ]
         try:
@@ -88,9 +88,13 @@ def _connect(address: str) -> None:
     import ray
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    host, _, port = address.rpartition(":")
     try:
+        if port.isdecimal() and "/" not in host:
+            # Ray itself would try for minutes.
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address or None, include_dashboard=False, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
             "give the address that `ray start --head` printed, or leave it out."

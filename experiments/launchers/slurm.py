@@ -72,7 +72,7 @@ class Slurm:
 
         try:
             executor = submitit.AutoExecutor(
-                work.workdir / "logs" / "%j", self.cluster, slurm_max_num_timeout=RESTARTS
+                work.logs / "%j", self.cluster, slurm_max_num_timeout=RESTARTS
             )
             executor.update_parameters(
                 name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,

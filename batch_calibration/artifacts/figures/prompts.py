@@ -1,4 +1,4 @@
-"""Draws a study of the prompt: a line a prompt from its accuracy with ICL to that with BC."""
+"""Draws a robustness study: a line a prompt from its accuracy with ICL to that with BC."""
 
 from collections.abc import Sequence
 from textwrap import fill

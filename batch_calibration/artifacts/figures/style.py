@@ -59,18 +59,24 @@ def _place(method: str) -> int:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF, close it, and say where they are."""
     written = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
-    with plt.rc_context(STYLE):
-        # Laid out and measured once for both files: this takes as long as drawing.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        box = figure.get_tightbbox()
-        pad = plt.rcParams["savefig.pad_inches"]
+    with plt.rc_context({**STYLE, "savefig.bbox": "standard"}):
+        # Laid out and measured once for both files, and drawn once for each: cutting makes
+        # matplotlib draw twice, so only what reaches beyond the figure is cut to its own size.
+        if engine := figure.get_layout_engine():
+            engine.execute(figure)
+            figure.set_layout_engine(None)
+        box, pad = figure.get_tightbbox(), plt.rcParams["savefig.pad_inches"]
         whole = Bbox.from_extents(box.x0 - pad, box.y0 - pad, box.x1 + pad, box.y1 + pad)
+        wide, high = figure.get_size_inches()
+        inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0
         for target in written:
             data = io.BytesIO()
             # A date in the file would make every drawing another one.
             undated = {"CreationDate": None} if target.suffix == ".pdf" else None
-            figure.savefig(data, format=target.suffix[1:], bbox_inches=whole, metadata=undated)
+            figure.savefig(
+                data, format=target.suffix[1:], metadata=undated,
+                bbox_inches=None if inside else whole,
+            )  # fmt: skip
             write_whole(target, data.getvalue())
     plt.close(figure)
     return written
