@@ -10,7 +10,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run test check docs tools reference bench mutations wheel clean
+.PHONY: run paper test check docs tools reference bench mutations wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -19,6 +19,16 @@ run: $(VENV)/.run
 	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
 	$(BIN)/python -m experiments.tables --workdir=$(RUN)
 	$(BIN)/python -m experiments.figures --workdir=$(RUN)
+	$(BIN)/python -m experiments.report --workdir=$(RUN)
+
+# What the paper's other tables and figures need beside `make run`, and all of them.
+paper: run
+	$(BIN)/python -m experiments.score --config=configs/mini_zero_shot.py --workdir=$(RUN)
+	$(BIN)/python -m experiments.score --config=configs/mini_robustness.py --workdir=$(RUN)
+	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
+	$(BIN)/python -m experiments.calibrate --config=configs/mini_probe_size.py --tasks=sst2,mnli \
+		--shots=1 --workdir=$(RUN)
+	$(BIN)/python -m experiments.paper --workdir=$(RUN)
 	$(BIN)/python -m experiments.report --workdir=$(RUN)
 
 test: check

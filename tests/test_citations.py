@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from batch_calibration import METHODS
+from batch_calibration.artifacts.paper import ITEMS
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTENTS = {
@@ -104,7 +105,10 @@ def wrong(text, about=""):
 
 
 def texts(path):
-    """Every string of a file; what is put together of several parts is checked where it is used."""
+    """Every string of a file; what is put together of several parts is checked where it is used.
+
+    So is a number alone, which names a table or figure of results.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     parts = {
         id(part)
@@ -113,8 +117,10 @@ def texts(path):
         for part in node.values
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-            yield node.value
+        text = node.value if isinstance(node, ast.Constant) else None
+        alone = isinstance(text, str) and re.fullmatch(r"(Table|Figure) \d+", text)
+        if isinstance(text, str) and id(node) not in parts and not alone:
+            yield text
 
 
 FILES = [p for folder in ("batch_calibration", "configs", "experiments")
@@ -125,6 +131,12 @@ def test_numbers_in_docstrings_are_the_paper_s():
     assert not [one for path in FILES for text in texts(path) for one in wrong(text)]
     found = {one for path in FILES for text in texts(path) for one in cited(text)}
     assert {("fig", "5"), ("fig", "6"), ("app", "D"), ("eq", "3"), ("table", "11")} <= found
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.number)
+def test_results_stand_under_the_paper_s_numbers(item):
+    kind, number = ("fig", "table")[item.number.startswith("Table")], item.number.split()[1]
+    assert re.search(CONTENTS[kind][number][1], item.shows, re.I)
 
 
 def test_numbers_in_the_docs_are_the_paper_s():

@@ -162,7 +162,7 @@ def test_what_lacks_is_said_with_commands(program, planted, tmp_path):
         "    python -m experiments.calibrate --config=configs/probe_size.py --config.model=DIR "
         f"--config.data=DATA --tasks=rte --shots=1 --workdir={tmp_path}\n"
     ) in said
-    assert "Figure 4   The method\n    drawn: " in said
+    assert "Figure 4   The method, illustrated\n    drawn: " in said
 
 
 def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):

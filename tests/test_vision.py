@@ -1,17 +1,13 @@
 """Images from a folder to the tables, as a person types it; broken ones on the way."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import make_record
 from rendering import rendered, settings_of
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
-from batch_calibration.artifacts import catalogue, paper
-from batch_calibration.artifacts.grouping import Setting, SettingRecords
 from batch_calibration.store import Store
 from batch_calibration.study import run_calibration, run_scoring
 from batch_calibration.study.loading import load_scorer
@@ -121,26 +117,3 @@ def test_real_images(program, model, shared, tmp_path):
     (table,) = (tmp_path / "tables").glob("*methods.md")
     # Forty rows: chance alone may seem to have learned something.
     assert "| 40 |" in table.read_text()
-
-
-def test_the_paper_stands_beside_images_alone():
-    def record(task, icl, bc):
-        return make_record(task, {"icl": icl, "bc": bc})
-
-    setting = Setting("a", "dual_encoder", 0, "test", 0)
-    group = SettingRecords(
-        setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]}
-    )
-    header, svhn, dtd, average = paper.image_cells(group)
-    assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
-    assert dtd[-1] == "-2.7" and average == [
-        "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
-    ]  # fmt: skip
-    assert len(header) == len(average) and paper.note(group) == ""
-    drawn = group._replace(setting=setting._replace(data="mini"))
-    assert "12 of its 47 classes" in paper.note(drawn)
-    records = [one for of_task in drawn.records.values() for one in of_task]
-    of_mini = [replace(one, context=replace(one.context, data="mini")) for one in records]
-    tables = catalogue.tables(catalogue.gather(of_mini))
-    assert paper.DRAWN in [table.note for table in tables]
-    assert paper.image_cells(SettingRecords(setting, {"sst2": [record("sst2", 0.5, 0.6)]})) is None

@@ -63,6 +63,7 @@ CATALOGUE = (
     Entry("labeled", made.beside("Beyond the paper, with labels", "labeled", "labeled")),
     Entry("overview", made.overview),
     Entry("probabilities", made.of_probabilities),
+    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("forms of methods", of_paper.table_1),
     Entry("sizes of models", of_paper.tables_2_and_5, of_paper.figure_1),
     Entry("learned strength", of_paper.table_3),
@@ -74,7 +75,6 @@ CATALOGUE = (
     Entry("models", made.of_models),
     Entry("grids", made.of_grids, drawings.of_grids),
     Entry("numbered choices", of_paper.table_7),
-    Entry("prompts", made.of_prompts, drawings.of_prompts),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(
         "shots",

@@ -8,7 +8,6 @@ import numpy as np
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, best_of, notes
 from batch_calibration.artifacts.grouping import (
-    BASELINE,
     CORRECTED,
     REFERENCES,
     SettingRecords,
@@ -185,34 +184,33 @@ def paragraph(curves: Curves) -> str:
         return ""
     numbers = sorted({number for of in tasks.values() for number in of})
     lines = {name: {task: curves.tasks[task][name] for task in tasks} for name in REFERENCES}
-    moves = {name: [_ends(points) for points in of.values()] for name, of in lines.items()}
-    on = [f"{one} on {title(task)}" for one, task in zip(moves[BASELINE], tasks, strict=True)]
+    ends = [[_ends(points) for points in of.values()] for of in lines.values()]
+    lies = (
+        f"{icl} with icl and {bc} with bc on {title(task)}"
+        for icl, bc, task in zip(*ends, tasks, strict=True)
+    )
     every = [gain for of in tasks.values() for gain in of.values()]
-    won, even, lost = gains.verdicts(every)
+    won, _, lost = gains.verdicts(every)
     least, most = (
         pick((gain.value, gain, title(task), number) for task, of in tasks.items()
              for number, gain in of.items()) for pick in (min, max)
     )  # fmt: skip
-    sentences = [
-        f"{curves.heading}: {numbers[0]} to {numbers[-1]} {curves.axis} on "
-        f"{joined(map(title, tasks))}, all else stays.",
-        f"Mean accuracy with the plain scores (icl) lies between {joined(on)}; with Batch "
-        f"Calibration (bc) between {joined(moves[CORRECTED])}.",
-        _apart(lines),
-        f"Of {len(every)} points (a task at a number of {curves.axis}) bc gains beyond noise at "
-        f"{won or 'none'}, loses beyond noise at {lost or 'none'}, and {even or 'none'} cannot be "
-        f"told from noise; its gain goes from {least[1].points} points ({least[2]} at {least[3]}) "
-        f"to {most[1].points} ({most[2]} at {most[3]}).",
-        "In brackets 95 % intervals over draws of demonstrations and over the test rows, over rows "
-        "alone where there is one draw.",
-    ]
-    return " ".join(filter(None, sentences))
+    return (
+        f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
+        f"{joined(map(title, tasks))}, all else stays): at {won or 'none'} of {len(every)} points "
+        f"Batch Calibration (bc) gains beyond noise over the plain scores (icl), at "
+        f"{lost or 'none'} it loses; its gain goes from {gains.marked(least[1])} points ({least[2]}"
+        f" at {least[3]}) to {gains.marked(most[1])} ({most[2]} at {most[3]}). Mean accuracy in % "
+        f"lies between {'; '.join(lies)}. {_apart(lines)}In brackets 95 % intervals over draws of "
+        f"demonstrations and test rows, {gains.MARK} where 0 is outside; where there is one draw "
+        "they are over rows alone."
+    )
 
 
 def _ends(points: Points) -> str:
     means = {number: float(values.mean()) for number, values in points.items()}
     low, high = (pick(means, key=means.__getitem__) for pick in (min, max))
-    return f"{means[low]:.1f} (at {low}) and {means[high]:.1f} % (at {high})"
+    return f"{means[low]:.1f} (at {low}) and {means[high]:.1f} (at {high})"
 
 
 def _apart(lines: Mapping[str, Mapping[str, Points]]) -> str:
@@ -226,5 +224,5 @@ def _apart(lines: Mapping[str, Mapping[str, Points]]) -> str:
     icl, bc = map(np.mean, sds)
     return (
         f"From one draw of demonstrations to the next it moves by {icl:.1f} points (one standard "
-        f"deviation, mean over all) with icl and by {bc:.1f} with bc."
+        f"deviation, mean over all) with icl and by {bc:.1f} with bc. "
     )

@@ -12,7 +12,7 @@ OBJECTIVES = {
     "copa": "commonsense reasoning", "rte": "NLI", "wic": "context comprehension",
     "anli_r1": "NLI", "anli_r2": "NLI", "anli_r3": "NLI",
 }  # fmt: skip
-"""What a task asks (Zhou et al. 2024, Table 4)."""
+"""What a task's rows ask (Zhou et al. 2024, Table 4)."""
 NOTE = "Rows in the paper are those of the whole validation split."
 
 

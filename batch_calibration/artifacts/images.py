@@ -15,7 +15,7 @@ IMAGES = {
 }  # fmt: skip
 """Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
 FIGURE = ("svhn", "eurosat", "clevr")
-"""The tasks of the paper's Fig. 7."""
+"""The tasks of images in the paper's Fig. 7."""
 MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)
 """Names of its checkpoint."""
 

@@ -72,7 +72,7 @@ class Table(NamedTuple):
         csv: what its CSV file holds, None for no such file.
         shown: whether it is printed and in the report, or only written.
         unit: of its numbers.
-        number: its number in the paper, such as "Table 2"; empty for what is not in it.
+        number: its number in the paper behind its kind; empty for what is not in it.
     """
 
     section: str
@@ -101,7 +101,7 @@ class Drawing(NamedTuple):
         heading: what it shows.
         draw: draws it.
         data: the numbers that are drawn, header and rows; None where there are none yet.
-        number: its number in the paper, such as "Figure 2"; empty for what is not in it.
+        number: its number in the paper behind its kind; empty for what is not in it.
     """
 
     section: str

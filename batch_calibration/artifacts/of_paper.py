@@ -22,9 +22,9 @@ from batch_calibration.artifacts.sizes import Column
 from batch_calibration.intervals import over_tasks
 
 SCORES_TASK = "qnli"
-"""The task of the paper's Fig. 3; where it is not there the first with two labels."""
+"""The task whose distributions of scores are drawn: the paper's; else the first of two labels."""
 METHOD_TASK = "sst2"
-"""The task that shows BC at work, likewise."""
+"""The task that illustrates BC; likewise."""
 
 
 def table_1(results: Results) -> Iterator[Table]:

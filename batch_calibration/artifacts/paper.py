@@ -30,7 +30,7 @@ class Item(NamedTuple):
     """One table or figure of the paper.
 
     Attributes:
-        number: such as "Table 2".
+        number: its kind and its number in the paper.
         shows: what it shows.
         setting: what its numbers are of in the paper; empty where it has none that compare.
         needs: what it is made of.
@@ -128,21 +128,21 @@ ITEMS = (
     Item("Table 1", "Methods: cost, form, boundary", "", TEXT, *MAIN),
     Item("Table 2", "13 tasks, two sizes of model", SL, "two models", *OTHER, _second_model),
     Item("Table 3", "BC and BCL", S, "a labeled set", _real("bcl.py"), MAIN[1]),
-    Item("Table 4", "Data", "", TEXT, *MAIN, _those(*ALL)),
+    Item("Table 4", "Data: texts, labels, rows", "", TEXT, *MAIN, _those(*ALL)),
     Item("Table 5", "Zero-shot, and the size in the middle", "PaLM 2-S, 0 shots; 2-M, 1 shot",
          "scores of text without demonstrations", _real("zero_shot.py"), "mini_zero_shot.py",
          _zero_shot, also=_middle),
     Item("Table 6", "Images, zero-shot", CLIP, IMAGES, *VISION),
     Item("Table 7", "Templates and verbalizers of RTE", S, "numbered choices", *ROBUST),
-    Item("Figure 1", "Average over the tasks", SL, "two models", *OTHER, _second_model),
+    Item("Figure 1", "Accuracy averaged over the tasks", SL, "two models", *OTHER, _second_model),
     Item("Figure 2", "Decision boundaries, two tasks", S, TEXT, *MAIN, _those("sst2", "qnli")),
     Item("Figure 3", "Distributions of scores after CC and DC", S, TEXT, *MAIN, _those("qnli")),
-    Item("Figure 4", "The method", "", TEXT, *MAIN),
+    Item("Figure 4", "The method, illustrated", "", TEXT, *MAIN),
     Item("Figure 5", "Strength of BC, two tasks", S, "a labeled set", *MAIN, _those("qqp", "cb")),
     Item("Figure 6", "Shots", "PaLM 2-S, 0 to 4 shots", "scores with several numbers of shots",
          _real("shots.py"), "mini_shots.py"),
     Item("Figure 7", "Images before and after BC", CLIP, IMAGES, *VISION),
-    Item("Figure 8", "Choices, orders, templates, verbalizers", S, "varied prompts", *ROBUST),
+    Item("Figure 8", "Robustness: choices, orders, templates", S, "varied prompts", *ROBUST),
     Item("Figure 9", "Rows that the bias is learned from", S, "calibration with probe sizes",
          _real("probe_size.py"), "mini_probe_size.py", curves=("rte", "sst2,mnli")),
     Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _those(*TWO)),

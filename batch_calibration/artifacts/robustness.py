@@ -9,6 +9,7 @@ from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, best_of, spread, tested
 from batch_calibration.artifacts.grouping import (
     AXES,
+    BASELINE,
     CORRECTED,
     REFERENCES,
     Setting,
@@ -182,52 +183,33 @@ def varied(axes: Sequence[Axis]) -> str:
 
 
 def paragraph(axes: Sequence[Axis]) -> str:
-    """What one study varies, how much icl and bc move, and how sure that is."""
-    tasks = [title(one.task) for one in axes]
+    """What one study varies, whether bc makes it matter less, how much, and how sure that is."""
+    tasks, changes = [title(one.task) for one in axes], [one.change() for one in axes]
     counts = joined(dict.fromkeys(str(len(one.records)) for one in axes))
-    icl, bc = ([f"{np.ptp(one.values(name)):.1f}" for one in axes] for name in REFERENCES)
-    far = [f"{reach} on {task}" for reach, task in zip(icl, tasks, strict=True)]
-    changes = [one.change() for one in axes]
-    gained = [f"{_sized(one.gain())} on {title(one.task)}{_beyond(one)}" for one in axes]
-    sds = [f"{_sized(one)} on {task}" for one, task in zip(changes, tasks, strict=True) if one]
-    sentences = [
-        f"{varied(axes)}: {counts} {axes[0].name} on {joined(tasks)}, all else stays "
-        f"({axes[0].setting}).",
-        f"From the worst of them to the best, accuracy with the plain scores (icl) moves by "
-        f"{joined(far)} (points), with Batch Calibration (bc) by {joined(bc)}.",
-        _verdict(changes, tasks),
-        f"The standard deviation over them changes by {joined(sds)}." if sds else "",
-        f"On average over them bc gains {joined(gained)}.",
-        "In brackets 95 % intervals over prompts of this kind and over the test rows, which are "
-        "the same for all prompts; noise where they hold 0.",
-    ]
-    return " ".join(filter(None, sentences))
+    each = [f"{np.ptp(one.values(BASELINE)):.1f} and {np.ptp(one.values(CORRECTED)):.1f}"
+            for one in axes]  # fmt: skip
+    moves = "; ".join(f"{both} on {task}" for both, task in zip(each, tasks, strict=True))
+    gained = joined(gains.marked(one.gain()) for one in axes)
+    won, _, lost = zip(*(gains.verdicts(one.gains()) for one in axes), strict=True)
+    sds = [gains.marked(one) for one in changes if one]
+    of_sds = f"The standard deviation over them changes by {joined(sds)} points. " if sds else ""
+    return (
+        f"{varied(axes)} ({counts} {axes[0].name} on {joined(tasks)}, all else stays: "
+        f"{axes[0].setting}){_verdict(changes, tasks)}. From the worst to the best, accuracy moves "
+        f"by this many points with the plain scores (icl) and with Batch Calibration (bc): {moves}. {of_sds}On average over them bc gains "
+        f"{gained} points; with {joined(map(str, won))} of {counts} it gains beyond noise, with "
+        f"{sum(lost) or 'none'} it loses. In brackets 95 % intervals over prompts and test rows, "
+        f"{gains.MARK} where 0 is outside."
+    )
 
 
 def _verdict(changes: Sequence[Estimate | None], tasks: Sequence[str]) -> str:
     """On which tasks the choice matters less with bc, on which more, and where that is noise."""
-    kinds = {
-        -1: "the choice matters less with bc than without",
-        1: "the choice matters more with bc than without",
-        0: "bc changes by no more than noise how much the choice matters",
-    }
+    kinds = {-1: "it matters less after the correction", 1: "it matters more after the correction",
+             0: "the correction makes no difference beyond noise to how much it matters"}  # fmt: skip
     said = []
     for sign, words in kinds.items():
         pairs = zip(changes, tasks, strict=True)
         if on := [task for change, task in pairs if change and change.beyond_noise == sign]:
             said.append(f"on {joined(on)} {words}")
-    return f"So {'; '.join(said)}." if said else ""
-
-
-def _beyond(one: Axis) -> str:
-    """With how many prompts bc gains or loses beyond the noise of the rows."""
-    won, _, lost = gains.verdicts(one.gains())
-    return (
-        f" (beyond noise with {won or 'none'} of {len(one.records)}, a loss with {lost or 'none'})"
-    )
-
-
-def _sized(one: Estimate) -> str:
-    """Points with their interval, and whether that is noise."""
-    value, ends = one.points.split(" ", 1)
-    return f"{value} points {ends}{'' if one.beyond_noise else ' (noise)'}"
+    return f": {'; '.join(said)}" if said else ""

@@ -1,4 +1,4 @@
-"""Scores of one context before and after the biases of its record are taken away (Fig. 3, 4)."""
+"""Scores of one context before and after each bias of its record is taken away."""
 
 from typing import NamedTuple
 

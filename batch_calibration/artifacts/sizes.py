@@ -1,4 +1,4 @@
-"""Models of several sizes side by side: the paper's Table 2, and its Table 5."""
+"""Models of several sizes side by side, methods x tasks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Draws BC at work on the scores of real contexts: before, what is taken away, after (Fig. 4)."""
+"""Illustrates BC on the scores of real contexts: before, what is taken away, after (Fig. 4)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Draws how scores are distributed before and after methods take a bias away (Fig. 3)."""
+"""Draws distributions of scores before and after methods take a bias away (Fig. 3)."""
 
 import numpy as np
 from matplotlib import pyplot as plt
