@@ -88,8 +88,8 @@ class ModelSettings:
     Attributes:
         scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
             image with label statements (sentence encoders, CLIP); "api" asks a server.
-        model: a checkpoint directory, a name on the Hugging Face hub, "mini" or "mini_clip"; of the
-            scorer "api", what the server calls it.
+        model: a checkpoint directory, a name on the Hugging Face hub, "mini", "mini_small" or
+            "mini_clip"; of the scorer "api", what the server calls it.
         batch_size: most rows in a batch; lower it only where memory is short.
         dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
         mesh: devices, such as "data:4,model:2"; "" is one device.

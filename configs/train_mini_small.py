@@ -1,6 +1,8 @@
 """Training of the small mini language model: half the parameters, on less of the same text.
 
 python -m experiments.train_mini --config=configs/train_mini_small.py --out=DIR --workdir=W
+
+The shipped checkpoint took 4,199 steps; docs/mini.md says what it reaches.
 """
 
 from ml_collections import ConfigDict

@@ -55,6 +55,11 @@ def test_the_shipped_model_has_learned_its_tasks(name):
     assert above_chance(load_scorer(SETTINGS), name) > ERRORS
 
 
+@pytest.mark.parametrize("name", ["rte", "boolq"])
+def test_the_small_model_has_learned_to_compare_two_texts(name):
+    assert above_chance(load_scorer(SETTINGS.replace(model="mini_small")), name) > ERRORS
+
+
 def test_a_model_of_random_weights_has_not(random_weights):
     scorer = load_scorer(SETTINGS.replace(model=random_weights))
     assert max(above_chance(scorer, name) for name in TASKS) < ERRORS

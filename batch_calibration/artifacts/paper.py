@@ -94,7 +94,11 @@ def _zero_shot(results: Results) -> str:
 
 
 def _middle(results: Results) -> list[Lack]:
-    return [] if results.middle else [Lack("a model between two others in size", *OTHER)]
+    return (
+        []
+        if results.middle
+        else [Lack("a model between two others in size", OTHER[0], "mini.py --config.model=DIR")]
+    )
 
 
 def _those(*names: str) -> Callable[[Results], str]:
@@ -121,7 +125,7 @@ def _real(config: str, model: str = "DIR") -> str:
 
 
 MAIN = _real("main_table.py"), "mini.py"
-OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=OTHER"
+OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=mini_small"
 ROBUST = _real("robustness.py"), "mini_robustness.py"
 VISION = _real("vision.py"), "mini_vision.py"
 ITEMS = (

@@ -1,4 +1,4 @@
-"""The embedded suite: a grammar, drawn images, and the two checkpoints trained on them."""
+"""The embedded suite: a grammar, drawn images, and the three checkpoints trained on them."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ MINI = "mini"
 """What `config.data` calls the suite."""
 CHECKPOINTS = {
     "mini": Path(__file__).parent / "language_model",
+    "mini_small": Path(__file__).parent / "small_language_model",
     "mini_clip": Path(__file__).parent / "clip",
 }
 """Checkpoints that come with the package, by what `config.model` calls them."""
