@@ -15,7 +15,7 @@ STAGES = (
     ),
     stage(3500, 24, 128, FIRST, 1, 1, (2e-3, 1e-3), (("mnli", "boolq"), 0.5), **PLAIN),
     stage(700, 24, 128, ALL, 1, 3, (1e-3, 1e-3), reach=576),
-    stage(700, 12, 288, ALL, 4, 3, (1e-3, 1e-4), reach=576),
+    stage(450, 12, 288, ALL, 4, 3, (1e-3, 1e-4), reach=576),
 )
 
 

@@ -11,7 +11,7 @@ from batch_calibration.tasks import TASKS
 from experiments import config_files
 
 FOLDER = Path(__file__).resolve().parents[1] / "configs"
-OTHERS = {"base", "train_mini", "train_mini_clip", "mini_ablations"}
+OTHERS = {"base", "train_mini", "train_mini_small", "train_mini_clip", "mini_ablations"}
 """What configs share, and training runs, which are no studies to score; nor is evidence."""
 PATHS = sorted(
     str(p)

@@ -101,15 +101,14 @@ def _figures(
     results: Results, folder: Path, texts: Callable[[ScoreTable], Mapping[str, str]]
 ) -> list[tuple[str, report.Figure]]:
     """The catalogue's figures with their sections: those that are in the folder or interactive."""
-    # Without a figure there matplotlib, which may not be installed, is not asked what there is.
     try:
         plots = report.every_plot(results, texts)
+        drawings = catalogue.figures(results)
     except ImportError:
-        plots = {}
-    if not plots and not any(folder.glob("*.png")):
+        # matplotlib, which says what there is to draw, need not be installed.
         return []
     found = []
-    for drawing in catalogue.figures(results):
+    for drawing in drawings:
         if report.is_part(drawing.slug, plots):
             continue
         image = _place(folder, drawing.slug, ".png")
