@@ -257,7 +257,7 @@ def test_one_broken_table_is_named_and_the_others_are_calibrated(program, scored
 
 @pytest.mark.parametrize(
     "name",
-    ["score", "sweep", "calibrate", "tables", "figures", "report", "merge", "train_mini"],
+    ["score", "sweep", "calibrate", "tables", "figures", "report", "paper", "merge", "train_mini"],
 )
 def test_help(program, name):
     said = program(name, "--help", code=None)
