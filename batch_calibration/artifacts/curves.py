@@ -185,10 +185,12 @@ def paragraph(curves: Curves) -> str:
     numbers = sorted({number for of in tasks.values() for number in of})
     lines = {name: {task: curves.tasks[task][name] for task in tasks} for name in REFERENCES}
     ends = [[_ends(points) for points in of.values()] for of in lines.values()]
-    lies = (
+    lies = [
         f"{icl} with icl and {bc} with bc on {title(task)}"
         for icl, bc, task in zip(*ends, tasks, strict=True)
-    )
+        if len(tasks[task]) > 2
+    ]
+    means = f"Mean accuracy in % lies between {'; '.join(lies)}. " if lies else ""
     every = [gain for of in tasks.values() for gain in of.values()]
     won, _, lost = gains.verdicts(every)
     least, most = (
@@ -200,8 +202,8 @@ def paragraph(curves: Curves) -> str:
         f"{joined(map(title, tasks))}, all else stays): at {won or 'none'} of {len(every)} points "
         f"Batch Calibration (bc) gains beyond noise over the plain scores (icl), at "
         f"{lost or 'none'} it loses; its gain goes from {gains.marked(least[1])} points ({least[2]}"
-        f" at {least[3]}) to {gains.marked(most[1])} ({most[2]} at {most[3]}). Mean accuracy in % "
-        f"lies between {'; '.join(lies)}. {_apart(lines)}In brackets 95 % intervals over draws of "
+        f" at {least[3]}) to {gains.marked(most[1])} ({most[2]} at {most[3]}). {means}"
+        f"{_apart(lines)}In brackets 95 % intervals over draws of "
         f"demonstrations and test rows, {gains.MARK} where 0 is outside; where there is one draw "
         "they are over rows alone."
     )

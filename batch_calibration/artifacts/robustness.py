@@ -196,17 +196,20 @@ def paragraph(axes: Sequence[Axis]) -> str:
     return (
         f"{varied(axes)} ({counts} {axes[0].name} on {joined(tasks)}, all else stays: "
         f"{axes[0].setting}){_verdict(changes, tasks)}. From the worst to the best, accuracy moves "
-        f"by this many points with the plain scores (icl) and with Batch Calibration (bc): {moves}. {of_sds}On average over them bc gains "
-        f"{gained} points; with {joined(map(str, won))} of {counts} it gains beyond noise, with "
-        f"{sum(lost) or 'none'} it loses. In brackets 95 % intervals over prompts and test rows, "
-        f"{gains.MARK} where 0 is outside."
+        f"by this many points with the plain scores (icl) and with Batch Calibration (bc): {moves}."
+        f" {of_sds}On average over them bc gains {gained} points; with {joined(map(str, won))} of "
+        f"{counts} it gains beyond noise, with {sum(lost) or 'none'} it loses. In brackets 95 % "
+        f"intervals over prompts and test rows, {gains.MARK} where 0 is outside."
     )
 
 
 def _verdict(changes: Sequence[Estimate | None], tasks: Sequence[str]) -> str:
     """On which tasks the choice matters less with bc, on which more, and where that is noise."""
-    kinds = {-1: "it matters less after the correction", 1: "it matters more after the correction",
-             0: "the correction makes no difference beyond noise to how much it matters"}  # fmt: skip
+    kinds = {
+        -1: "it matters less after the correction",
+        1: "it matters more after the correction",
+        0: "the correction makes no difference beyond noise to how much it matters",
+    }
     said = []
     for sign, words in kinds.items():
         pairs = zip(changes, tasks, strict=True)
