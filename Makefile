@@ -23,12 +23,16 @@ run: $(VENV)/.run
 
 # What the paper's other tables and figures need beside `make run`, and all of them.
 paper: run
+	$(BIN)/python -m experiments.score --config=configs/mini.py --config.model=mini_small \
+		--workdir=$(RUN)
 	$(BIN)/python -m experiments.score --config=configs/mini_zero_shot.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.score --config=configs/mini_robustness.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
 	$(BIN)/python -m experiments.calibrate --config=configs/mini_probe_size.py --tasks=sst2,mnli \
 		--shots=1 --workdir=$(RUN)
-	$(BIN)/python -m experiments.paper --workdir=$(RUN)
+	$(BIN)/python -m experiments.tables --workdir=$(RUN)
+	$(BIN)/python -m experiments.figures --workdir=$(RUN)
+	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/python -m experiments.report --workdir=$(RUN)
 
 test: check
