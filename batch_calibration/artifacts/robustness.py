@@ -179,7 +179,9 @@ def prompt_cells(axes: Iterable[Axis]) -> Cells:
 
 def varied(axes: Sequence[Axis]) -> str:
     """What a study varies, in words."""
-    return VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
+    said = VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
+    totals = {r.context.options.get("selection") == "total" for one in axes for r in one.records}
+    return f"{said} (shots are rows in all)" if totals == {True} else said
 
 
 def paragraph(axes: Sequence[Axis]) -> str:

@@ -11,8 +11,8 @@ from batch_calibration.methods import METHODS
 from batch_calibration.tasks import TASKS
 
 NOTE = (
-    "Best of each model in bold, second best underlined, as printed. Of several seeds mean ± "
-    "standard deviation."
+    "Best of each model in bold, second best underlined (in Markdown italic), as printed. "
+    "Of several seeds mean ± standard deviation."
 )
 
 

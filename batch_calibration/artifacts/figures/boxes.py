@@ -28,7 +28,7 @@ def draw(found: Sequence[Axis]) -> Figure:
                 places = x + side + 0.1 * np.sin(2.4 * np.arange(len(values)))
                 axes.plot(places, values, "o", color=shade, ms=3, alpha=0.6,
                           label=method if x == 0 else None)  # fmt: skip
-        names = [f"{one.name} ({len(one.records)})" for one in found]
+        names = [f"{len(one.records)} {one.name}\n{one.setting.shots}-shot" for one in found]
         axes.set_xticks(range(len(found)), names)
         axes.set_xlim(-0.6, len(found) - 0.4)
         axes.set_ylabel("accuracy (%)")
@@ -36,7 +36,7 @@ def draw(found: Sequence[Axis]) -> Figure:
         rows = f"first {first.setting.limit} rows" if first.setting.limit else "all rows"
         axes.set_title(
             f"One choice of the prompt at a time: {title(first.task)}, {first.setting.model}, "
-            f"{rows}", loc="left",
+            f"{rows}.\nBoxes: quartiles and median; whiskers reach 1.5 boxes at most.", loc="left",
         )  # fmt: skip
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure

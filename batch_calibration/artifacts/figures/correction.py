@@ -40,7 +40,8 @@ def draw(contexts: Sequence[Shifted], setting: str) -> Figure:
 
 def _rows(axes: Axes, one: Shifted, method: str, every: np.ndarray, title: str) -> None:
     scores = one.scores - one.biases[method]
-    low, high = (float(np.quantile(every, q)) for q in (0.005, 0.995))
+    pad = 0.03 * float(np.ptp(every))
+    low, high = float(every.min()) - pad, float(every.max()) + pad
     axes.plot([low, high], [low, high], "--", color="#555555", lw=1)
     for label, shade in enumerate(CLASSES):
         mine = scores[one.gold == label]
@@ -50,8 +51,9 @@ def _rows(axes: Axes, one: Shifted, method: str, every: np.ndarray, title: str) 
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
     axes.set_aspect("equal")
-    axes.set_xlabel(f"log p({one.labels[1]}) (nats)")
-    axes.set_ylabel(f"log p({one.labels[0]}) (nats)")
+    less = "" if method == BASELINE else " less its mean"
+    axes.set_xlabel(f"log p({one.labels[1]}){less} (nats)")
+    axes.set_ylabel(f"log p({one.labels[0]}){less} (nats)")
     axes.set_title(f"{title}\n{100 * one.accuracy(method):.1f} % right", loc="left")
 
 

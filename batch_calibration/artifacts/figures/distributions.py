@@ -18,7 +18,9 @@ def draw(found: Shifted, setting: str) -> Figure:
     methods = list(found.biases)
     margins = {name: found.margin(name) for name in methods}
     every = np.concatenate(list(margins.values()))
-    edges = np.linspace(min(every.min(), -0.5), max(every.max(), 0.5), BINS + 1)
+    low, high = min(every.min(), -0.5), max(every.max(), 0.5)
+    edges = np.linspace(low, high, BINS + 1)
+    pad = 0.02 * (high - low)
     share = 100 * float((found.gold == 0).sum() / (found.gold >= 0).sum())
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
@@ -26,8 +28,8 @@ def draw(found: Shifted, setting: str) -> Figure:
             sharey=True, layout="constrained",
         )  # fmt: skip
         for axes, name in zip(grid[0], methods, strict=True):
-            axes.axvspan(0, edges[-1], color=CLASSES[0], alpha=0.06, lw=0)
-            axes.axvspan(edges[0], 0, color=CLASSES[1], alpha=0.06, lw=0)
+            axes.axvspan(0, high + pad, color=CLASSES[0], alpha=0.06, lw=0)
+            axes.axvspan(low - pad, 0, color=CLASSES[1], alpha=0.06, lw=0)
             for label, shade in enumerate(CLASSES):
                 values = margins[name][found.gold == label]
                 axes.hist(values, edges, color=shade, alpha=0.45, label=found.labels[label])
@@ -38,13 +40,14 @@ def draw(found: Shifted, setting: str) -> Figure:
                 f"{name}: {100 * found.accuracy(name):.1f} % right\n"
                 f"{answered:.0f} % answered {found.labels[0]}", loc="left",
             )  # fmt: skip
-            axes.set_xlim(edges[0], edges[-1])
+            axes.set_xlim(low - pad, high + pad)
         grid[0][0].set_ylabel("rows")
         first, second = found.labels
         figure.supxlabel(f"log p({first}) - log p({second}), less the bias (nats)", fontsize=9)
-        grid[0][0].legend(title="right label", fontsize=7, title_fontsize=7)
+        figure.legend(*grid[0][0].get_legend_handles_labels(), title="right label",
+                      loc="outside right center", fontsize=8, title_fontsize=8)  # fmt: skip
         figure.suptitle(
-            f"{found.name}: {setting}. Right of 0 {found.labels[0]} is answered; it is right of "
-            f"{share:.0f} % of the rows.", x=0.01, ha="left",
+            f"{found.name}: {setting}. Where the difference is above 0, {first} is answered; "
+            f"{share:.0f} % of the rows have it as their right label.", x=0.01, ha="left",
         )  # fmt: skip
     return figure

@@ -27,7 +27,8 @@ def draw(
 ) -> Figure:
     """A panel a set: the difference of each method in points, its interval, a line at zero.
 
-    What lies beyond `FARTHEST` points is drawn at the edge, with its number beside it.
+    What lies beyond `FARTHEST` points is drawn at the edge, with its number beside it; the end of
+    an interval beyond is an arrow.
 
     Args:
         panels: title -> method -> difference, low, high, verdict.
@@ -57,10 +58,14 @@ def draw(
                 shade = COLORS.get(verdict, "#7f7f7f")
                 axes.plot(np.clip([low, high], left, right), [place] * 2, color=shade, lw=1.4)
                 axes.plot(np.clip(value, left, right), place, "o", color=shade, ms=3.5)
+                for beyond, edge, sign in ((low < left, left, "<"), (high > right, right, ">")):
+                    if beyond:
+                        axes.plot(edge, place, sign, color=shade, ms=4)
                 if not left <= value <= right:
-                    side = "right" if value > 0 else "left"
-                    axes.text(np.clip(value, left, right), place, f"{value:+.0f} ", ha=side,
-                              va="bottom", fontsize=6, color=shade)  # fmt: skip
+                    edge, side = (right, "right") if value > 0 else (left, "left")
+                    axes.annotate(f"{value:+.0f}", (edge, place), (4 if value < 0 else -4, 1),
+                                  textcoords="offset points", ha=side, va="bottom", fontsize=6,
+                                  color=shade)  # fmt: skip
             space = 0.04 * (right - left)
             axes.set_xlim(left - space, right + space)
             axes.set_title(fill(title, 32), loc="left")

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from batch_calibration.artifacts.figures.forest import COLORS
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
+from batch_calibration.artifacts.gains import marked
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, title
 from batch_calibration.artifacts.robustness import Axis, value, varied
 
@@ -18,6 +19,8 @@ LINES = {1: COLORS["gain"], 0: "#bbbbbb", -1: COLORS["loss"]}
 """The color of a line by the verdict on the gain that it shows."""
 NAMED = 12
 """Prompts that are named at the side, at most."""
+NOTE = "* 0 is outside the 95 % interval; ±: standard deviation over the prompts"
+"""Above the legend."""
 
 
 def draw(axes: Sequence[Axis]) -> Figure:
@@ -43,7 +46,7 @@ def draw(axes: Sequence[Axis]) -> Figure:
             ha="left",
             fontsize=10,
         )
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=3)
+        figure.legend(handles=_legend(), loc="outside lower center", ncols=3, title=NOTE)
     return figure
 
 
@@ -57,10 +60,14 @@ def _panel(panel: Axes, one: Axis) -> None:
     places = np.arange(len(order))
     panel.plot(before[order], places, "o", ms=5, mfc="white", mec=color(BASELINE), mew=1.4)
     panel.plot(after[order], places, "o", ms=5, color=color(CORRECTED))
+    change = one.change()
     panel.set_title(
-        f"{title(one.task)}, {len(order)} {one.name}, from worst to best:\n{BASELINE} "
-        f"{np.ptp(before):.1f} points, {CORRECTED} {np.ptp(after):.1f} points", loc="left",
-    )  # fmt: skip
+        f"{title(one.task)}, {len(order)} {one.name}\n"
+        f"worst to best: {BASELINE} {np.ptp(before):.1f}, {CORRECTED} {np.ptp(after):.1f} points\n"
+        f"gain {marked(one.gain())}" + (f"; change of ± {marked(change)}" if change else ""),
+        loc="left",
+        fontsize=9,
+    )
     names = [value(one.records[i]) for i in order] if len(order) <= NAMED else []
     panel.set_yticks(places[: len(names)], names, fontsize=7)
     panel.set_ylabel(f"{one.name}, best of {BASELINE} on top", fontsize=8)
@@ -85,5 +92,5 @@ def _legend() -> list[Line2D]:
         Line2D([], [], marker="o", ls="", color=color(CORRECTED), label=f"{CORRECTED}: corrected"),
         Line2D([], [], ls="--", lw=0.8, color="black", label="chance"),
     ]
-    words = {1: "gain beyond noise", 0: "noise", -1: "loss beyond noise"}
+    words = {1: "gain beyond noise*", 0: "within noise", -1: "loss beyond noise*"}
     return dots + [Line2D([], [], lw=2, color=LINES[i], label=said) for i, said in words.items()]

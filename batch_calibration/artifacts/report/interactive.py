@@ -6,8 +6,10 @@ import numpy as np
 
 from batch_calibration.artifacts import curves, gains, robustness
 from batch_calibration.artifacts.catalogue import Results
-from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords, title
+from batch_calibration.artifacts.grouping import BASELINE, SettingRecords, title
+from batch_calibration.artifacts.report import prompts
 from batch_calibration.artifacts.report.plots import (
+    NAMES,
     Parts,
     Plot,
     Slider,
@@ -24,8 +26,6 @@ from batch_calibration.intervals import Estimate, deviation, over_tasks
 ROW = 26
 """Pixels of a task's row."""
 WHOLE = "average"
-NAMES: Parts = {"type": "category", "automargin": True, "autorange": "reversed", "dtick": 1}
-"""An axis of names, from the top."""
 
 
 def every(results: Results) -> dict[str, Plot]:
@@ -38,9 +38,9 @@ def every(results: Results) -> dict[str, Plot]:
         if all(record.curve for record in group.every):
             found[f"{slug}-strength"] = of_strength(group)
     for slug, axes in robustness.by_task(robustness.axes(results.records)).items():
-        found[f"{slug}-robustness"] = of_robustness(axes)
+        found[f"{slug}-robustness"] = prompts.of_robustness(axes)
     for slug, axes in robustness.by_study(robustness.axes(results.records)).items():
-        found[f"{slug}-prompts"] = of_prompts(axes)
+        found[f"{slug}-prompts"] = prompts.of_prompts(axes)
     for one in curves.by_probe_size(results.groups):
         found[f"{one.slug}-curve"] = of_sizes(one)
     for find in (curves.by_shots, curves.by_rows_seen):
@@ -248,50 +248,3 @@ def _numbers(found: curves.Curves) -> list[int]:
     """The numbers that every task and method has."""
     each = [set(points) for of_task in found.tasks.values() for points in of_task.values()]
     return sorted(set.intersection(*each))
-
-
-def of_robustness(axes: Sequence[robustness.Axis]) -> Plot:
-    """ICL beside BC as one choice of the prompt varies: a box, and a dot for every prompt."""
-    traces: list[Parts] = []
-    for method in REFERENCES:
-        pairs = [
-            (one.name, value, robustness.value(record))
-            for one in axes
-            if method in one.methods
-            for record, value in zip(one.records, one.values(method), strict=True)
-        ]
-        traces.append({
-            "type": "box", "name": method, "x": [name for name, _, _ in pairs],
-            "y": floats([value for _, value, _ in pairs]), "boxpoints": "all", "jitter": 0.4,
-            "pointpos": 0, "marker": {"color": color(method), "size": 6},
-            "line": {"width": 1.5}, "fillcolor": "rgba(0,0,0,0)",
-            "text": [text(f"{name}: {choice}") for name, _, choice in pairs],
-            "hovertemplate": f"%{{text}}<br>{method}: %{{y:.1f}} %<extra></extra>",
-        })  # fmt: skip
-    layout: Parts = {
-        "boxmode": "group", "yaxis": axis("accuracy (%)"), "xaxis": {"type": "category"},
-        "height": 420,
-    }  # fmt: skip
-    return Plot([View("", traces, layout)])
-
-
-def of_prompts(axes: Sequence[robustness.Axis]) -> Plot:
-    """Each prompt of a study with icl and with bc, from icl's worst on; a view a task."""
-    views = []
-    for one in axes:
-        before, after = (one.values(name) for name in REFERENCES)
-        order = np.argsort(before, kind="stable")
-        names = [text(f"{place + 1}: {robustness.value(one.records[i])}")
-                 for place, i in enumerate(order)]  # fmt: skip
-        traces: list[Parts] = []
-        for method, values in zip(REFERENCES, (before, after), strict=True):
-            traces.append({
-                "type": "scatter", "mode": "markers", "name": method, "x": floats(values[order]),
-                "y": list(names), "marker": {"color": color(method), "size": 9, "symbol":
-                "circle-open" if method == BASELINE else "circle", "line": {"width": 2}},
-                "hovertemplate": f"%{{y}}<br>{method}: %{{x:.1f}} %<extra></extra>",
-            })  # fmt: skip
-        layout: Parts = {"xaxis": axis("accuracy (%)"), "yaxis": {**NAMES, "showticklabels": False},
-                         "height": 150 + 18 * len(names)}  # fmt: skip
-        views.append(View(title(one.task), traces, layout))
-    return Plot(views, note="A line is a prompt; hover a dot to see which.")

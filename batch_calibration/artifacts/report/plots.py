@@ -17,6 +17,8 @@ from batch_calibration.methods import METHODS
 
 Parts = dict[str, object]
 """A trace or a layout, as plotly.js takes it."""
+NAMES: Parts = {"type": "category", "automargin": True, "autorange": "reversed", "dtick": 1}
+"""An axis of names, from the top."""
 
 # Of a lightness that has a contrast of 3 : 1 or more with the light page and with the dark one.
 COLORS = {
