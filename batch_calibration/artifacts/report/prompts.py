@@ -63,8 +63,22 @@ def of_prompts(axes: Sequence[robustness.Axis]) -> Plot:
                 "circle-open" if method == BASELINE else "circle", "line": {"width": 2}},
                 "hovertemplate": f"%{{y}}<br>{method}: %{{x:.1f}} %<extra></extra>",
             })  # fmt: skip
+        # From chance on, one measure for all studies: a small scale makes noise look large.
+        chance, ends = 100 / len(one.records[0].label_names), np.concatenate([before, after])
+        reach = [float(min(chance, ends.min())) - 2, float(ends.max()) + 2]
         layout: Parts = {
-            "xaxis": axis("accuracy (%)"),
+            "xaxis": axis("accuracy (%), chance dashed", range=reach),
+            "shapes": [
+                {
+                    "type": "line",
+                    "x0": chance,
+                    "x1": chance,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "line": {"dash": "dash", "width": 1, "color": color(BASELINE)},
+                }
+            ],
             "yaxis": {**NAMES, "autorange": True, "showticklabels": False},
             "height": 150 + 18 * len(names),
         }
