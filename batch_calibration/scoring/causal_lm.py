@@ -131,8 +131,9 @@ class CausalLM:
                 "alone; score images with DualEncoder and a CLIP checkpoint."
             )
         forms, counts = label_texts.flatten(labels)
-        # What was scored before must not decide the last bits of what is scored now.
-        self._prefix = PrefixCache([], ())
+        if finished is not NOTHING_FINISHED:
+            # What was scored before must not decide the last bits of what is kept.
+            self._prefix = PrefixCache([], ())
         log_probs = np.zeros((len(inputs), len(forms)), np.float32)
         tokens = np.zeros(len(inputs), np.int32)
         had = finished.rows
