@@ -61,7 +61,7 @@ class Slurm:
         names = ", ".join(job.job_id for job in jobs)
         notify(
             f"jobs {names}; they go on without this program, and `scancel` stops them; what they "
-            f"say is in {work.workdir / 'logs'}"
+            f"say is in {work.logs}"
         )
         for _ in submitit.helpers.as_completed(jobs, poll_frequency=self.poll):
             pass
