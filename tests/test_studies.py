@@ -143,7 +143,7 @@ def test_probe_sizes_make_curves_with_draws_of_all_seeds():
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
         figure = boxes.draw(robustness.axes(ROBUST))
-        assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "orders (24)"
+        assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "24 orders\n4-shot"
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
