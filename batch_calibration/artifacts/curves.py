@@ -25,6 +25,9 @@ SEEN = (
     "between the number of rows seen above it and its own."
 )
 
+NAMED = 4
+"""A paragraph names the accuracies of so many tasks at most."""
+
 
 class Curves(NamedTuple):
     """Accuracy of some methods against one number, task by task.
@@ -185,12 +188,14 @@ def paragraph(curves: Curves) -> str:
     numbers = sorted({number for of in tasks.values() for number in of})
     lines = {name: {task: curves.tasks[task][name] for task in tasks} for name in REFERENCES}
     ends = [[_ends(points) for points in of.values()] for of in lines.values()]
+    most_points = max(map(len, tasks.values()))
     lies = [
         f"{icl} with icl and {bc} with bc on {title(task)}"
         for icl, bc, task in zip(*ends, tasks, strict=True)
-        if len(tasks[task]) > 2
+        if len(tasks[task]) == most_points
     ]
-    means = f"Mean accuracy in % lies between {'; '.join(lies)}. " if lies else ""
+    said = f"Mean accuracy in % lies between {'; '.join(lies)}. "
+    means = said if len(lies) <= NAMED else ""
     every = [gain for of in tasks.values() for gain in of.values()]
     won, _, lost = gains.verdicts(every)
     least, most = (
