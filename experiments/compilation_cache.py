@@ -32,7 +32,7 @@ def keep_programs() -> None:
     import jax
 
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     # Their directory lies in that of the programs and would be part of each program's key.
@@ -56,8 +56,7 @@ def share_programs() -> None:
 
     A process that ends calls it by itself, unless it is killed, or ends without `atexit`.
     """
-    with suppress(OSError):
-        _share(_own_folder())
+    _share(_own_folder())
 
 
 def _own_folder() -> Path:
@@ -68,12 +67,13 @@ def _own_folder() -> Path:
 
 def _share(folder: Path) -> None:
     """Move a process's new entries to those of all, and remove its folder."""
-    for entry in list(folder.iterdir()):
-        shared = folder.with_name(SHARED) / entry.name
-        # Another process may do the same.
-        with suppress(OSError):
-            if not shared.exists() and _whole(entry):
-                entry.replace(shared)
+    # Another process may do the same at once.
+    with suppress(OSError):
+        for entry in list(folder.iterdir()):
+            shared = folder.with_name(SHARED) / entry.name
+            with suppress(OSError):
+                if not shared.exists() and _whole(entry):
+                    entry.replace(shared)
     shutil.rmtree(folder, ignore_errors=True)
 
 
