@@ -12,6 +12,7 @@ import tempfile
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -131,9 +132,14 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     >>> read_as(tuple[int, ...], [1, 2], "sizes")
     (1, 2)
     """
+    # First, for most values of a file are numbers.
+    if kind is float and type(value) in (int, float) and _finite(value):
+        return float(value)  # type: ignore
+    if kind in (int, str) and type(value) is kind and _fits(value):
+        return value
     origin, parts = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        hints = get_type_hints(kind)
+        hints = _types_of_fields(kind)
         lacking = [
             f.name
             for f in dataclasses.fields(kind)
@@ -154,12 +160,11 @@ def read_as(kind: type[T], value: object, where: str) -> T:
         return tuple(read_as(parts[0], x, where) for x in value)  # type: ignore[return-value]
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         return {str(k): read_as(parts[1], x, where) for k, x in value.items()}  # type: ignore
-    if kind is float and type(value) in (int, float) and _finite(value):
-        return float(value)  # type: ignore
-    if kind in (int, str) and type(value) is kind and _fits(value):
-        return value
     name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
     raise WrongJson(f"expected {where} to be {name}, got {shown(value)}")
+
+
+_types_of_fields = cache(get_type_hints)
 
 
 def _finite(value: object) -> bool:

@@ -20,9 +20,10 @@ def main() -> None:
 
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
-    results = catalogue.gather(store.records(), store.table_of, TASKS_DRAWN.value)
+    records = store.records()
+    results = catalogue.gather(records, store.table_of, TASKS_DRAWN.value)
     writing.write_figures(results, store.workdir / "figures", print)
-    for sentence in store.unmatched():
+    for sentence in store.unmatched(records):
         print(sentence)
 
 

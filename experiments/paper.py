@@ -18,10 +18,12 @@ def main() -> None:
 
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
-    results = catalogue.gather(store.records(), store.table_of, models=MODELS.value, whole=True)
+    records = store.records()
+    results = catalogue.gather(records, store.table_of, models=MODELS.value, whole=True)
     for line in paper_page.write(results, store.workdir):
         print(line)
-    print(*store.unmatched(), sep="\n", end="\n" * bool(store.unmatched()))
+    for sentence in store.unmatched(records):
+        print(sentence)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ def main() -> None:
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
     page, figures = store.workdir / "report.html", store.workdir / "figures"
-    results = catalogue.gather(store.records(), store.table_of)
+    records = store.records()
+    results = catalogue.gather(records, store.table_of)
     known, broken = runs.read(store.workdir)
     for paragraph in writing.write_report(
-        results, page, figures, [*store.unmatched(), *broken],
+        results, page, figures, [*store.unmatched(records), *broken],
         runs=known, texts=row_texts(known), contexts=True,
     ):  # fmt: skip
         print(textwrap.fill(paragraph, 100), end="\n\n")

@@ -26,7 +26,7 @@ def main() -> None:
     for table in tables:
         if table.shown:
             terminal.show(table)
-    print(*store.unmatched(), f"tables are in {folder}", sep="\n")
+    print(*store.unmatched(records), f"tables are in {folder}", sep="\n")
     print(f"all results are in {', '.join(map(str, files))}", lacks, sep="\n" * bool(lacks))
 
 

@@ -173,9 +173,13 @@ class Store:
         """`digest` of each file of scores, by its name, which is a table's id."""
         return {path.stem: self.digest(path.stem) for path in self._paths()}
 
-    def unmatched(self) -> list[str]:
-        """A sentence each on tables without a record, and on records without their scores."""
-        held, records = self._paths(), self.records()
+    def unmatched(self, records: Records | None = None) -> list[str]:
+        """A sentence each on tables without a record, and on records without their scores.
+
+        Args:
+            records: those of this store, where they were read already.
+        """
+        held, records = self._paths(), self.records() if records is None else records
         known = {record.id for record in records}
         lost, changed = list[str](), list[str]()
         for record in records:

@@ -59,6 +59,11 @@ def drawn_methods() -> tuple[str, ...]:
     return tuple(name for name, method in METHODS.items() if method.boundary)
 
 
+def _drawn_blocks() -> set[str]:
+    """The test rows and what the drawn methods learn from."""
+    return {"test", *(name for drawn in drawn_methods() for name in METHODS[drawn].probe.blocks)}
+
+
 def _pair(table: ScoreTable) -> list[int]:
     """The columns of the two labels that are drawn."""
     names = table.label_names
@@ -75,7 +80,9 @@ def cut(table: ScoreTable) -> TwoLabels:
     k = len(table.label_names)
     columns = _pair(table)
     blocks = {}
-    for name, block in table.blocks.items():
+    # Others would only make programs that differ in shapes which they do not use.
+    for name in sorted(_drawn_blocks() & set(table.blocks)):
+        block = table.blocks[name]
         keep = np.isin(block.labels, columns) if name in ("test", "labeled") else block.labels < k
         gold = block.labels[keep]
         labels = np.where(gold < 0, -1, (gold == columns[1]).astype(int))
@@ -88,8 +95,7 @@ def cut(table: ScoreTable) -> TwoLabels:
 def can_draw(table: ScoreTable) -> bool:
     """Whether the table has all probes of the drawn methods, and rows of both labels."""
     known = set(table.blocks["test"].labels.tolist())
-    probes = {block for name in drawn_methods() for block in METHODS[name].probe.blocks}
-    return probes <= set(table.blocks) and set(_pair(table)) <= known
+    return _drawn_blocks() <= set(table.blocks) and set(_pair(table)) <= known
 
 
 def draw(tables: Sequence[ScoreTable], setting: str) -> Figure:
