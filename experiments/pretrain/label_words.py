@@ -47,11 +47,7 @@ def _label_words(tasks: Iterable[Task]) -> set[str]:
     """Words of the tasks' labels, in training and in tests, and of the thesaurus's entries."""
     words = {prose.SAME, prose.OTHER, prose.APART}
     for task in tasks:
-        choices = (task.verbalizer, task.zero_shot_verbalizer, *task.verbalizers.values())
-        given = [one for choice in choices for one in choice.values()]
-        forms = [form for one in given for form in ((one,) if isinstance(one, str) else one)]
-        for form in (*forms, *(word for one in VERBALIZERS[task.name] for word in one)):
-            words.update(form.split())
+        words |= task.own_words.union(*VERBALIZERS[task.name])
     return words
 
 
