@@ -146,12 +146,12 @@ def test_more_labels_than_words_are_refused():
 
 def test_the_config_makes_each_condition_once():
     settings, cells = read_study(CONFIG, read_config(CONFIG))
-    assert settings.tasks == ("sst2", "rte", "mrpc") and len(set(cells)) == len(cells) == 3 * 76
+    assert settings.tasks == ("sst2", "rte", "mrpc") and len(set(cells)) == len(cells) == 3 * 91
     said = Counter(
         (c.prompt.shots, c.prompt.demonstration_labels, c.prompt.label_words) for c in cells
     )
     assert said.pop((0, "gold", "own")) == 3
-    assert set(said.values()) == {3 * 5} and len(said) == 3 * 5
+    assert set(said.values()) == {3 * 5} and len(said) == 3 * 6
     assert {shots for shots, _, _ in said} == {1, 2, 4}
 
 
@@ -258,14 +258,14 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     header, *rows = drawn.cells
     assert header == [
         "task", "shots", "method", "chance", "none", "gold", "random", "flipped", "training words",
-        "held-out words", "gold - flipped", "training words - chance", "held-out words - chance",
+        "held-out words", "held-out words, flipped", "gold - flipped", "held-out words - flipped",
     ]  # fmt: skip
     assert [row[:4] for row in rows] == [
         ["SST-2", shots, method, "50.0"] for shots in "12" for method in ("icl", "bc")
     ]
     percent = f"{100 * RIGHT:.1f}"
     assert rows[0][5] == percent and rows[0][7] == f"{100 - 100 * RIGHT:.1f}"
-    assert rows[0][10].startswith(f"{200 * RIGHT - 100:+.1f} [") and rows[0][10].endswith("]*")
+    assert rows[0][11].startswith(f"{200 * RIGHT - 100:+.1f} [") and rows[0][11].endswith("]*")
     assert drawn.note.startswith("Reads its demonstrations: yes.")
     # By the grammar's own answer: of the rows whose drawn label is another one, the contrary.
     share = np.mean(np.array(suite.likelier("sst2", "validation")[:60]) == ANSWERS)
@@ -292,16 +292,16 @@ def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
     assert [one.slug for one in tables if "likelier" in one.slug] == []
 
 
-def records(task, gold, flipped, words=None, *, options=(), seeds=3, **others):
+def records(task, gold, flipped, words=None, words_flipped=None, *, options=(), seeds=3):
     """Records of a study of one task; numbers are how many of 300 rows are right."""
-    kinds = {"gold": {}, "flipped": {"demonstration_labels": "flipped"},
-             "words": {"label_words": "held_out"}}  # fmt: skip
+    flip, new = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
+    kinds = {"gold": {}, "flipped": flip, "words": new, "words flipped": new | flip}
     return [
         make_record(
             task, dict.fromkeys(("icl", "bc"), right / 300), rows=300,
-            context={"shots": 1, "seed": seed, "options": kinds[kind] | dict(options)} | others,
+            context={"shots": 1, "seed": seed, "options": kinds[kind] | dict(options)},
         )
-        for kind, right in (("gold", gold), ("flipped", flipped), ("words", words))
+        for kind, right in zip(kinds, (gold, flipped, words, words_flipped), strict=True)
         if right is not None
         for seed in range(seeds)
     ]  # fmt: skip
@@ -313,16 +313,16 @@ def one_control(some):
 
 
 def test_the_verdict_needs_every_task():
-    reads, ignores = records("sst2", 270, 30, 240), records("rte", 270, 270, 150)
+    reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
     assert demonstration_labels.reading(one_control(reads)).verdict == "yes"
     assert demonstration_labels.reading(one_control(ignores)).verdict == "no"
     both = one_control(reads + ignores)
     assert demonstration_labels.reading(both).verdict == "partly"
     assert "above 0 beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
     assert "below chance beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
-    words_only = [one for one in records("sst2", 270, None, 240)]
+    words_only = records("sst2", 270, None, 240, 60)
     assert demonstration_labels.reading(one_control(words_only)).verdict == "yes"
-    nothing = one_control([replace(one) for one in records("sst2", 270, None)] + RANDOM)
+    nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
     assert demonstration_labels.verdict(nothing) == demonstration_labels.paragraph(nothing) == ""
 
 
@@ -357,7 +357,7 @@ def test_a_condition_that_was_not_asked_is_a_dash():
 
 def test_seeds_are_the_unit_of_the_interval_over_shots():
     """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
-    one, two = records("sst2", 270, 30, 240), records("sst2", 270, 30, 240)
+    one, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
     more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
     narrow, wide = (demonstration_labels.reading(one_control(some)) for some in (one, one + more))
     assert narrow == wide

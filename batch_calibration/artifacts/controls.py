@@ -21,8 +21,9 @@ from batch_calibration.intervals import OF_ACCURACY, OF_GAIN, Estimate, over_row
 from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
 
-NONE, GOLD, FLIPPED, NEW = "none", "gold", "flipped", "held-out words"
-CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW)
+NONE, GOLD, FLIPPED = "none", "gold", "flipped"
+NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
+CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
 """What demonstrations show, in the order of the columns; others come behind."""
 Hits = dict[int | None, np.ndarray]
 """Seed -> which test rows are right, [n]."""
@@ -84,12 +85,13 @@ class Control(NamedTuple):
 
     def accuracy(self, point: Point) -> Estimate | None:
         """The mean over seeds; None where it was not asked for."""
-        found = self.hits.get(_own_shots(point))
+        # Without demonstrations there is one point, whatever the shots beside it.
+        found = self.hits.get(point._replace(shots=0) if point.condition == NONE else point)
         return over_rows(list(found.values()), OF_ACCURACY) if found else None
 
     def difference(self, points: Sequence[Point], other: str) -> Estimate | None:
         """Accuracy at some points less that under another condition, on the same rows."""
-        less = [self.hits.get(_own_shots(one._replace(condition=other)), {}) for one in points]
+        less = [self.hits.get(point._replace(condition=other), {}) for point in points]
         both = [
             {seed: hits - of[seed] for seed, hits in self.hits.get(point, {}).items() if seed in of}
             for point, of in zip(points, less, strict=True)
@@ -110,11 +112,6 @@ def _by_seed(points: Sequence[Hits]) -> list[np.ndarray]:
     """Of each seed the mean over the points: those of one seed share drawn words and rows."""
     seeds = dict.fromkeys(seed for hits in points for seed in hits)
     return [np.mean([hits[seed] for hits in points if seed in hits], axis=0) for seed in seeds]
-
-
-def _own_shots(point: Point) -> Point:
-    """Without demonstrations there is one point, whatever the shots beside it."""
-    return point._replace(shots=0) if point.condition == NONE else point
 
 
 def drawn(record: Record, method: str) -> np.ndarray | None:
@@ -186,5 +183,5 @@ def condition(record: Record) -> str:
     labels, words = (record.context.options.get(name, "") for name in CONTROLS)
     if not labels and not words:
         return GOLD if record.context.shots else NONE
-    said = [str(labels)] * bool(labels) + [f"{words} words".replace("_", "-")] * bool(words)
-    return ", ".join(said)
+    of_words = f"{words} words".replace("_", "-") if words else ""
+    return ", ".join(filter(None, (of_words, str(labels))))

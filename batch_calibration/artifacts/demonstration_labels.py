@@ -5,18 +5,30 @@ from typing import NamedTuple
 
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells
-from batch_calibration.artifacts.controls import FLIPPED, GOLD, NEW, NONE, Control, Point
+from batch_calibration.artifacts.controls import (
+    FLIPPED,
+    GOLD,
+    NEW,
+    NEW_FLIPPED,
+    NONE,
+    Control,
+    Point,
+)
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, joined, title
 from batch_calibration.intervals import Estimate, over_tasks
 
+AGAINST = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
+"""Conditions, and the one that differs from each in that the labels are flipped."""
 NOTE = (
     f"Accuracy against the rows' own labels, mean over seeds. '{NONE}': no demonstrations; "
     f"'{FLIPPED}': each is shown with the next label, so that a model that reads them falls below "
     "chance; 'words': drawn words in place of the label words, in demonstrations and in what is "
-    "scored. In the verdict means over tasks and shots. In brackets 95 % intervals over the draws "
+    "scored, which a model may prefer for what they mean: flipping the labels tells that from "
+    "reading. In the verdict means over tasks and shots. In brackets 95 % intervals over the draws "
     f"of demonstrations and the test rows, {gains.MARK} where 0 is outside; the CSV has the "
     "interval of every number."
 )
+"""The sentences below the table."""
 LIKELIER = (
     "A row is right where the answer is the likelier label of its text by the suite's grammar, "
     "not the label that was drawn for it. "
@@ -27,19 +39,19 @@ LIKELIER = (
 def accuracy_cells(control: Control) -> Cells:
     """Header, and a row for each task, number of shots and method: accuracy in %, differences."""
     conditions = control.conditions
-    against = [name for name in conditions if name.endswith("words")]
-    rows: Cells = [["task", "shots", "method", "chance", *conditions, "gold - flipped"]]
-    rows[0] += [f"{name} - chance" for name in against]
+    against = {a: b for a, b in AGAINST.items() if {a, b} <= {*conditions}}
+    rows: Cells = [["task", "shots", "method", "chance", *conditions]]
+    rows[0] += [f"{a} - flipped" for a in against]
     for task, shots, method in _rows(control):
-        points = {name: Point(task, shots, name, method) for name in conditions}
-        means = [control.accuracy(point) for point in points.values()]
+        points = [Point(task, shots, name, method) for name in conditions]
+        means = [control.accuracy(point) for point in points]
         cells = [f"{100 * one.value:.1f}" if one else "-" for one in means]
-        above = [control.above_chance([points[name]]) for name in against]
-        differ = [control.difference([Point(task, shots, GOLD, method)], FLIPPED), *above]
+        differ = [
+            control.difference([Point(task, shots, a, method)], b) for a, b in against.items()
+        ]
         sure = [gains.marked(one) if one else "-" for one in differ]
-        rows.append(
-            [title(task), str(shots), method, f"{100 * control.chance(task):.1f}", *cells, *sure]
-        )
+        chance = f"{100 * control.chance(task):.1f}"
+        rows.append([title(task), str(shots), method, chance, *cells, *sure])
     return rows
 
 
@@ -49,11 +61,13 @@ def estimate_cells(control: Control) -> Cells:
     for task, shots, method in _rows(control):
         points = {name: Point(task, shots, name, method) for name in control.conditions}
         found = {name: control.accuracy(point) for name, point in points.items()}
-        gold = Point(task, shots, GOLD, method)
-        found[f"{GOLD} - {FLIPPED}"] = control.difference([gold], FLIPPED)
-        for name, one in found.items():
-            if one:
-                rows.append([task, str(shots), method, name, *(f"{100 * x:.4g}" for x in one)])
+        for one, other in AGAINST.items():
+            at = [Point(task, shots, one, method)]
+            found[f"{one} - flipped"] = control.difference(at, other)
+        for name, estimate in found.items():
+            if estimate:
+                ends = (f"{100 * x:.4g}" for x in estimate)
+                rows.append([task, str(shots), method, name, *ends])
     return rows
 
 
@@ -69,7 +83,7 @@ class Reading(NamedTuple):
 
     Attributes:
         labels: accuracy with gold labels less that with flipped ones.
-        words: accuracy with held-out words less chance.
+        words: the same with held-out words for labels.
         flipped: accuracy with flipped labels less chance.
     """
 
@@ -79,7 +93,7 @@ class Reading(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Yes, partly or no; nothing where neither labels nor words were changed.
+        """Yes, partly or no; nothing where no labels were flipped.
 
         Yes: on every task both `labels` and `words`, or the one that is there, are above 0 beyond
         noise. No: neither is, on average over the tasks.
@@ -96,12 +110,17 @@ def reading(control: Control, method: str = CORRECTED) -> Reading:
     """What a method's answers tell; bc's by default, for a bias hides what a model has read."""
     found = Reading({}, {}, {})
     for task in control.tasks:
-        points = [Point(task, shots, GOLD, method) for shots in control.shots(task) if shots]
-        if labels := control.difference(points, FLIPPED):
-            found.labels[task] = labels
-        for name, of_task in ((NEW, found.words), (FLIPPED, found.flipped)):
-            if above := control.above_chance([one._replace(condition=name) for one in points]):
-                of_task[task] = above
+        gold, new, flipped = (
+            [Point(task, shots, name, method) for shots in control.shots(task) if shots]
+            for name in (GOLD, NEW, FLIPPED)
+        )
+        for each, one in (
+            (found.labels, control.difference(gold, FLIPPED)),
+            (found.words, control.difference(new, NEW_FLIPPED)),
+            (found.flipped, control.above_chance(flipped)),
+        ):
+            if one:
+                each[task] = one
     return found
 
 
@@ -113,15 +132,16 @@ def verdict(control: Control) -> str:
     said = [f"Reads its demonstrations: {found.verdict}."]
     if found.labels:
         said.append(
-            f"Accuracy with gold labels less that with flipped ones: "
+            "Accuracy with gold labels less that with flipped ones: "
             f"{_means(found.labels, plain.labels)}, above 0 beyond noise on "
             f"{_count(found.labels, 1)}; with flipped ones it is below chance beyond noise on "
             f"{_count(found.flipped, -1)}."
         )
     if found.words:
         said.append(
-            f"Accuracy with held-out label words less chance: {_means(found.words, plain.words)}, "
-            f"above 0 beyond noise on {_count(found.words, 1)}."
+            "The same where held-out words stand for the labels: "
+            f"{_means(found.words, plain.words)}, above 0 beyond noise on "
+            f"{_count(found.words, 1)}."
         )
     return " ".join(said)
 

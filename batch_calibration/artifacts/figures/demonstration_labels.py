@@ -14,9 +14,9 @@ from batch_calibration.artifacts.grouping import REFERENCES, title
 # Okabe and Ito's palette, as of methods; what names no label is dashed.
 COLORS = {
     "gold": "#0072B2", "random": "#7f7f7f", "flipped": "#D55E00",
-    "training words": "#56B4E9", "held-out words": "#009E73",
+    "training words": "#56B4E9", "held-out words": "#009E73", "held-out words, flipped": "#CC79A7",
 }  # fmt: skip
-OTHER = "#CC79A7"
+OTHER = "#000000"
 
 
 def draw(control: Control) -> Figure:
@@ -61,9 +61,10 @@ def _panel(axes: Axes, control: Control, task: str, method: str) -> None:
         axes.errorbar(
             [n for n, _ in points], mean, [mean - low, high - mean], fmt="o", ms=3, capsize=2,
             elinewidth=0.8, lw=1.6, color=COLORS.get(name, OTHER), label=name,
-            ls="--" if name.endswith("words") else "-",
+            ls="--" if "words" in name else "-",
         )  # fmt: skip
     axes.axhline(100 * control.chance(task), ls=":", lw=1, color="#000000", label="chance")
+    axes.set_ylim(0, 100)
     axes.set_xticks(shots)
     axes.set_xlabel("shots per class")
     axes.set_title(f"{title(task)}: {method}", loc="left")
