@@ -345,6 +345,20 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
     assert len(group.every) == 3
 
 
+def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
+    usual = [
+        make_record(
+            "sst2", {"icl": 0.5, "bc": 0.5}, rows=300, context={"shots": shots, "seed": seed}
+        )
+        for shots in (0, 1, 2) for seed in ((0,) if not shots else (5, 6))
+    ]  # fmt: skip
+    control = one_control(records("sst2", 270, 30) + usual)
+    assert control.shots("sst2") == [1]
+    gold = control.accuracy(controls.Point("sst2", 1, "gold", "icl"))
+    assert gold.value == pytest.approx(0.9)
+    assert control.accuracy(controls.Point("sst2", 1, "none", "icl")).value == pytest.approx(0.5)
+
+
 def test_a_condition_that_was_not_asked_is_a_dash():
     control = one_control(records("sst2", 270, 30, seeds=2) + RANDOM)
     header, *_ = demonstration_labels.accuracy_cells(control)

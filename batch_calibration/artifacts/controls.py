@@ -27,6 +27,8 @@ CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
 """What demonstrations show, in the order of the columns; others come behind."""
 Hits = dict[int | None, np.ndarray]
 """Seed -> which test rows are right, [n]."""
+Held = tuple[Setting, tuple[str, ...]]
+"""A setting, its shots 0, and choices of the prompt that are not the task's own."""
 
 
 class Point(NamedTuple):
@@ -155,24 +157,30 @@ def controls(
         records: all of them; the usual ones are the condition `GOLD`.
         hits: which rows a method answers rightly; None where that is not known.
     """
-    found: dict[tuple[Setting, tuple[str, ...]], Control] = {}
-    every = [(s, r) for s, r in with_settings(records) if s.shots is not None]
-    varied = {(_held(s, r), r.context.task) for s, r in every if axis(r) == CONTROL}
-    for setting, record in every:
-        held, task = _held(setting, record), record.context.task
-        if (held, task) not in varied:
+    every = [(_held(s, r), r) for s, r in with_settings(records) if s.shots is not None]
+    # Means are over the seeds, shots and tasks that were asked otherwise too.
+    asked = {_place(held, record) for held, record in every if axis(record) == CONTROL}
+    tasks = {place[:2] for place in asked}
+    found: dict[Held, Control] = {}
+    for held, record in every:
+        task, name = record.context.task, condition(record)
+        if _place(held, record) not in asked and (name != NONE or (held, task) not in tasks):
             continue
         control = found.setdefault(held, Control(*held, {}, {}))
         for method in REFERENCES:
             right = hits(record, method)
             if right is not None:
                 control.labels[task] = len(record.label_names)
-                point = Point(task, setting.shots or 0, condition(record), method)
+                point = Point(task, record.context.shots or 0, name, method)
                 control.hits.setdefault(point, {})[record.context.seed] = right
     return [control for control in found.values() if control.hits]
 
 
-def _held(setting: Setting, record: Record) -> tuple[Setting, tuple[str, ...]]:
+def _place(held: Held, record: Record) -> tuple[Held, str, int | None, int | None]:
+    return held, record.context.task, record.context.shots, record.context.seed
+
+
+def _held(setting: Setting, record: Record) -> Held:
     options = record.context.options
     others = tuple(f"{name} {options[name]}" for name in VARIED if name in options)
     return setting._replace(shots=0), others
