@@ -201,7 +201,8 @@ class Ignorer(Reader):
     def one(self, text, words):
         if set(words) == set(OWN):
             return super().one(text, words)
-        return [sha256(f"{word} {text}".encode()).digest()[0] / 256 for word in words]
+        query = text.split("\n\n")[-1]
+        return [sha256(f"{word} {query}".encode()).digest()[0] / 256 for word in words]
 
     def word(self, about, demonstrations):
         return None if about is None else OWN[about]
@@ -320,12 +321,25 @@ def test_the_verdict_needs_every_task():
     assert demonstration_labels.reading(both).verdict == "partly"
     assert "above 0 beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
     assert "below chance beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
+    # A few rows that happen to agree are no proof that nothing is read.
+    few = one_control(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
+    assert "Reads its demonstrations: no." in demonstration_labels.verdict(few)
+    wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
+    assert "cannot be told, for seeds or rows are too few." in demonstration_labels.verdict(wide)
     words_only = records("sst2", 270, None, 240, 60)
     assert demonstration_labels.reading(one_control(words_only)).verdict == "yes"
     nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
     assert demonstration_labels.verdict(nothing) == demonstration_labels.paragraph(nothing) == ""
 
 
+FLIPPED_DRAWS = [
+    make_record("sst2", {"icl": right, "bc": right}, rows=300,
+                context={"shots": 1, "seed": seed, "options": options})
+    for seed, right, options in (
+        (0, 0.9, {"demonstration_labels": "flipped"}), (1, 0.9, {}),
+        (1, 0.4, {"demonstration_labels": "flipped"}),
+    )
+]  # fmt: skip
 RANDOM = [
     make_record("sst2", {"icl": 0.5, "bc": 0.5}, rows=300,
                 context={"shots": 1, "options": {"demonstration_labels": "random"}})

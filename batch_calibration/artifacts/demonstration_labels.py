@@ -17,6 +17,9 @@ from batch_calibration.artifacts.controls import (
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, joined, title
 from batch_calibration.intervals import Estimate, over_tasks
 
+LITTLE = 0.1
+"""What flipped labels cost a model that reads them is far more."""
+UNKNOWN = "cannot be told, for seeds or rows are too few"
 AGAINST = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
 """Conditions, and the one that differs from each in that the labels are flipped."""
 NOTE = (
@@ -93,17 +96,21 @@ class Reading(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Yes, partly or no; nothing where no labels were flipped.
+        """Yes, partly, no, or `UNKNOWN`; nothing where no labels were flipped.
 
         Yes: on every task both `labels` and `words`, or the one that is there, are above 0 beyond
-        noise. No: neither is, on average over the tasks.
+        noise. Partly: one of them is, on average over the tasks. No: both averages are surely
+        below `LITTLE`.
         """
         asked = [list(one.values()) for one in (self.labels, self.words) if one]
         if not asked:
             return ""
         if all(one.beyond_noise > 0 for each in asked for one in each):
             return "yes"
-        return "partly" if any(over_tasks(each).beyond_noise > 0 for each in asked) else "no"
+        means = [over_tasks(each) for each in asked]
+        if any(one.beyond_noise > 0 for one in means):
+            return "partly"
+        return "no" if all(one.high < LITTLE for one in means) else UNKNOWN
 
 
 def reading(control: Control, method: str = CORRECTED) -> Reading:
