@@ -18,6 +18,8 @@ Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 ContentFreeFill = Literal["per_field", "whole_input"]
 Classes = Literal["task", "present"]
+DemonstrationLabels = Literal["gold", "random", "flipped"]
+LabelWords = Literal["own", "training", "held_out"]
 T = TypeVar("T", int, float)
 
 
@@ -63,6 +65,10 @@ class PromptSettings:
         template: "" is the task's own; a number names one of its choices; a text with {field} and
             {label} is used as it is. Of image tasks and dual encoders, the label's statement.
         verbalizer: "" is the task's own label words; a name chooses others of the task.
+        demonstration_labels: the labels that demonstrations are shown with: their own, random ones,
+            or of each row the next label, the first after the last.
+        label_words: "own" or words that name no label, drawn by the seed from a list: "training",
+            from which the embedded model's training drew them, or "held_out" from it.
         over_long: what is done where a prompt is longer than the model's positions: refuse it,
             leave out its first demonstrations, or those of all prompts of the context, probes too,
             so that one context holds for all, or cut the text on the left.
@@ -76,6 +82,8 @@ class PromptSettings:
     order: int = _at_least(-1, -1, "(-1: as drawn)")
     template: str = ""
     verbalizer: str = ""
+    demonstration_labels: DemonstrationLabels = "gold"
+    label_words: LabelWords = "own"
     over_long: LengthPolicy = "error"
     cc_fill: ContentFreeFill = "per_field"
     dc_texts: int = _at_least(1, 20, "texts")
@@ -238,8 +246,9 @@ class Settings:
 
     def grid(self) -> Iterator[Cell]:
         """The usual sweep: each task with each seed, one seed where nothing is drawn."""
+        drawn = self.prompt.shots or self.prompt.label_words != "own"
         for task in self.tasks:
-            for seed in range(self.seeds if self.prompt.shots else 1):
+            for seed in range(self.seeds if drawn else 1):
                 yield self.cell(task, seed)
 
 
@@ -249,7 +258,7 @@ class Cell:
 
     Attributes:
         task: a task's name, or the path of a task file.
-        seed: decides the demonstrations, the labeled set and dc's texts.
+        seed: decides the demonstrations, drawn label words, the labeled set and dc's texts.
         data: which rows.
         prompt: how rows become prompts.
     """

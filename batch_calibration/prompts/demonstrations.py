@@ -1,4 +1,4 @@
-"""Selects the training rows that stand in the context, and orders them."""
+"""Selects the training rows that stand in the context, orders them, and may label them anew."""
 
 from collections.abc import Sequence
 from math import factorial
@@ -94,6 +94,28 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
         place, index = divmod(index, factorial(places - 1))
         order.append(left.pop(place))
     return order
+
+
+def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[int]:
+    """A label for each row chosen as a demonstration, drawn from all; it may be the right one.
+
+    Source: Min et al. 2022, "Rethinking the Role of Demonstrations", sec. 4.
+
+    >>> random_labels([3, 17, 5, 9], 2, seed=0)
+    [1, 0, 1, 1]
+    """
+    rng = np.random.default_rng([seed, 5, *chosen])
+    labels: list[int] = rng.integers(label_count, size=len(chosen)).tolist()
+    return labels
+
+
+def flipped_labels(labels: Sequence[int], label_count: int) -> list[int]:
+    """Of each demonstration the next label, the first after the last: none keeps its own.
+
+    >>> flipped_labels([0, 1, 2], 3)
+    [1, 2, 0]
+    """
+    return [(label + 1) % label_count for label in labels]
 
 
 def labeled_set(

@@ -3,11 +3,18 @@
 import hashlib
 
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import demonstrations, length_limit, probe_blocks, template
+from batch_calibration.prompts import (
+    demonstrations,
+    label_words,
+    length_limit,
+    probe_blocks,
+    template,
+)
 from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.prompts.probe_blocks import Form, Part, rendered_rows
 from batch_calibration.prompts.rendered import (
     CHOICES,
+    OF_DEMONSTRATIONS,
     USUAL,
     RenderedBlock,
     RenderedContext,
@@ -18,6 +25,7 @@ from batch_calibration.prompts.rendered import (
 )
 from batch_calibration.settings import Cell, ScorerKind
 from batch_calibration.tasks import Rows, Task
+from batch_calibration.tasks.base import Words
 
 
 def render(
@@ -46,6 +54,7 @@ def render(
     """
     chosen = _choose(task, cell, train)
     shots = len(chosen)
+    train = _relabeled(task, cell, train, chosen)
     labeled = demonstrations.labeled_set(
         train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
     )
@@ -88,7 +97,7 @@ def render(
         demonstrations=[train.ids[i] for i in chosen],
         label_texts=form.labels,
         form=form.context,
-        options=unusual(cell, (*CHOICES, "train_split") if chosen else CHOICES),
+        options=unusual(cell, (*CHOICES, *OF_DEMONSTRATIONS) if chosen else CHOICES),
     )
     left_out = 0
     if cell.prompt.over_long == "same_context":
@@ -139,13 +148,41 @@ def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
     return chosen if order == -1 else demonstrations.reorder(chosen, order)
 
 
+def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
+    """The training rows, the demonstrations among them with the labels that they are shown with."""
+    count = len(task.label_names)
+    match cell.prompt.demonstration_labels:
+        case "gold":
+            return train
+        case "random":
+            shown = demonstrations.random_labels(chosen, count, cell.seed)
+        case "flipped":
+            shown = demonstrations.flipped_labels([train.labels[i] for i in chosen], count)
+    labels = list(train.labels)
+    for row, label in zip(chosen, shown, strict=True):
+        labels[row] = label
+    return train._replace(labels=tuple(labels))
+
+
+def _words(task: Task, cell: Cell, shots: int) -> tuple[Words, ...]:
+    """The words of each label: the task's, or drawn ones."""
+    pool, choice = cell.prompt.label_words, cell.prompt.verbalizer
+    if pool == "own":
+        return task.words_for(shots, choice)
+    if choice:
+        raise InputError(
+            f"config.verbalizer: label_words={pool!r} takes drawn words in place of all of the "
+            f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out."
+        )
+    return label_words.draw(pool, task, cell.seed)
+
+
 def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Form:
     wanted = cell.prompt.template
     form = wanted if "{" in wanted else task.template(len(chosen), wanted)
     template.check(form, task.fields)
     words = [
-        (one,) if isinstance(one, str) else tuple(one)
-        for one in task.words_for(len(chosen), cell.prompt.verbalizer)
+        (one,) if isinstance(one, str) else tuple(one) for one in _words(task, cell, len(chosen))
     ]
     # A demonstration shows the first surface form of its label.
     shown = [template.demonstration(form, train.rows[i], words[train.labels[i]][0]) for i in chosen]
@@ -164,7 +201,7 @@ def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Form:
 def _statements(task: Task, cell: Cell) -> Form:
     if cell.prompt.shots:
         raise InputError("config.shots: a dual encoder reads no demonstrations; give 0.")
-    for key in ("template", "verbalizer", "over_long"):
+    for key in ("template", "verbalizer", "label_words", "over_long"):
         value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
         if value != usual:
             raise InputError(

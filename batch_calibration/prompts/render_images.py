@@ -177,7 +177,7 @@ def _check(task: Task, cell: Cell, scorer: ScorerKind) -> None:
         )
     if cell.prompt.shots:
         raise InputError("config.shots: images are classified without demonstrations; give 0.")
-    for key in ("verbalizer", "over_long"):
+    for key in ("verbalizer", "label_words", "over_long"):
         value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
         if value != usual:
             raise InputError(

@@ -71,6 +71,14 @@ class Task(NamedTuple):
         """Few-shot label words in the order of the integer labels, the first form of each."""
         return tuple(one if isinstance(one, str) else one[0] for one in self.words_for(1))
 
+    @property
+    def own_words(self) -> set[str]:
+        """Every word of every verbalizer and of the label names, in small letters."""
+        choices = (self.verbalizer, self.zero_shot_verbalizer, *self.verbalizers.values())
+        given = [form for choice in choices for form in choice.values()]
+        texts = [text for form in given for text in ((form,) if isinstance(form, str) else form)]
+        return {word.lower() for text in (*texts, *self.label_names) for word in text.split()}
+
     def words_for(self, shots: int, choice: str = "") -> tuple[Words, ...]:
         """Label words with that many demonstrations, or those of the verbalizer `choice`.
 
