@@ -67,16 +67,27 @@ def example(task: str, rng: random.Random, test: bool) -> Example:
     return grammar.sample(rng.randrange(grammar.labels), rng, test)
 
 
-def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
+def labeled(
+    task: str, rng: random.Random, label: int, hardest: int, likelier: bool = False
+) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
+
+    With `likelier` its likelier label is `label`; without,
 
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
     documents must weigh a text's own probabilities by the preference.
     """
     while True:
         made = example(task, rng, False)
-        if made.grade <= hardest and categorical(made.probabilities, rng) == label:
+        if made.grade > hardest:
+            continue
+        found = categorical(made.probabilities, rng) if not likelier else _likelier(made)
+        if found == label:
             return made
+
+
+def _likelier(made: Example) -> int:
+    return made.probabilities.index(max(made.probabilities))
 
 
 def _examples(task: str, split: str, seed: int) -> tuple[random.Random, list[Example]]:
@@ -113,7 +124,7 @@ def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
 def realized_accuracy(task: str, split: str, seed: int = SEED) -> float:
     """Accuracy on the rows as drawn of one who knows the grammar and answers the likelier label."""
     rng, examples = _examples(task, split, seed)
-    likelier = [made.probabilities.index(max(made.probabilities)) for made in examples]
+    likelier = [_likelier(made) for made in examples]
     drawn = [categorical(made.probabilities, rng) for made in examples]
     return sum(a == b for a, b in zip(likelier, drawn, strict=True)) / len(examples)
 
