@@ -24,6 +24,13 @@ IMAGES = {
 FEW_ROWS = {"limit": 16, "seeds": 1, "labeled_per_class": 4, "dc_texts": 4}
 """A small run on real rows."""
 
+FLIPPED, HELD_OUT = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
+CONDITIONS: tuple[dict[str, str], ...] = (
+    {}, {"demonstration_labels": "random"}, FLIPPED, {"label_words": "training"}, HELD_OUT,
+    FLIPPED | HELD_OUT,
+)  # fmt: skip
+"""Labels and label words of demonstrations, as docs/demonstration-labels.md has them."""
+
 
 def config(preset: str, smoke: Mapping[str, object], /, **values: object) -> ConfigDict:
     """A locked config: the defaults, `values`, and for the preset "smoke" also `smoke`."""
@@ -55,6 +62,16 @@ def sweep_orders(config: ConfigDict) -> Iterator[dict[str, object]]:
             yield {"task": task, "seed": seed, "selection": "total"}
         for order in range(24):
             yield {"task": task, "seed": 0, "selection": "total", "shots": 4, "order": order}
+
+
+def sweep_demonstration_labels(config: ConfigDict) -> Iterator[dict[str, object]]:
+    """No demonstrations; then 1, 2 and 4 shots, `config.shots` at most, of each condition."""
+    for task in config.tasks:
+        yield {"task": task, "seed": 0, "shots": 0}
+        for shots in (n for n in (1, 2, 4) if n <= config.shots):
+            for seed in range(config.seeds):
+                for condition in CONDITIONS:
+                    yield {"task": task, "seed": seed, "shots": shots, **condition}
 
 
 def sweep_named(config: ConfigDict, key: str) -> Iterator[dict[str, object]]:

@@ -11,7 +11,7 @@ INFERENCE = ("mnli", "cb", "anli_r1", "anli_r2", "anli_r3")
 PAIRS = ("rte", "qnli", "mrpc", "qqp", "boolq", "copa", "wic")
 FIRST = dict.fromkeys(("mnli", *PAIRS, "prose", "thesaurus"), 1.0) | {"sst2": 0.3}
 ALL = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "prose"), 1.0) | {"thesaurus": 0.5}
-PLAIN = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
+PLAIN: dict[str, Any] = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
          "own_words": 1.0, "own_template": 1.0}  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def stage(
 # Whether two texts mean the same is learned abruptly, and only where the loss falls by little else:
 # first of two words, then of two sentences in plain examples; then come the harder grades and the
 # other tasks, and last the few-shot documents with all that makes them biased.
-STAGES = (
+STAGES: tuple[dict[str, object], ...] = (
     stage(
         2000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
     ),

@@ -19,7 +19,7 @@ def main() -> None:
 
     store = Store(WORKDIR.value)
     records, folder = store.records(), store.workdir / "tables"
-    tables = writing.write_tables(catalogue.gather(records), folder)
+    tables = writing.write_tables(catalogue.gather(records, store.table_of), folder)
     files, lacks = write_results(records, store.workdir)
     if TENSORBOARD.value:
         tensorboard.write_events(records, store.workdir / "tensorboard")

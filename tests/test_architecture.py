@@ -71,7 +71,9 @@ ARROWS = {
     "results": {"errors", "files", "records", "store", "tidy"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
-    "prompts": {"errors", "files", "inputs", "settings", "probes", "tasks"},
+    "prompts": {
+        "errors", "files", "inputs", "settings", "probes", "tasks", "embedded.label_words",
+    },
     "data": {"errors", "files", "tasks", "prompts.template", "embedded"},
     "models": {"errors", "files"},
     "scoring": {
@@ -86,7 +88,7 @@ ARROWS = {
     "artifacts": {
         "errors", "files", "calibration", "fitting", "methods", "metrics", "boundary",
         "diagnosis", "findings", "scores", "records", "tasks", "typing", "intervals", "outcomes",
-        "tidy", "runs",
+        "tidy", "runs", "embedded.suite",
     },
     "evidence": {
         "errors", "files", "calibration", "methods", "fitting", "intervals", "metrics", "scores",

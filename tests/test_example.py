@@ -25,22 +25,6 @@ def test_a_sweep_over_shots_and_templates_without_absl(tmp_path):
     assert "10 contexts, 0 of 1344 inputs scored now" in run(tmp_path)
 
 
-def test_wrong_labels_in_demonstrations_cost_the_embedded_model_nothing():
-    """A model that learned from them would be right on the other 20 %."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE.with_name("demonstration_labels.py")), "1", "mrpc"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    rows = [line.split() for line in done.stdout.splitlines()[1:]]
-    assert [row[:3] for row in rows] == [
-        ["mrpc", shots, labels]
-        for shots, all_labels in (("0", ["none"]), *((n, ["gold", "wrong", "drawn"]) for n in "12"))
-        for labels in all_labels
-    ]
-    icl = [float(row[3]) for row in rows]
-    assert min(icl) > 50 + 5 * 100 * (0.25 / 500) ** 0.5
-
-
 def test_the_study_needs_no_program():
     text = EXAMPLE.read_text(encoding="utf-8")
     assert "absl" not in text and "experiments" not in text

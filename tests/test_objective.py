@@ -104,12 +104,12 @@ def test_likelier_labels_are_those_a_reader_would_say():
     for likelier in (0.0, 1.0):
         plain = RECIPE._replace(drawn_words=0.0, permuted_words=0.0, own_words=1.0,
                                 own_template=1.0, likelier=likelier)  # fmt: skip
-        rng, right = random.Random(0), []
-        for _ in range(400):
-            for part in documents.text(TASKS["sst2"], plain, rng)[0].split("\n\n"):
-                if (" loved " in part) != (" hated " in part) and " not " not in part:
-                    right.append((" loved " in part) == part.endswith("positive"))
-        agree[likelier] = np.mean(right)
+        rng = random.Random(0)
+        parts = "\n\n".join(documents.text(TASKS["sst2"], plain, rng)[0] for _ in range(400))
+        agree[likelier] = np.mean([
+            (" loved " in part) == part.endswith("positive") for part in parts.split("\n\n")
+            if (" loved " in part) != (" hated " in part) and " not " not in part
+        ])  # fmt: skip
     assert agree[1.0] > agree[0.0]
 
 

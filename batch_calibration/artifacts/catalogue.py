@@ -75,6 +75,7 @@ CATALOGUE = (
     Entry("models", made.of_models),
     Entry("grids", made.of_grids, drawings.of_grids),
     Entry("numbered choices", of_paper.table_7),
+    Entry("demonstration labels", made.of_demonstration_labels, drawings.of_demonstration_labels),
     Entry("robustness", made.of_robustness, drawings.of_robustness),
     Entry(
         "shots",

@@ -5,7 +5,14 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from batch_calibration.artifacts import curves, gains, robustness, two_way
+from batch_calibration.artifacts import (
+    controls,
+    curves,
+    demonstration_labels,
+    gains,
+    robustness,
+    two_way,
+)
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results
@@ -141,6 +148,17 @@ def of_prompts(results: Results) -> Iterator[Drawing]:
         yield Drawing(
             ACROSS, f"{slug}-prompts", f"{robustness.varied(axes)}: {axes[0].setting}",
             partial(prompts.draw, axes), partial(robustness.prompt_cells, axes),
+        )  # fmt: skip
+
+
+def of_demonstration_labels(results: Results) -> Iterator[Drawing]:
+    """Accuracy against shots under each condition of the demonstrations, a panel a task."""
+    from batch_calibration.artifacts.figures import demonstration_labels as figure
+
+    for control in controls.controls(results.records):
+        yield Drawing(
+            ACROSS, control.slug, control.heading, partial(figure.draw, control),
+            partial(demonstration_labels.estimate_cells, control),
         )  # fmt: skip
 
 

@@ -23,6 +23,10 @@ SHORTENED = {
 }
 VARIED = ("selection", "order", "template", "verbalizer")
 """Choices of the prompt that a robustness study varies."""
+CONTROLS = ("demonstration_labels", "label_words")
+"""Choices that say how much a model reads in its demonstrations; no prompt that one would use."""
+CONTROL = "demonstration labels"
+"""The study in which they vary."""
 AXES = {
     ("selection",): "choices",
     ("order",): "orders",
@@ -119,7 +123,7 @@ def of_group(group: Group) -> list[str]:
 def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
     """Records grouped by setting; tasks in the order of `TASKS`, seeds ascending.
 
-    Those of a robustness study, whose prompts differ from the task's own, are left out.
+    Those of studies of the prompt, which differs from the task's own, are left out.
 
     Raises:
         InputError: two records of one setting, task and seed, as after a change of the data.
@@ -188,7 +192,7 @@ def _word(value: object) -> str:
 def _setting(record: Record) -> Setting:
     """What the record's table holds fixed."""
     about = record.context
-    held = {k: v for k, v in about.options.items() if k not in (*VARIED, "over_long")}
+    held = {k: v for k, v in about.options.items() if k not in (*VARIED, *CONTROLS, "over_long")}
     floor = {} if record.floor is None else {"floor": record.floor}
     methods = {f"{m} {k}": v for m, given in record.options.items() for k, v in given.items()}
     return Setting(
@@ -199,8 +203,10 @@ def _setting(record: Record) -> Setting:
 
 
 def axis(record: Record) -> str:
-    """The robustness study that a record belongs to; nothing where the prompt is the task's own."""
+    """The study of the prompt that a record belongs to; nothing where it is the task's own."""
     options = record.context.options
+    if any(name in options for name in CONTROLS):
+        return CONTROL
     varied = tuple(k for k in VARIED if k in options)
     name = AXES.get(varied, "-".join(varied))
     selection = options.get("selection", "total")

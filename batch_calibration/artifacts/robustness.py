@@ -10,6 +10,8 @@ from batch_calibration.artifacts.cells import Cells, best_of, spread, tested
 from batch_calibration.artifacts.grouping import (
     AXES,
     BASELINE,
+    CONTROL,
+    CONTROLS,
     CORRECTED,
     REFERENCES,
     Setting,
@@ -96,7 +98,7 @@ def axes(records: Iterable[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
     groups: dict[tuple[str, Setting, str], list[Record]] = {}
     for setting, record in with_settings(records):
-        if name := axis(record):
+        if (name := axis(record)) not in ("", CONTROL):
             groups.setdefault((record.context.task, setting, name), []).append(record)
     order = list(dict.fromkeys(AXES.values()))
     found = [Axis(setting, task, name, group) for (task, setting, name), group in groups.items()]
@@ -124,7 +126,8 @@ def by_study(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
 def value(record: Record) -> str:
     """Where on its axis a record stands: the draw, the order, the template, the verbalizer."""
     options = record.context.options
-    named = [str(options[key]) for key in ("order", "template", "verbalizer") if key in options]
+    keys = ("order", "template", "verbalizer", *CONTROLS)
+    named = [str(options[key]) for key in keys if key in options]
     if options.get("selection") == "explicit":
         named += record.context.demonstrations
     return ", ".join(named) or str(record.context.seed)

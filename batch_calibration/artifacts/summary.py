@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts import curves, gains, robustness
+from batch_calibration.artifacts import controls, curves, demonstration_labels, gains, robustness
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, joined, title
 from batch_calibration.artifacts.learned import MARGIN, learned
 from batch_calibration.intervals import Estimate, deviation, over_tasks
@@ -45,9 +45,10 @@ def paragraph(group: SettingRecords) -> str:
 
 
 def studies(records: Iterable[Record], groups: Sequence[SettingRecords]) -> dict[str, str]:
-    """A paragraph for each robustness study and study of shots, by the slug of its figure."""
+    """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
     axes = robustness.by_study(robustness.axes(records))
     said = {f"{slug}-prompts": robustness.paragraph(one) for slug, one in axes.items()}
+    said |= {one.slug: demonstration_labels.paragraph(one) for one in controls.controls(records)}
     said |= {f"{one.slug}-curve": curves.paragraph(one) for one in curves.by_shots(groups)}
     return {slug: paragraph for slug, paragraph in said.items() if paragraph}
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from batch_calibration.artifacts import (
+    controls,
     curves,
+    demonstration_labels,
     gains,
     main_table,
     probabilities,
@@ -83,6 +85,25 @@ def of_prompts(results: Results) -> Iterator[Table]:
             robustness.NOTE, last=0, csv=plain_csv(cells),
             unit="accuracy in %, changes in points",
         )  # fmt: skip
+
+
+def of_demonstration_labels(results: Results) -> Iterator[Table]:
+    """A row a task, number of shots and method, a column a condition; by either truth."""
+    for control in controls.controls(results.records):
+        said = f"{demonstration_labels.verdict(control)} {demonstration_labels.NOTE}".lstrip()
+        yield _of_control(control, "", "", said)
+    known = controls.likelier(results.load)
+    for control in controls.controls(results.records, known):
+        said = f"{demonstration_labels.LIKELIER}{demonstration_labels.NOTE}"
+        yield _of_control(control, "-likelier", "; the likelier label is right", said)
+
+
+def _of_control(control: controls.Control, slug: str, truth: str, note: str) -> Table:
+    return Table(
+        ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}",
+        demonstration_labels.accuracy_cells(control), note, last=0,
+        csv=plain_csv(demonstration_labels.estimate_cells(control)),
+    )  # fmt: skip
 
 
 def of_robustness(results: Results) -> Iterator[Table]:

@@ -8,10 +8,12 @@ import numpy as np
 
 from batch_calibration.artifacts.cells import Best, Cells, best_of
 from batch_calibration.artifacts.grouping import (
+    CONTROL,
     REFERENCES,
     VARIED,
     Setting,
     SettingRecords,
+    axis,
     ordered,
     title,
     with_settings,
@@ -123,7 +125,8 @@ def grids(records: Iterable[Record]) -> list[Grid]:
     """Every two choices of the prompt, the shots among them, that were varied together."""
     found: dict[tuple[object, ...], Grid] = {}
     for setting, record in with_settings(ordered(records)):
-        if setting.shots is None or not set(REFERENCES) <= record.methods.keys():
+        compared = set(REFERENCES) <= record.methods.keys()
+        if setting.shots is None or not compared or axis(record) == CONTROL:
             continue
         chosen = {SHOTS: str(setting.shots)} | {
             name: str(record.context.options.get(name, OWN[name])) for name in VARIED

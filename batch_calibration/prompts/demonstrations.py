@@ -96,16 +96,17 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
     return order
 
 
-def random_labels(count: int, label_count: int, seed: int) -> list[int]:
-    """A label for each of `count` demonstrations, drawn from all labels; it may be the right one.
+def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[int]:
+    """A label for each row chosen as a demonstration, drawn from all; it may be the right one.
 
     Source: Min et al. 2022, "Rethinking the Role of Demonstrations", sec. 4.
 
-    >>> random_labels(4, 2, seed=0)
+    >>> random_labels([3, 17, 5, 9], 2, seed=0)
     [1, 0, 1, 1]
     """
-    drawn: list[int] = np.random.default_rng([seed, 5]).integers(label_count, size=count).tolist()
-    return drawn
+    rng = np.random.default_rng([seed, 5, *chosen])
+    labels: list[int] = rng.integers(label_count, size=len(chosen)).tolist()
+    return labels
 
 
 def flipped_labels(labels: Sequence[int], label_count: int) -> list[int]:

@@ -155,7 +155,7 @@ def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
         case "gold":
             return train
         case "random":
-            shown = demonstrations.random_labels(len(chosen), count, cell.seed)
+            shown = demonstrations.random_labels(chosen, count, cell.seed)
         case "flipped":
             shown = demonstrations.flipped_labels([train.labels[i] for i in chosen], count)
     labels = list(train.labels)

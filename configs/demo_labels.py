@@ -1,0 +1,26 @@
+"""How much a model reads in its demonstrations: other labels on them, other words for labels.
+
+python -m experiments.score --config=configs/demo_labels.py --workdir=W
+
+Any model, by `--config.model=` and `--config.data=`; docs/demonstration-labels.md says how to read
+the table. Of the three tasks one judges a text, two compare two texts; `config.shots` is the most
+shots per class. 273 contexts, 232 s of processor time.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+sweep = base.sweep_demonstration_labels
+
+
+def get_config(preset: str = "") -> ConfigDict:
+    """The whole study, or with `:smoke` a small run."""
+    return base.config(
+        preset,
+        {"limit": 40, "shots": 1, "seeds": 2},
+        tasks=("sst2", "rte", "mrpc"),
+        shots=4,
+        labeled_per_class=0,
+        **base.MINI,
+    )

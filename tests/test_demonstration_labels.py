@@ -1,0 +1,398 @@
+"""Other labels and words on demonstrations: what is rendered, stored, counted and said."""
+
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from making import make_record
+from rendering import label_texts, rendered, settings_of
+from tokenizers import Tokenizer
+
+from batch_calibration.artifacts import catalogue, controls, demonstration_labels, summary, writing
+from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.data import load_task
+from batch_calibration.embedded import CHECKPOINTS, suite
+from batch_calibration.embedded.label_words import HELD_OUT, TRAINING
+from batch_calibration.errors import InputError
+from batch_calibration.prompts import label_words
+from batch_calibration.prompts.demonstrations import flipped_labels, random_labels
+from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
+from batch_calibration.store import Store
+from batch_calibration.study import calibrate_store, run_scoring
+from batch_calibration.study.scoring import render_contexts
+from batch_calibration.tasks import TASKS
+from experiments.config_files import read_config, read_study
+from experiments.pretrain import label_words as chosen_words
+from experiments.pretrain.documents import VERBALIZERS
+
+CONFIG = "configs/demo_labels.py"
+POOLS = {"training": TRAINING, "held_out": HELD_OUT}
+
+
+def made(**values):
+    return rendered("demo_labels.py:smoke", **{"model": "", "limit": 3, **values})
+
+
+def shown(context):
+    """The label words of the demonstrations, in the order in which they stand."""
+    return [text.rsplit(" ", 1)[1] for text in context.blocks["test"].inputs[0].split("\n\n")[:-1]]
+
+
+@pytest.mark.parametrize("task", ["sst2", "mnli"])
+def test_flipped_labels_are_those_of_no_demonstration(task):
+    words = load_task(task).words
+    gold, flipped = (made(task=task, shots=2, demonstration_labels=how) for how in LABELS[:2])
+    assert sorted(shown(gold)) == sorted(2 * words)
+    for right, other in zip(shown(gold), shown(flipped), strict=True):
+        assert other == words[(words.index(right) + 1) % len(words)] != right
+    assert gold.context["demonstrations"] == flipped.context["demonstrations"]
+    assert flipped.context["options"] == {"demonstration_labels": "flipped"}
+    # All else is the same: the texts, and what is scored and right.
+    assert label_texts(gold) == label_texts(flipped)
+    assert gold.blocks["test"].labels == flipped.blocks["test"].labels
+    assert flipped.blocks["looc"].labels == flipped_labels(gold.blocks["looc"].labels, len(words))
+
+
+LABELS = ("gold", "flipped", "random")
+
+
+def test_random_labels_are_even_and_belong_to_the_rows():
+    drawn = [random_labels([3, 8, 21, 40], 3, seed) for seed in range(300)]
+    counts = Counter(label for labels in drawn for label in labels)
+    assert sorted(counts) == [0, 1, 2] and min(counts.values()) > 340
+    assert drawn[0] == random_labels([3, 8, 21, 40], 3, 0) != random_labels([4, 9, 22, 41], 3, 0)
+    one = made(shots=4, demonstration_labels="random", seed=1)
+    assert shown(one) != shown(made(shots=4, seed=1)) and set(shown(one)) <= set(
+        TASKS["sst2"].words
+    )
+
+
+def test_without_demonstrations_their_labels_are_nothing():
+    plain, flipped = (made(shots=0, demonstration_labels=how) for how in LABELS[:2])
+    assert plain.context == flipped.context
+
+
+@pytest.mark.parametrize("pool", ["training", "held_out"])
+def test_drawn_words_stand_in_demonstrations_and_are_scored(pool):
+    context = made(shots=2, label_words=pool, seed=3)
+    words = label_words.draw(pool, TASKS["sst2"], seed=3)
+    assert label_texts(context) == [f" {word}" for word in words]
+    assert Counter(shown(context)) == dict.fromkeys(words, 2)
+    assert set(words) <= set(POOLS[pool]) and len(set(words)) == 2
+    assert context.context["options"] == {"label_words": pool}
+    assert context.blocks["test"].labels == made(shots=2, seed=3).blocks["test"].labels
+    # They depend on the seed alone, whatever the task and the shots.
+    assert label_texts(made(task="rte", shots=0, label_words=pool, seed=3)) == label_texts(context)
+    assert len({label_words.draw(pool, TASKS["sst2"], seed) for seed in range(20)}) > 15
+
+
+def test_words_of_the_task_are_passed_over():
+    usual = label_words.draw("held_out", TASKS["sst2"], seed=0)
+    names = dict(zip(TASKS["sst2"].label_names, usual, strict=True))
+    task = TASKS["sst2"]._replace(zero_shot_verbalizer=names)
+    assert not set(label_words.draw("held_out", task, seed=0)) & set(usual)
+
+
+def test_lists_of_words():
+    words = TRAINING + HELD_OUT
+    assert len(set(words)) == len(words) and len(HELD_OUT) == 60 and len(TRAINING) >= 300
+    assert list(TRAINING) == sorted(TRAINING) and list(HELD_OUT) == sorted(HELD_OUT)
+    told = {word for name in VERBALIZERS for word in TASKS[name].own_words}
+    told = told.union(*(words for one in VERBALIZERS.values() for words in one))
+    assert not told & set(words)
+    tokenizer = Tokenizer.from_file(str(CHECKPOINTS["mini"] / "tokenizer.json"))
+    tokens = [tokenizer.encode(f" {w}", add_special_tokens=False).tokens for w in words]
+    assert tokens == [[f"Ġ{word}"] for word in words]
+
+
+def test_the_rule_that_chose_the_words():
+    tokenizer = Tokenizer.from_file(str(CHECKPOINTS["mini"] / "tokenizer.json"))
+    tasks = [TASKS[name] for name in VERBALIZERS]
+    texts = [f"It was {word} ." for word in (*TRAINING, *HELD_OUT)]
+    others = ["It was bad but wonderful , Rome is it , an awfully zigzagging maybe ."]
+    assert chosen_words.choose(texts + others, tokenizer, tasks) == (TRAINING, HELD_OUT)
+
+
+def test_a_seed_for_every_draw_of_words():
+    usual = settings_of("demo_labels.py", seeds=3, tasks="sst2")
+    assert len(list(usual.replace(shots=0).grid())) == 1
+    assert len(list(usual.replace(shots=0, label_words="held_out").grid())) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"label_words": "held_out", "verbalizer": "2", "task": "rte"},
+         r"config.verbalizer: label_words='held_out' takes drawn words .* leave one of both out"),
+        ({"label_words": "heldout"}, r"label_words.*'heldout'.*'held_out'"),
+        ({"demonstration_labels": "wrong"}, r"demonstration_labels.*'wrong'.*gold, random"),
+        ({"label_words": "training", "scorer": "dual_encoder", "shots": 0},
+         r"config.label_words: a dual encoder .* leave it at 'own'"),
+    ],
+)  # fmt: skip
+def test_refusals(values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        made(**values)
+
+
+def test_more_labels_than_words_are_refused():
+    names = tuple(f"label {i}" for i in range(61))
+    task = TASKS["sst2"]._replace(name="many", label_names=names)
+    with pytest.raises(InputError, match=r"many has 61 labels, and the list 'held_out' has 60 wo"):
+        label_words.draw("held_out", task, seed=0)
+
+
+def test_the_config_makes_each_condition_once():
+    settings, cells = read_study(CONFIG, read_config(CONFIG))
+    assert settings.tasks == ("sst2", "rte", "mrpc") and len(set(cells)) == len(cells) == 3 * 91
+    said = Counter(
+        (c.prompt.shots, c.prompt.demonstration_labels, c.prompt.label_words) for c in cells
+    )
+    assert said.pop((0, "gold", "own")) == 3
+    assert set(said.values()) == {3 * 5} and len(said) == 3 * 6
+    assert {shots for shots, _, _ in said} == {1, 2, 4}
+
+
+ROWS = {split: suite.rows("sst2", split) for split in ("train", "validation")}
+CLASSES = {
+    split: {row["sentence"]: label for row, label in zip(rows.rows, rows.labels, strict=True)}
+    for split, rows in ROWS.items()
+}
+"""Split -> sentence -> label; of a sentence that comes twice with two labels, the last."""
+TEST = [CLASSES["validation"][row["sentence"]] for row in ROWS["validation"].rows[:60]]
+ANSWERS = np.array([label if i % 10 else 1 - label for i, label in enumerate(TEST)])
+"""Of a model that knows these labels, and is wrong in every tenth row."""
+RIGHT = float((np.array(ROWS["validation"].labels[:60]) == ANSWERS).mean())
+OWN = TASKS["sst2"].words
+
+
+class Reader:
+    """Copies the label word of the demonstration of the same class; wrong in every tenth row."""
+
+    def __init__(self):
+        self.notes, self.identity = [], {"kind": "causal_lm", "version": type(self).__name__}
+
+    def score(self, inputs, labels, *, progress=None, finished=NOTHING_FINISHED):
+        words = [texts[0].strip() for texts in labels]
+        rows = [self.one(text, words) for text in inputs]
+        noise = np.array([number % 10 == 0 for number in range(len(rows))])
+        scores = np.array(rows, np.float32)
+        scores[noise] = scores[noise][:, ::-1]
+        finished.add(list(range(len(rows))), scores)
+        return LabelScores(scores - 3.0, np.full(len(rows), 9, np.int32))
+
+    def one(self, text, words):
+        *parts, query = text.split("\n\n")
+        pairs = [part.removeprefix("Review: ").split("\nSentiment: ") for part in parts]
+        sentence = query.removeprefix("Review: ").removesuffix("\nSentiment:")
+        shown = [(CLASSES["train"][s], word) for s, word in pairs]
+        word = self.word(CLASSES["validation"].get(sentence), shown)
+        return [float(one == word) for one in words]
+
+    def word(self, about, demonstrations):
+        return dict(demonstrations).get(about)
+
+
+class Ignorer(Reader):
+    """Knows the task's own words and no others, whatever the demonstrations say."""
+
+    def one(self, text, words):
+        if set(words) == set(OWN):
+            return super().one(text, words)
+        query = text.split("\n\n")[-1]
+        return [sha256(f"{word} {query}".encode()).digest()[0] / 256 for word in words]
+
+    def word(self, about, demonstrations):
+        return None if about is None else OWN[about]
+
+
+class KnowsWords(Ignorer):
+    """Copies labels as long as they are the task's own words."""
+
+    def word(self, about, demonstrations):
+        return Reader.word(self, about, demonstrations) if demonstrations else OWN[about or 0]
+
+
+def study(scorer, workdir):
+    """Records of the study with a fake model, and the store."""
+    config = read_config(CONFIG)
+    config.update(model="fake", tasks=("sst2",), limit=60, seeds=3, shots=2, dc_texts=1)
+    settings, cells = read_study(CONFIG, config)
+    settings = settings.replace(model="")
+    store = Store(workdir, create=True)
+    run_scoring(settings, cells, store, scorer=scorer)
+    calibrate_store(store, ("icl", "bc"))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("scorer", "verdict"), [(Reader, "yes"), (Ignorer, "no"), (KnowsWords, "partly")]
+)
+def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
+    store = study(scorer(), tmp_path)
+    (control,) = controls.controls(store.records())
+    assert demonstration_labels.reading(control).verdict == verdict
+    said = summary.studies(store.records(), by_setting(store.records()))[control.slug]
+    assert f"Reads its demonstrations: {verdict}." in said and "shots per class: 1 and 2" in said
+    found = {
+        (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
+        for method in ("icl", "bc") for name in control.conditions
+    }  # fmt: skip
+    assert [one.value for one in found["icl", "gold"]] == pytest.approx([RIGHT] * 2)
+    flipped = RIGHT if scorer is Ignorer else 1 - RIGHT
+    assert [one.value for one in found["icl", "flipped"]] == pytest.approx([flipped] * 2)
+    assert all(one.low <= one.value <= one.high for of in found.values() for one in of)
+    if scorer is Reader:
+        assert [one.value for one in found["icl", "held-out words"]] == pytest.approx([RIGHT] * 2)
+    differs = control.difference([controls.Point("sst2", 1, "gold", "icl")], "flipped")
+    assert differs.value == pytest.approx(RIGHT - flipped)
+
+
+def test_tables_and_the_figure_of_a_study(tmp_path):
+    store = study(Reader(), tmp_path)
+    results = catalogue.gather(store.records(), store.table_of)
+    kept = [one for one in catalogue.tables(results) if "demonstration-labels" in one.slug]
+    drawn, likelier = kept
+    assert drawn.slug == likelier.slug.removesuffix("-likelier")
+    header, *rows = drawn.cells
+    assert header == [
+        "task", "shots", "method", "chance", "none", "gold", "random", "flipped", "training words",
+        "held-out words", "held-out words, flipped", "gold - flipped", "held-out words - flipped",
+    ]  # fmt: skip
+    assert [row[:4] for row in rows] == [
+        ["SST-2", shots, method, "50.0"] for shots in "12" for method in ("icl", "bc")
+    ]
+    percent = f"{100 * RIGHT:.1f}"
+    assert rows[0][5] == percent and rows[0][7] == f"{100 - 100 * RIGHT:.1f}"
+    assert rows[0][11].startswith(f"{200 * RIGHT - 100:+.1f} [") and rows[0][11].endswith("]*")
+    assert drawn.note.startswith("Reads its demonstrations: yes.")
+    # By the grammar's own answer: of the rows whose drawn label is another one, the contrary.
+    share = np.mean(np.array(suite.likelier("sst2", "validation")[:60]) == ANSWERS)
+    assert likelier.cells[1][5] == f"{100 * share:.1f}" != percent
+    # Beside the curve of shots there is no other table of these contexts, and no robustness study.
+    assert not [one for one in catalogue.tables(results) if "label_words" in one.heading]
+    csv = drawn.csv.splitlines()
+    assert csv[0] == "task,shots,method,condition,value,low,high"
+    assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
+    (figure,) = [one for one in catalogue.figures(results) if "demonstration-labels" in one.slug]
+    written = writing.write_figure(figure, tmp_path / "figure")
+    assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
+    axes = figure.draw().axes
+    assert [one.get_title(loc="left") for one in axes] == ["SST-2: icl", "SST-2: bc"]
+    lines = {one.get_label(): one for one in axes[0].containers}
+    np.testing.assert_allclose(lines["flipped"][0].get_ydata(), [100 - 100 * RIGHT] * 2, 1e-4)
+    rows = store.records().rows()
+    assert {row["option_label_words"] for row in rows} == {None, "training", "held_out"}
+
+
+def test_without_score_tables_the_likelier_label_is_not_judged(tmp_path):
+    store = study(Reader(), tmp_path)
+    tables = catalogue.tables(catalogue.gather(store.records()))
+    assert [one.slug for one in tables if "likelier" in one.slug] == []
+
+
+def records(task, gold, flipped, words=None, words_flipped=None, *, options=(), seeds=3):
+    """Records of a study of one task; numbers are how many of 300 rows are right."""
+    flip, new = {"demonstration_labels": "flipped"}, {"label_words": "held_out"}
+    kinds = {"gold": {}, "flipped": flip, "words": new, "words flipped": new | flip}
+    return [
+        make_record(
+            task, dict.fromkeys(("icl", "bc"), right / 300), rows=300,
+            context={"shots": 1, "seed": seed, "options": kinds[kind] | dict(options)},
+        )
+        for kind, right in zip(kinds, (gold, flipped, words, words_flipped), strict=True)
+        if right is not None
+        for seed in range(seeds)
+    ]  # fmt: skip
+
+
+def one_control(some):
+    (control,) = controls.controls(some)
+    return control
+
+
+def test_the_verdict_needs_every_task():
+    reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
+    assert demonstration_labels.reading(one_control(reads)).verdict == "yes"
+    assert demonstration_labels.reading(one_control(ignores)).verdict == "no"
+    both = one_control(reads + ignores)
+    assert demonstration_labels.reading(both).verdict == "partly"
+    assert "above 0 beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
+    assert "below chance beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
+    # A few rows that happen to agree are no proof that nothing is read.
+    few = one_control(records("sst2", 270, 265, seeds=2) + records("rte", 265, 270, seeds=2))
+    assert "Reads its demonstrations: no." in demonstration_labels.verdict(few)
+    wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
+    assert "cannot be told, for seeds or rows are too few." in demonstration_labels.verdict(wide)
+    words_only = records("sst2", 270, None, 240, 60)
+    assert demonstration_labels.reading(one_control(words_only)).verdict == "yes"
+    nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
+    assert demonstration_labels.verdict(nothing) == demonstration_labels.paragraph(nothing) == ""
+
+
+FLIPPED_DRAWS = [
+    make_record("sst2", {"icl": right, "bc": right}, rows=300,
+                context={"shots": 1, "seed": seed, "options": options})
+    for seed, right, options in (
+        (0, 0.9, {"demonstration_labels": "flipped"}), (1, 0.9, {}),
+        (1, 0.4, {"demonstration_labels": "flipped"}),
+    )
+]  # fmt: skip
+RANDOM = [
+    make_record("sst2", {"icl": 0.5, "bc": 0.5}, rows=300,
+                context={"shots": 1, "options": {"demonstration_labels": "random"}})
+]  # fmt: skip
+
+
+def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own():
+    usual = records("sst2", 270, None)
+    assert controls.controls(usual) == []
+    other = records("sst2", 240, 60, options={"template": "1"}.items())
+    plain, second = controls.controls(usual + RANDOM + other)
+    assert plain.others == () and second.others == ("template 1",)
+    assert second.slug.endswith("-template-1-demonstration-labels")
+    assert "template 1" in second.heading
+    # Tables of settings have the usual records alone.
+    (group,) = by_setting(usual + RANDOM + records("sst2", 270, 30)[3:])
+    assert len(group.every) == 3
+
+
+def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
+    usual = [
+        make_record(
+            "sst2", {"icl": 0.5, "bc": 0.5}, rows=300, context={"shots": shots, "seed": seed}
+        )
+        for shots in (0, 1, 2) for seed in ((0,) if not shots else (5, 6))
+    ]  # fmt: skip
+    control = one_control(records("sst2", 270, 30) + usual)
+    assert control.shots("sst2") == [1]
+    gold = control.accuracy(controls.Point("sst2", 1, "gold", "icl"))
+    assert gold.value == pytest.approx(0.9)
+    assert control.accuracy(controls.Point("sst2", 1, "none", "icl")).value == pytest.approx(0.5)
+
+
+def test_a_condition_that_was_not_asked_is_a_dash():
+    control = one_control(records("sst2", 270, 30, seeds=2) + RANDOM)
+    header, *_ = demonstration_labels.accuracy_cells(control)
+    assert header[4:] == ["gold", "random", "flipped", "gold - flipped"]
+    both = one_control([*records("sst2", 270, 30), *records("rte", 270, None, 240)])
+    cells = {(row[0], row[2]): row for row in demonstration_labels.accuracy_cells(both)}
+    place = cells["task", "method"].index("flipped")
+    assert cells["RTE", "icl"][place] == "-" and cells["SST-2", "icl"][place] == "10.0"
+
+
+def test_seeds_are_the_unit_of_the_interval_over_shots():
+    """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
+    one, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
+    more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
+    narrow, wide = (demonstration_labels.reading(one_control(some)) for some in (one, one + more))
+    assert narrow == wide
+
+
+def test_every_context_renders_for_all_tasks():
+    config = read_config(f"{CONFIG}:smoke")
+    config.update(model="", limit=2, seeds=1, dc_texts=1, tasks=("mnli", "copa", "wic"), shots=2)
+    contexts = render_contexts(*read_study(CONFIG, config))
+    assert len({context.context["shown"] for context in contexts}) >= 3 * 9
