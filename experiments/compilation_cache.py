@@ -1,28 +1,118 @@
-"""Keeps compiled programs on disk, so that the next run of any program finds them."""
+"""Keeps compiled programs on disk, so that the next run of any program finds them.
 
+JAX writes an entry of its cache in place: another process may read half of one, and a process that
+is killed leaves half of one for ever. So each process gives JAX a folder of its own, which begins
+with links to the entries of all, and what is new and whole in it is moved to them in one step: at
+the end of the process, or by the next that starts on this machine.
+"""
+
+import atexit
 import hashlib
+import importlib
 import os
 import platform
+import shutil
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+from batch_calibration.processes import ended, process_name
+
+SHARED = "shared"
+"""The name of the folder whose entries all processes begin with."""
 
 
 def keep_programs() -> None:
     """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
 
-    `JAX_COMPILATION_CACHE_DIR` names another directory; empty, it keeps nothing.
+    `JAX_COMPILATION_CACHE_DIR` names another directory, in which JAX itself reads and writes;
+    empty, it keeps nothing. Where the cache directory cannot be written, nothing is kept.
     """
     import jax
+
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    # Their directory lies in that of the programs and would be part of each program's key.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    with suppress(OSError):
+        mine = _own_folder()
+        shared = mine.with_name(SHARED)
+        shared.mkdir(parents=True, exist_ok=True)
+        for folder in shared.parent.iterdir():
+            if ended(folder.name):
+                _share(folder)
+        mine.mkdir(exist_ok=True)
+        for entry in shared.iterdir():
+            _link(entry, mine / entry.name)
+        jax.config.update("jax_compilation_cache_dir", str(mine))
+        atexit.register(share_programs)
+
+
+def share_programs() -> None:
+    """Give what this process compiled to all; `keep_programs` has it go on with what all have.
+
+    A process that ends calls it by itself, unless it is killed, or ends without `atexit`.
+    """
+    _share(_own_folder())
+
+
+def _own_folder() -> Path:
     from platformdirs import user_cache_path
 
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        directory = user_cache_path("batch-calibration") / "programs" / _machine()
-        jax.config.update("jax_compilation_cache_dir", str(directory))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    return user_cache_path("batch-calibration") / "programs" / _machine() / process_name()
+
+
+def _share(folder: Path) -> None:
+    """Move a process's new entries to those of all, and remove its folder."""
+    # Another process may do the same at once.
+    with suppress(OSError):
+        for entry in list(folder.iterdir()):
+            shared = folder.with_name(SHARED) / entry.name
+            with suppress(OSError):
+                if not shared.exists() and _whole(entry):
+                    entry.replace(shared)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link(entry: Path, path: Path) -> None:
+    """The entry under another name; a copy where the file system has no links."""
+    try:
+        path.hardlink_to(entry)
+    except FileExistsError:
+        pass
+    except OSError:
+        shutil.copyfile(entry, path)
+
+
+def _whole(entry: Path) -> bool:
+    """Whether JAX could read it; on the disk it is then, too, before it gets its name."""
+    with entry.open("rb") as file:
+        os.fsync(file.fileno())
+        try:
+            _decompress()(file.read())
+        # Each library has an error of its own.
+        except Exception:
+            return False
+    return True
+
+
+def _decompress() -> Callable[[bytes], bytes]:
+    """What JAX reads its entries with: the first of these that there is."""
+    for name in ("compression.zstd", "zstandard"):
+        with suppress(ImportError):
+            read: Callable[[bytes], bytes] = importlib.import_module(name).decompress
+            return read
+    return zlib.decompress
 
 
 def _machine() -> str:
-    """A name for the processor's features: compiled programs depend on them."""
-    about = platform.machine() + platform.processor()
+    """A name for what entries depend on: the processor's features and the version of JAX."""
+    import jax
+
+    about = platform.machine() + platform.processor() + jax.__version__
     cpus = Path("/proc/cpuinfo")
     if cpus.is_file():
         lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()

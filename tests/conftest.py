@@ -19,16 +19,6 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-PROGRAMS = {
-    "jax_compilation_cache_dir": Path(__file__).resolve().parents[1] / ".pytest_cache" / "programs",
-    "jax_persistent_cache_min_compile_time_secs": 0.1,
-}
-"""Compiled programs are kept between tests, for pytest's workers and the programs they start."""
-for name, value in PROGRAMS.items():
-    if name.upper() not in os.environ:
-        os.environ[name.upper()] = str(value)
-        jax.config.update(name, str(value) if isinstance(value, Path) else value)
-
 # Before the first import: from here on a wrong shape or dtype is an error.
 install_import_hook(
     [
@@ -56,6 +46,13 @@ def shared() -> Path:
         lacking = pytest.fail if os.environ.get("REQUIRE_SHARED") == "1" else pytest.skip
         lacking(f"needs the shared data, and {SHARED} is not there")
     return SHARED
+
+
+def pytest_configure() -> None:
+    """Compiled programs are kept as those of the programs that tests start."""
+    from experiments.compilation_cache import keep_programs
+
+    keep_programs()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -17,6 +17,11 @@ from batch_calibration.artifacts.controls import (
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, joined, title
 from batch_calibration.intervals import Estimate, over_tasks
 
+COLORS = {
+    NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
+    "training words": "#2e8fc7", NEW: "#00936b", NEW_FLIPPED: "#b3659a",
+}  # fmt: skip
+"""A color a condition, of enough contrast with light and dark pages; others have the library's."""
 LITTLE = 0.1
 """What flipped labels cost a model that reads them is far more."""
 UNKNOWN = "cannot be told, for seeds or rows are too few"

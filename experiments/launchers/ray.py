@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
-from experiments.compilation_cache import keep_programs
+from experiments.compilation_cache import keep_programs, share_programs
 
 if TYPE_CHECKING:
     import ray
@@ -112,6 +112,9 @@ def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
             return work(partial(print, file=file, flush=True))
         except InputError as error:
             return str(error)
+        finally:
+            # The process waits for more tasks, and Ray kills it in the end.
+            share_programs()
 
 
 def _end(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:

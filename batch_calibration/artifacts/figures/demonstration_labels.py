@@ -8,15 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.controls import NONE, Control, Point
+from batch_calibration.artifacts.demonstration_labels import COLORS
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE
 from batch_calibration.artifacts.grouping import REFERENCES, title
-
-# Okabe and Ito's palette, as of methods; what names no label is dashed.
-COLORS = {
-    "gold": "#0072B2", "random": "#7f7f7f", "flipped": "#D55E00",
-    "training words": "#56B4E9", "held-out words": "#009E73", "held-out words, flipped": "#CC79A7",
-}  # fmt: skip
-OTHER = "#000000"
 
 
 def draw(control: Control) -> Figure:
@@ -55,12 +49,12 @@ def _panel(axes: Axes, control: Control, task: str, method: str) -> None:
             continue
         values = 100 * np.array([one for _, one in points])
         if name == NONE:
-            axes.axhline(values[0, 0], ls="--", lw=1, color="#000000", label="no demonstrations")
+            axes.axhline(values[0, 0], ls="--", lw=1, color=COLORS[NONE], label="no demonstrations")
             continue
         mean, low, high = values.T
         axes.errorbar(
             [n for n, _ in points], mean, [mean - low, high - mean], fmt="o", ms=3, capsize=2,
-            elinewidth=0.8, lw=1.6, color=COLORS.get(name, OTHER), label=name,
+            elinewidth=0.8, lw=1.6, color=COLORS.get(name), label=name,
             ls="--" if "words" in name else "-",
         )  # fmt: skip
     axes.axhline(100 * control.chance(task), ls=":", lw=1, color="#000000", label="chance")

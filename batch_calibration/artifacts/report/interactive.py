@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts import curves, gains, robustness
+from batch_calibration.artifacts import controls, curves, gains, robustness
 from batch_calibration.artifacts.catalogue import Results
 from batch_calibration.artifacts.grouping import BASELINE, SettingRecords, title
-from batch_calibration.artifacts.report import prompts
+from batch_calibration.artifacts.report import demonstrations, prompts
 from batch_calibration.artifacts.report.plots import (
     NAMES,
     Parts,
@@ -41,6 +41,8 @@ def every(results: Results) -> dict[str, Plot]:
         found[f"{slug}-robustness"] = prompts.of_robustness(axes)
     for slug, axes in robustness.by_study(robustness.axes(results.records)).items():
         found[f"{slug}-prompts"] = prompts.of_prompts(axes)
+    for control in controls.controls(results.records):
+        found[control.slug] = demonstrations.of_control(control)
     for one in curves.by_probe_size(results.groups):
         found[f"{one.slug}-curve"] = of_sizes(one)
     for find in (curves.by_shots, curves.by_rows_seen):
