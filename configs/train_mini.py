@@ -45,6 +45,7 @@ STAGES: tuple[dict[str, object], ...] = (
 MATCHED = dict.fromkeys(("sst2", "boolq", "rte", "mrpc", "qnli", "mnli"), 1.0)
 OTHERS = dict.fromkeys((*INFERENCE[1:], "qqp", "copa", "wic", "prose"), 0.5)
 EVERY = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "topics"), 1.0) | {"prose": 0.7}
+LAST = EVERY | {"sst2": 3.0, "mnli": 2.0, "wic": 2.0, "topics": 0.5, "thesaurus": 0.3}
 CLEAR = PLAIN | {"likelier": 1.0}
 STAGES += (
     stage(
@@ -63,6 +64,10 @@ STAGES += (
     stage(
         500, 4, 576, EVERY | {"copies": 0.3, "thesaurus": 0.5}, 4, 3, (7e-4, 5e-5), frozen="words",
         label_weight=30.0, likelier=0.3, drawn_words=0.3, permuted_words=0.12,
+    ),
+    stage(
+        900, 4, 576, LAST, 4, 3, (5e-4, 2e-5), frozen="words", label_weight=30.0, likelier=0.5,
+        drawn_words=0.25, permuted_words=0.06,
     ),
 )  # fmt: skip
 SMOKE = (
