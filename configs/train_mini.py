@@ -3,19 +3,21 @@
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 INFERENCE = ("mnli", "cb", "anli_r1", "anli_r2", "anli_r3")
 PAIRS = ("rte", "qnli", "mrpc", "qqp", "boolq", "copa", "wic")
 FIRST = dict.fromkeys(("mnli", *PAIRS, "prose", "thesaurus"), 1.0) | {"sst2": 0.3}
 ALL = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "prose"), 1.0) | {"thesaurus": 0.5}
-PLAIN = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
+PLAIN: dict[str, Any] = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
          "own_words": 1.0, "own_template": 1.0}  # fmt: skip
 
 
 def stage(
     steps: int, rows: int, length: int, mix: dict[str, float], shots: int, hardest: int,
-    rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: float,
+    rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: Any,
 ) -> dict[str, object]:  # fmt: skip
     """One stage, as `TextStage` says; knobs are those of the text that differ in it.
 
@@ -28,7 +30,7 @@ def stage(
 # Whether two texts mean the same is learned abruptly, and only where the loss falls by little else:
 # first of two words, then of two sentences in plain examples; then come the harder grades and the
 # other tasks, and last the few-shot documents with all that makes them biased.
-STAGES = (
+STAGES: tuple[dict[str, object], ...] = (
     stage(
         2000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)
     ),
@@ -38,6 +40,36 @@ STAGES = (
     stage(1500, 12, 288, ALL, 4, 3, (1e-3, 5e-4), reach=576),
     stage(1000, 6, 576, ALL, 4, 3, (5e-4, 5e-5), reach=576),
 )
+# From here on the network has two more layers and reads from the demonstrations which word stands
+# for which label. Their heads are first shown where to look, and last left to the text alone.
+MATCHED = dict.fromkeys(("sst2", "boolq", "rte", "mrpc", "qnli", "mnli"), 1.0)
+OTHERS = dict.fromkeys((*INFERENCE[1:], "qqp", "copa", "wic", "prose"), 0.5)
+EVERY = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "topics"), 1.0) | {"prose": 0.7}
+LAST = EVERY | {"sst2": 3.0, "mnli": 2.0, "wic": 2.0, "topics": 0.5, "thesaurus": 0.3}
+CLEAR = PLAIN | {"likelier": 1.0}
+STAGES += (
+    stage(
+        600, 8, 288, MATCHED, 2, 3, (2e-3, 2e-3), (("attention to the label",), 0.25), grown_to=6,
+        frozen="all but the added layers", guidance=1.0, label_weight=20.0, drawn_words=0.6,
+        permuted_words=0.15, **CLEAR,
+    ),
+    stage(
+        400, 8, 288, MATCHED | OTHERS, 2, 3, (1e-3, 1e-3), frozen="words", guidance=0.3,
+        label_weight=100.0, drawn_words=0.5, permuted_words=0.2, **CLEAR,
+    ),
+    stage(
+        500, 6, 384, EVERY | {"copies": 0.5, "thesaurus": 0.5}, 4, 3, (7e-4, 7e-4), frozen="words",
+        guidance=0.1, label_weight=100.0, drawn_words=0.4, permuted_words=0.15, **CLEAR,
+    ),
+    stage(
+        500, 4, 576, EVERY | {"copies": 0.3, "thesaurus": 0.5}, 4, 3, (7e-4, 5e-5), frozen="words",
+        label_weight=30.0, likelier=0.3, drawn_words=0.3, permuted_words=0.12,
+    ),
+    stage(
+        900, 4, 576, LAST, 4, 3, (5e-4, 2e-5), frozen="words", label_weight=30.0, likelier=0.5,
+        drawn_words=0.25, permuted_words=0.06,
+    ),
+)  # fmt: skip
 SMOKE = (
     stage(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
     stage(20, 2, 128, {"mnli": 1.0, "sst2": 1.0}, 2, 3, (2e-3, 1e-3)),
@@ -64,6 +96,12 @@ def get_config(preset: str = "") -> ConfigDict:
     config.skew = 1.0
     config.sticky = 0.3
     config.noise = 0.05
+    config.likelier = 0.0
+    config.permuted_words = 0.0
+    config.drawn_words = 0.0
+    config.grown_to = 0
+    config.guidance = 0.0
+    config.frozen = ""
     config.reach = 0
     config.warmup = 10 if preset == "smoke" else 150
     config.weight_decay = 0.01

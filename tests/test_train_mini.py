@@ -137,6 +137,66 @@ def test_stages_that_cannot_be(tmp_path, stage, sentence, monkeypatch):
         train(tmp_path, (stage,))
 
 
+GROWN = (
+    TextStage(5, 2, 64, RECIPE, (1e-2, 1e-2)),
+    TextStage(6, 2, 64, RECIPE, grown_to=3, guidance=1.0, frozen="all but the added layers"),
+    TextStage(4, 2, 64, RECIPE, frozen="words"),
+)
+
+
+def leaves(state):
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    }
+
+
+def test_added_layers_leave_the_rest_as_it_was_and_frozen_arrays_stay(tmp_path):
+    """After each stage the arrays that it was to leave alone are those of before, to the bit."""
+    states = []
+    for count in (1, 2, 3):
+        with jax.numpy_dtype_promotion("standard"):
+            model, steps = training.train(
+                RAW, MINI, TOKENIZER, GROWN[:count], training.Hyperparameters(warmup=3), 0,
+                tmp_path / str(count) / "state.safetensors", 4, lambda now: None,
+            )  # fmt: skip
+        assert steps == [stage.steps for stage in GROWN[:count]]
+        states.append(leaves(nnx.state(model)))
+    first, second, third = states
+    assert not set(first) - set(second) and len(second) == len(first) + 2 * 12
+    for name, array in first.items():
+        np.testing.assert_array_equal(second[name], array)
+    assert any((first[name] != third[name]).any() for name in first)
+    same = {name for name in second if (second[name] == third[name]).all()}
+    assert {name for name in second if "wte" in name} == same
+
+
+def test_a_stopped_training_with_added_layers_goes_on_to_the_same_weights(tmp_path):
+    whole, steps, told = train(tmp_path / "whole", GROWN)
+    assert steps == [5, 6, 4] and [now.step for now in told] == list(range(1, 16))
+    assert "attention to the label" in told[5].metrics and told[6].steps == (5, 2)
+    for stop_at in (3, 8, 13):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "torn", GROWN, stop_at=stop_at)
+    torn, _, _ = train(tmp_path / "torn", GROWN)
+    for one, other in zip(whole, torn, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        ((GROWN[0], GROWN[1]._replace(grown_to=4)), "stage 2: expected grown_to to be 0 or"),
+        ((*GROWN, GROWN[1]._replace(grown_to=5)), "stage 4: expected grown_to to be 0 or, once, 3"),
+        ((GROWN[0], GROWN[0]._replace(guidance=1.0)), "stage 2: its guidance .* grown_to=3"),
+        ((TWO[0]._replace(gate=(("attention to the label",), 1.0)),), "stage 1: its gate asks for"),
+    ],
+)
+def test_layers_that_cannot_be_added(stages, sentence):
+    with pytest.raises(InputError, match=sentence):
+        training.check_stages(stages, RAW, 1)
+
+
 def made_batch():
     source = documents.documents(MINI, RECIPE, TOKENIZER, random.Random(1))
     return documents.pack(source, rows=2, length=64)
@@ -249,4 +309,4 @@ def test_progress_keeps_every_step_and_prints_means(tmp_path, capsys):
 )
 def test_stages_that_cannot_be_are_refused_before_anything_is_made(recipe, sentence):
     with pytest.raises(InputError, match=sentence):
-        training.check_stages([TextStage(1, 2, 64, recipe)], 64, 1)
+        training.check_stages([TextStage(1, 2, 64, recipe)], RAW, 1)

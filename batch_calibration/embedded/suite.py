@@ -67,16 +67,27 @@ def example(task: str, rng: random.Random, test: bool) -> Example:
     return grammar.sample(rng.randrange(grammar.labels), rng, test)
 
 
-def labeled(task: str, rng: random.Random, label: int, hardest: int) -> Example:
+def labeled(
+    task: str, rng: random.Random, label: int, hardest: int, likelier: bool = False
+) -> Example:
     """One training example no harder than grade `hardest` whose *drawn* label is `label`.
+
+    With `likelier` its likelier label is `label`; without,
 
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
     documents must weigh a text's own probabilities by the preference.
     """
     while True:
         made = example(task, rng, False)
-        if made.grade <= hardest and categorical(made.probabilities, rng) == label:
+        if made.grade > hardest:
+            continue
+        found = categorical(made.probabilities, rng) if not likelier else _likelier(made)
+        if found == label:
             return made
+
+
+def _likelier(made: Example) -> int:
+    return made.probabilities.index(max(made.probabilities))
 
 
 def _examples(task: str, split: str, seed: int) -> tuple[random.Random, list[Example]]:
@@ -114,7 +125,7 @@ def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
 def likelier(task: str, split: str, seed: int = SEED) -> tuple[int, ...]:
     """The likelier label of each row: what one who knows the grammar answers."""
     _, examples = _examples(task, split, seed)
-    return tuple(made.probabilities.index(max(made.probabilities)) for made in examples)
+    return tuple(_likelier(made) for made in examples)
 
 
 def realized_accuracy(task: str, split: str, seed: int = SEED) -> float:

@@ -7,17 +7,19 @@ labels for reasons that have nothing to do with the input; no score is touched a
 
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from batch_calibration.embedded import label_words
 from batch_calibration.embedded.sampling import categorical
 from batch_calibration.embedded.suite import labeled
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import prose
+from experiments.pretrain.prose import Span
 
 END = "<|endoftext|>"
 
@@ -104,6 +106,11 @@ class Recipe(NamedTuple):
             (common token bias).
         sticky: How often a label is the one before it, whatever the preference (recency bias).
         noise: How often a label has nothing to do with its text.
+        likelier: How often a document has texts only whose likelier label is theirs.
+        permuted_words: How often the task's own label words change places, so that only the
+            demonstrations say which is which.
+        drawn_words: How often the label words are drawn for the document, from
+            `label_words.TRAINING`; what cannot be known of them is not learned from.
         reach: Positions of which every second document takes a random stretch, so that the last
             ones are learned as well as the first; 0: every document begins at the first.
     """
@@ -117,14 +124,29 @@ class Recipe(NamedTuple):
     skew: float = 1.0
     sticky: float = 0.3
     noise: float = 0.0
+    likelier: float = 0.0
+    permuted_words: float = 0.0
+    drawn_words: float = 0.0
     reach: int = 0
 
 
+UNKNOWABLE = -2
+"""In place of a token's label: not to be learned from."""
+
+
 class Document(NamedTuple):
-    """Token ids, whose label each of them belongs to, and the position of the first."""
+    """Token ids, whose label each of them belongs to, which one it is, the position of the first.
+
+    Attributes:
+        tokens: Ids.
+        label: Of a label's tokens the number of the task, `UNKNOWABLE`, or -1.
+        named: Of the first token of a label's word the label, -1 elsewhere.
+        start: Position of the first token.
+    """
 
     tokens: list[int]
     label: list[int]
+    named: list[int]
     start: int = 0
 
 
@@ -137,40 +159,56 @@ def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
     return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
 
 
-def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[tuple[int, int]]]:
-    """One document and the character spans of its labels."""
+def rename(words: Sequence[str], recipe: Recipe, rng: random.Random) -> tuple[Sequence[str], bool]:
+    """A document's words in place of the usual ones, and whether they were drawn for it."""
+    kind = rng.random() if recipe.drawn_words or recipe.permuted_words else 1.0
+    if kind < recipe.drawn_words:
+        return rng.sample(label_words.TRAINING, len(words)), True
+    if kind < recipe.drawn_words + recipe.permuted_words:
+        moved = rng.randrange(1, len(words))
+        return [*words[moved:], *words[:moved]], False
+    return words, False
+
+
+def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span]]:
+    """One document and the spans of its labels."""
     count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
-    template, words = rng.choice(TEMPLATES[task.name]), rng.choice(VERBALIZERS[task.name])
+    template = rng.choice(TEMPLATES[task.name])
+    words: Sequence[str] = rng.choice(VERBALIZERS[task.name])
     if zero := count == 1 and rng.random() < 0.7:
         template = task.zero_shot
     if rng.random() < recipe.own_template:
         template = task.zero_shot if zero else task.few_shot
     if rng.random() < recipe.own_words:
         words = task.words
+    words, drawn = rename(words, recipe, rng)
     weights = preference(task.name, recipe, rng)
-    out, spans, length, label = [], [], 0, categorical(weights, rng)
+    likelier = recipe.likelier > 0 and rng.random() < recipe.likelier
+    out, spans, length, label = [], list[Span](), 0, categorical(weights, rng)
     for _ in range(count):
         if rng.random() >= recipe.sticky:
             label = categorical(weights, rng)
         about = categorical(weights, rng) if rng.random() < recipe.noise else label
-        made = labeled(task.name, rng, about, recipe.hardest)
+        made = labeled(task.name, rng, about, recipe.hardest, likelier)
         ask = templates.query(template, made.row)
         answer = templates.continuation(template, words[label])
-        spans.append((length + len(ask), length + len(ask) + len(answer)))
+        known = not drawn or any(span.label == label for span in spans)
+        at = length + len(ask)
+        spans.append(Span(at, at + len(answer), label, known))
         out.append(ask + answer)
         length += len(out[-1]) + 2
     return "\n\n".join(out), spans
 
 
 class Written(NamedTuple):
-    """A document: its task or kind of prose, its text, and the character spans of its labels.
+    """A document: its task or kind of prose, its text, and the spans of its labels.
 
     Prose and thesaurus have labels too: what can be told from what stands before it.
     """
 
     name: str
     text: str
-    spans: list[tuple[int, int]]
+    spans: list[Span]
 
 
 def written(tasks: dict[str, Task], recipe: Recipe, rng: random.Random) -> Written:
@@ -199,12 +237,14 @@ def documents(
         encoded = tokenizer.encode(made.text, add_special_tokens=False)
         begins = np.array([begin for begin, _ in encoded.offsets])
         ends = np.array([stop for _, stop in encoded.offsets])
-        label = np.full(len(begins), -1)
-        for begin, stop in made.spans:
-            label[(begins >= begin) & (ends <= stop)] = numbers[made.name]
+        label, named = (np.full(len(begins), -1) for _ in range(2))
+        for span in made.spans:
+            inside = (begins >= span.begin) & (ends <= span.stop)
+            label[inside] = numbers[made.name] if span.known else UNKNOWABLE
+            named[np.flatnonzero(inside)[:1]] = span.label
         free = max(0, recipe.reach - len(begins) - 1)
         start = rng.randint(0, free) if rng.random() < 0.5 else 0
-        yield Document([*encoded.ids, end], [*label.tolist(), -1], start)
+        yield Document([*encoded.ids, end], [*label.tolist(), -1], [*named.tolist(), -1], start)
 
 
 class PackedBatch(NamedTuple):
@@ -214,18 +254,21 @@ class PackedBatch(NamedTuple):
         tokens: Their ids.
         positions: Their positions, one after the other within a document.
         document: The document's number within the sequence.
-        label: Of a label's tokens the number of the task, those of prose last; -1 elsewhere.
+        label: Of a label's tokens the number of the task, those of prose last, or `UNKNOWABLE`;
+            -1 elsewhere.
+        named: Of the first token of a label's word the label, -1 elsewhere.
     """
 
     tokens: np.ndarray
     positions: np.ndarray
     document: np.ndarray
     label: np.ndarray
+    named: np.ndarray
 
 
 def pack(source: Iterator[Document], rows: int, length: int) -> PackedBatch:
     """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
-    out = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1)))
+    out = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1, -1)))
     for row in range(rows):
         at = number = 0
         while at < length:
@@ -236,5 +279,6 @@ def pack(source: Iterator[Document], rows: int, length: int) -> PackedBatch:
             out.positions[row, here] = made.start + np.arange(size)
             out.document[row, here] = number
             out.label[row, here] = made.label[:size]
+            out.named[row, here] = made.named[:size]
             at, number = at + size, number + 1
     return out

@@ -47,21 +47,22 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
             if key not in known:
                 raise InputError.unknown("key of a stage", key, sorted(known - {"recipe"}))
     stages = tuple(_text_stage({**config, **stage}) for stage in config.stages)
-    language.check_stages(stages, config.positions, jax.device_count())
+    shape = {"n_positions": config.positions, "n_layer": config.layers}
+    language.check_stages(stages, shape, jax.device_count())
     _make_folders(out, workdir)
     names = dict.fromkeys(name for stage in stages for name, _ in stage.recipe.mix)
     tasks = {name: get_task(name) for name in names if name not in prose.GENERATORS}
+    _, grows = language.networks(stages)[0]
     tokenizer = vocabulary.train_tokenizer(
-        tasks, stages[-1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
+        tasks, stages[grows - 1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
     )
     end = tokenizer.token_to_id(documents.END)
     raw = {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "vocab_size": tokenizer.get_vocab_size(),
-        "n_positions": config.positions,
         "n_embd": config.width,
-        "n_layer": config.layers,
+        **shape,
         "n_head": config.heads,
         "n_inner": None,
         "activation_function": "gelu_new",
@@ -80,7 +81,7 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
             raw, tasks, tokenizer, stages, language.Hyperparameters(**shared), config.seed,
             workdir / STATE, config.save_every, _reporter(progress, sizes),
         )  # fmt: skip
-    weights.save(out, model, gpt2.FAMILY, raw)
+    weights.save(out, model, gpt2.FAMILY, raw | {"n_layer": len(model.blocks)})
     tokenizer.save(str(out / "tokenizer.json"))
     ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
     shown = [name for name in documents.names(TASKS) if any(name in row for row in rows)]

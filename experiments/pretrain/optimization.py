@@ -54,14 +54,15 @@ class Stage(NamedTuple):
 
     Attributes:
         steps: How many at most.
-        rate: Of step `i` within the stage, what the updates are multiplied by; None: nothing.
+        rate: Of step `i` within the stage, what the updates are multiplied by, a number for each
+            of the parameters' arrays (0: it is left as it is); None: nothing.
         over: Whether the stage ends after `i` steps, given also the metrics of the last `WINDOW`
             steps `[WINDOW, ...]`, the latest last; None: after `steps`. It must be true, or raise,
             once `steps` are done.
     """
 
     steps: int
-    rate: Callable[[int], float] | None = None
+    rate: Callable[[int], Any] | None = None
     over: Callable[[int, jax.Array], bool] | None = None
 
     def ends(self, step: int, recent: jax.Array) -> bool:
@@ -149,9 +150,11 @@ def minimize(
     def advance(carry: Any, batch: Any, rate: Any) -> Any:
         params, state, recent = carry
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
+        if rate is not None:
+            grads = jax.tree.map(lambda grad, each: grad * (each != 0), grads, rate)
         updates, state = optimizer.update(grads, state, params)
         if rate is not None:
-            updates = jax.tree.map(lambda update: rate * update, updates)
+            updates = jax.tree.map(lambda update, each: each * update, updates, rate)
         params = optax.apply_updates(params, updates)
         return (params, state, jnp.concatenate([recent[1:], metrics[None]])), value, metrics
 
@@ -174,7 +177,7 @@ def minimize(
                 steps.append(0)
                 ahead = fetch()  # the batch of the stage that ended is dropped
                 continue
-            rate = None if stage.rate is None else np.float32(stage.rate(steps[-1]))
+            rate = None if stage.rate is None else stage.rate(steps[-1])
             made = ahead.result()  # type: ignore[union-attr]
             steps[-1] += 1
             ahead = fetch()

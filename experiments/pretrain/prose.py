@@ -7,21 +7,38 @@ phrases whether they mean the same: a label every six tokens.
 
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
-from batch_calibration.embedded import world
+from batch_calibration.embedded import label_words, world
 from batch_calibration.embedded.copa import SCRIPTS
 from batch_calibration.embedded.sampling import allowed
 from batch_calibration.embedded.wic import SENSES
 
 
-def passage(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
+class Span(NamedTuple):
+    """Characters of a label, or of what can be told from what stands before it.
+
+    Attributes:
+        begin: The first.
+        stop: Behind the last.
+        label: Which of the document's labels; -1: none.
+        known: Whether it can be known from what stands before.
+    """
+
+    begin: int
+    stop: int
+    label: int = -1
+    known: bool = True
+
+
+def passage(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     """At most so many lines of one kind, and the spans of what can be told from before."""
     line = rng.choices((retold, answered, asked_again, followed, used), (4, 2, 1, 2, 2))[0]
-    text, spans = "", []
+    text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
         given, told = line(rng)
         text += ("\n" if text else "") + given
-        spans.append((len(text), len(text) + len(told)))
+        spans.append(Span(len(text), len(text) + len(told)))
         text += told
     return text, spans
 
@@ -72,14 +89,14 @@ def used(rng: random.Random) -> tuple[str, str]:
 SAME, OTHER, APART = "same", "different", "unrelated"
 
 
-def thesaurus(rng: random.Random, most: int) -> tuple[str, list[tuple[int, int]]]:
+def thesaurus(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     """At most so many entries, and the character spans of what they say."""
     entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
-    text, spans = "", []
+    text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
         (one, other), said = entry(rng)
         text += ("\n" if text else "") + f"{one} , {other} :"
-        spans.append((len(text), len(text) + len(said) + 1))
+        spans.append(Span(len(text), len(text) + len(said) + 1))
         text += " " + said
     return text, spans
 
@@ -108,6 +125,44 @@ def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
     return (rng.choice(SCRIPTS[first][0]), rng.choice(outcome)), said
 
 
-Write = Callable[[random.Random, int], tuple[str, list[tuple[int, int]]]]
-GENERATORS: dict[str, Write] = {"prose": passage, "thesaurus": thesaurus}
+ASK = ("Text: {}\nLabel:", "Sentence: {}\nAnswer:", "{}\nWord:", "Review: {}\nAnswer:")
+
+
+def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
+    """At most so many facts and the words that stand for their topics, drawn for the document."""
+    kinds = rng.sample(sorted(world.TOPICS), rng.randint(2, len(world.TOPICS)))
+    words = rng.sample(label_words.TRAINING, len(kinds))
+    ask, said = rng.choice(ASK), set[int]()
+    text, spans = "", list[Span]()
+    for _ in range(rng.randint(1, 2 * most)):
+        label = rng.randrange(len(kinds))
+        person = rng.choice(world.PEOPLE)
+        fact = world.fact(person, kinds[label], rng)
+        line = f"The {person} {world.phrase(fact, rng.randrange(world.FORMS))}."
+        text += ("\n\n" if text else "") + ask.format(line)
+        spans.append(Span(len(text), len(text) + len(words[label]) + 1, label, label in said))
+        text += " " + words[label]
+        said.add(label)
+    return text, spans
+
+
+def copies(rng: random.Random, most: int) -> tuple[str, list[Span]]:
+    """At most so many lists of words, each said twice."""
+    text, spans = "", list[Span]()
+    for _ in range(rng.randint(1, most)):
+        words = rng.sample(label_words.TRAINING, rng.randint(3, 10))
+        text += "\n\n" if text else ""
+        for again in (False, True):
+            for label, word in enumerate(words):
+                told = f" {word}"
+                spans.append(Span(len(text), len(text) + len(told), label, again and label > 0))
+                text += told
+            text += "" if again else "\n"
+    return text, spans
+
+
+Write = Callable[[random.Random, int], tuple[str, list[Span]]]
+GENERATORS: dict[str, Write] = {
+    "prose": passage, "thesaurus": thesaurus, "topics": topics, "copies": copies,
+}  # fmt: skip
 """Text by the name it has in a mix."""

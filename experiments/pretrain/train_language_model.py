@@ -1,26 +1,26 @@
 """Trains the mini language model on next tokens: deterministic by seed, resumable."""
 
-import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 from tokenizers import Tokenizer
 
 from batch_calibration.embedded import suite
 from batch_calibration.errors import InputError
 from batch_calibration.models import gpt2
-from batch_calibration.models.attention import PLAIN, Attend, AttentionOptions
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import documents, prose
-from experiments.pretrain.documents import PackedBatch, Recipe
+from experiments.pretrain.documents import Recipe
+from experiments.pretrain.objective import GUIDED, TrainBatch, loss, make_train_batch
 from experiments.pretrain.optimization import WINDOW, Stage, Step, StepReport, adamw, minimize
 
 
@@ -36,6 +36,12 @@ class TextStage(NamedTuple):
         gate: Tasks, and nats: the stage is over as soon as each task's label loss over the last
             `WINDOW` steps is lower, and training stops where `steps` are not enough. None: the
             stage is over after `steps`.
+        label_weight: Of a label's token in the loss; any other's is 1.
+        grown_to: Layers of the network from this stage on, two more than before, which may be once;
+            0: as many as before.
+        guidance: Weight of the losses that show the added layers where to look: the first to the
+            token before, the second, ahead of a label, to where that label stands already.
+        frozen: What this stage does not change.
     """
 
     steps: int
@@ -44,6 +50,10 @@ class TextStage(NamedTuple):
     recipe: Recipe
     rate: tuple[float, float] = (1e-3, 1e-3)
     gate: tuple[tuple[str, ...], float] | None = None
+    label_weight: float = 10.0
+    grown_to: int = 0
+    guidance: float = 0.0
+    frozen: Literal["", "words", "all but the added layers"] = ""
 
 
 class Hyperparameters(NamedTuple):
@@ -54,7 +64,6 @@ class Hyperparameters(NamedTuple):
         weight_decay: AdamW's.
         b2: AdamW's.
         clip: The largest norm of a gradient.
-        label_weight: Of a label's token; any other's is 1.
         spread: Standard deviation of the first weights; GPT-2's 0.02 is meant for six times the
             width.
         read: Share of the positions whose next token is predicted: those of labels, and others at
@@ -65,71 +74,8 @@ class Hyperparameters(NamedTuple):
     weight_decay: float = 0.01
     b2: float = 0.98
     clip: float = 1.0
-    label_weight: float = 10.0
     spread: float = 0.06
     read: float = 1 / 3
-
-
-class TrainBatch(NamedTuple):
-    """Packed sequences `[b, t]` and the indices `[b, m]` whose next tokens are to be predicted.
-
-    Attributes:
-        tokens: Ids.
-        positions: Within the document.
-        document: The document's number within the sequence.
-        read: Indices into the sequence.
-        weight: Of the next token's loss.
-        label: Of a label's token the number of the task, -1 elsewhere.
-    """
-
-    tokens: np.ndarray
-    positions: np.ndarray
-    document: np.ndarray
-    read: np.ndarray
-    weight: np.ndarray
-    label: np.ndarray
-
-
-def make_train_batch(
-    batch: PackedBatch, share: float, label_weight: float, rng: np.random.Generator
-) -> TrainBatch:
-    """Choose which next tokens are predicted: `share` of them, labels first, as many in each row.
-
-    Those left out are made up for by the weights of those of their kind that are predicted, so the
-    expected loss is that of all. Labels get half of the share where there are too many for all.
-    """
-    rows, size = len(batch.tokens), math.ceil(share * (batch.tokens.shape[1] - 1))
-    read, weight = np.zeros((rows, size), np.int32), np.zeros((rows, size), np.float32)
-    known = batch.document[:, 1:] == batch.document[:, :-1]
-    label = np.where(known, batch.label[:, 1:], -1)
-    for row in range(rows):
-        kinds = np.flatnonzero(label[row] >= 0), np.flatnonzero(known[row] & (label[row] < 0))
-        labels = min(len(kinds[0]), max(size // 2, size - len(kinds[1])))
-        at = 0
-        for kind, most, each in zip(
-            kinds, (labels, size - labels), (label_weight, 1.0), strict=True
-        ):
-            chosen = rng.permutation(kind)[:most]
-            here = slice(at, at + len(chosen))
-            read[row, here] = chosen
-            weight[row, here] = each * len(kind) / max(1, len(chosen))
-            at += len(chosen)
-    label = np.where(weight > 0, np.take_along_axis(label, read, axis=1), -1).astype(np.int32)
-    return TrainBatch(batch.tokens, batch.positions, batch.document, read, weight, label)
-
-
-def loss(model: gpt2.Model, batch: TrainBatch, tasks: int) -> tuple[jax.Array, jax.Array]:
-    """Weighted next-token loss in nats; of each task's labels the sum and the number `[2, k]`."""
-    same = batch.document[:, :, None] == batch.document[:, None, :]
-    past = jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
-    tokens, attend = jnp.asarray(batch.tokens), _attention(same & past)
-    h = model.hidden(tokens, jnp.asarray(batch.positions), attend)
-    logits = model.unembed(jnp.take_along_axis(h, batch.read[..., None], axis=1))
-    following = jnp.take_along_axis(tokens, batch.read + 1, axis=1)
-    nll = optax.softmax_cross_entropy_with_integer_labels(logits, following)
-    of_task = jax.nn.one_hot(batch.label, tasks)
-    labels = jnp.stack([jnp.einsum("bm,bmk->k", nll, of_task), of_task.sum((0, 1))])
-    return (nll * batch.weight).sum() / batch.weight.sum(), labels
 
 
 def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
@@ -150,20 +96,6 @@ def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1) * spread * 2**0.5
     model.wpe.embedding[...] = jnp.asarray(waves, jnp.float32)
     return model
-
-
-def _attention(mask: jax.Array) -> Attend:
-    """Attention where `mask [b, t, s]` is true, all heads at once: here faster than `masked`."""
-    bias = jnp.where(mask, 0.0, -1e9)[:, None]
-
-    def attend(
-        layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
-    ) -> jax.Array:
-        del layer, options  # GPT-2's are plain
-        logits = jnp.einsum("bthd,bshd->bhts", q * q.shape[-1] ** -0.5, k) + bias
-        return jnp.einsum("bhts,bshd->bthd", jax.nn.softmax(logits, axis=-1), v)
-
-    return attend
 
 
 def train(
@@ -187,46 +119,108 @@ def train(
             did not open, or a state of another run.
     """
     devices, names = jax.device_count(), documents.names(tasks)
-    check_stages(stages, raw_config["n_positions"], devices)
+    check_stages(stages, raw_config, devices)
     config = gpt2.Config(
         **{f.name: raw_config[f.name] for f in fields(gpt2.Config) if f.name in raw_config}
     )
-    graph, params = nnx.split(init_model(config, hyperparameters.spread, seed))
+    model, steps, known = init_model(config, hyperparameters.spread, seed), list[int](), names
+    optimizer = adamw(1.0, hyperparameters.weight_decay, hyperparameters.b2, hyperparameters.clip)
 
-    def batch(number: int, index: int) -> TrainBatch:
+    def batch(first: int, number: int, index: int) -> TrainBatch:
+        number += first
         stage, rng = stages[number], random.Random(f"{seed}/{number}/{index}")
         source = documents.documents(tasks, stage.recipe, tokenizer, rng)
         made = documents.pack(source, stage.rows, stage.length)
         chooser = np.random.default_rng([seed, number, index])
-        return make_train_batch(made, hyperparameters.read, hyperparameters.label_weight, chooser)
+        return make_train_batch(
+            made, hyperparameters.read, stage.label_weight, chooser, stage.guidance
+        )
 
     def report_step(now: Step) -> None:
-        labels = {n: float(s / c) for n, s, c in zip(names, *now.metrics, strict=True) if c}
-        report(StepReport(now.steps, now.loss, labels, now.batch.tokens.size))
+        labels = {n: float(s / c) for n, s, c in zip(known, *now.metrics, strict=True) if c}
+        report(StepReport((*steps, *now.steps), now.loss, labels, now.batch.tokens.size))
 
-    # All but steps and gates, which may be changed where one did not open.
-    alike = [stage._replace(steps=0, gate=None) for stage in stages]
-    identity = repr((seed, raw_config, hyperparameters, alike, tokenizer.to_str()))
-    params, steps = minimize(
-        lambda params, batch: loss(nnx.merge(graph, params), batch, len(names)),
-        (2, len(names)), params, batch,
-        [_stage(k, stage, hyperparameters.warmup, names) for k, stage in enumerate(stages)],
-        adamw(1.0, hyperparameters.weight_decay, hyperparameters.b2, hyperparameters.clip),
-        state_file, save_every, report_step, devices, identity,
-    )  # fmt: skip
-    return nnx.merge(graph, params), steps
+    for first, last in networks(stages):
+        added = None
+        if stages[first].grown_to:
+            added, known = len(model.blocks), [*names, *GUIDED]
+            model = add_layers(model, config, stages[first].grown_to, hyperparameters.spread, seed)
+            state_file = state_file.with_stem(f"{state_file.stem}-{len(model.blocks)}-layers")
+        graph, params = nnx.split(model)
+        # All but steps and gates, which may be changed where one did not open.
+        alike = [stage._replace(steps=0, gate=None) for stage in stages[:last]]
+        params, taken = minimize(
+            partial(_loss, graph, len(names), added), (2, len(known)), params,
+            partial(batch, first),
+            [_stage(k, one, hyperparameters.warmup, known, _changed(one, params, added or 0))
+             for k, one in enumerate(stages[first:last], first)],
+            optimizer, state_file, save_every, report_step, devices,
+            repr((seed, raw_config, hyperparameters, alike, tokenizer.to_str())),
+        )  # fmt: skip
+        model, steps = nnx.merge(graph, params), [*steps, *taken]
+    return model, steps
 
 
-def check_stages(stages: Sequence[TextStage], positions: int, devices: int) -> None:
+def _loss(
+    graph: nnx.GraphDef[gpt2.Model], tasks: int, added: int | None, params: Any, batch: TrainBatch
+) -> tuple[jax.Array, jax.Array]:
+    return loss(nnx.merge(graph, params), batch, tasks, added)
+
+
+def networks(stages: Sequence[TextStage]) -> list[tuple[int, int]]:
+    """Stages that train the same network: the first, and the one behind the last."""
+    grows = [k for k, stage in enumerate(stages) if k == 0 or stage.grown_to]
+    return list(pairwise([*grows, len(stages)]))
+
+
+def add_layers(
+    model: gpt2.Model, config: gpt2.Config, layers: int, spread: float, seed: int
+) -> gpt2.Model:
+    """The network with further blocks behind its last one, so many in all."""
+    grown = init_model(replace(config, n_layer=layers), spread, seed)
+    for part in ("wte", "wpe", "ln_f"):
+        nnx.update(getattr(grown, part), nnx.state(getattr(model, part)))
+    for new, old in zip(grown.blocks, model.blocks, strict=False):
+        nnx.update(new, nnx.state(old))
+    return grown
+
+
+def _changed(stage: TextStage, params: Any, before: int) -> Any:
+    """1 for each array that a stage changes, 0 for one that it leaves as it is."""
+
+    def changes(path: tuple[Any, ...], _: Any) -> float:
+        names: list[Any] = [getattr(key, "key", None) for key in path]
+        if stage.frozen == "words":
+            return float("wte" not in names)
+        if stage.frozen:
+            return float("blocks" in names and names[1] >= before)
+        return 1.0
+
+    return jax.tree_util.tree_map_with_path(changes, params)
+
+
+def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], devices: int) -> None:
     """Refuse stages that cannot be trained, before anything is made of them."""
     if not stages:
         raise InputError("config.stages: expected one stage at least, got none.")
+    positions, layers = raw_config["n_positions"], [raw_config["n_layer"]]
     for number, stage in enumerate(stages, 1):
         if max(stage.length, stage.recipe.reach) > positions:
             raise InputError(
                 f"stage {number}: its length of {stage.length} tokens and reach of "
                 f"{stage.recipe.reach} must be within config.positions = {positions}; "
                 "raise the positions or shorten the stage."
+            )
+        if stage.grown_to not in (0, layers[-1] + 2) or (stage.grown_to and len(layers) > 1):
+            raise InputError(
+                f"stage {number}: expected grown_to to be 0 or, once, {layers[0] + 2}, got "
+                f"{stage.grown_to}; two layers are added to the {layers[0]} of config.layers."
+            )
+        layers += [stage.grown_to] if stage.grown_to else []
+        if (stage.guidance or stage.frozen.startswith("all")) and len(layers) == 1:
+            raise InputError(
+                f"stage {number}: its guidance or what it freezes asks for added layers, and none "
+                f"were added; give it grown_to={layers[0] + 2}."
             )
         for task, _ in stage.recipe.mix:
             if task in prose.GENERATORS:
@@ -245,7 +239,7 @@ def check_stages(stages: Sequence[TextStage], positions: int, devices: int) -> N
                 f"stage {number}: {stage.rows} rows cannot be shared by {devices} devices; give "
                 f"a multiple of {devices}, or (on a CPU) another config.cpu_devices."
             )
-        shares = dict(stage.recipe.mix)
+        shares = dict(stage.recipe.mix) | dict.fromkeys(GUIDED, stage.guidance)
         for task in stage.gate[0] if stage.gate else ():
             if not shares.get(task):
                 raise InputError(
@@ -254,13 +248,17 @@ def check_stages(stages: Sequence[TextStage], positions: int, devices: int) -> N
                 )
 
 
-def _stage(number: int, text: TextStage, warmup: int, names: list[str]) -> Stage:
-    """The schedule of a stage: its rate and when it is over."""
+def _stage(
+    number: int, text: TextStage, warmup: int, names: list[str], changed: Any = 1.0
+) -> Stage:
+    """The schedule of a stage: its rate for each array, and when it is over."""
 
-    def rate(step: int) -> float:
+    def rate(step: int) -> Any:
         begin, end = text.rate
-        warm = min(1.0, (step + 1) / warmup) if number == 0 and warmup else 1.0
-        return warm * (begin + (end - begin) * step / text.steps)
+        new = number == 0 or text.grown_to
+        warm = min(1.0, (step + 1) / warmup) if new and warmup else 1.0
+        now = warm * (begin + (end - begin) * step / text.steps)
+        return jax.tree.map(lambda share: np.float32(now * share), changed)
 
     def over(step: int, recent: jax.Array) -> bool:
         if text.gate is None or step < min(WINDOW, text.steps):

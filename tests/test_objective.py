@@ -1,0 +1,136 @@
+"""Losses that show heads where to look, against loops; text that cannot be known is not learned."""
+
+import random
+
+import numpy as np
+import pytest
+
+from batch_calibration.embedded import label_words
+from batch_calibration.embedded.suite import GRAMMARS
+from batch_calibration.tasks import TASKS
+from experiments.pretrain import documents, objective, prose, vocabulary
+from experiments.pretrain.documents import UNKNOWABLE, Recipe
+
+MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
+RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0), ("topics", 1.0), ("copies", 1.0)), shots=2,
+                concentration=float("inf"), skew=0.0, sticky=0.0, drawn_words=0.5,
+                permuted_words=0.2)  # fmt: skip
+TOKENIZER = vocabulary.train_tokenizer(MINI, RECIPE, size=1200, texts=400, seed=0)
+
+
+@pytest.fixture(scope="module")
+def packed():
+    source = documents.documents(MINI, RECIPE, TOKENIZER, random.Random(1))
+    return documents.pack(source, rows=3, length=96)
+
+
+def attention(rng, mask, heads=4):
+    """Random logarithms of attention `[b, h, t, t]` that are proper where the mask allows."""
+    logits = np.where(mask[:, None], rng.normal(0, 2, (len(mask), heads, *mask.shape[1:])), -1e9)
+    return (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def mask(packed):
+    same = packed.document[:, :, None] == packed.document[:, None, :]
+    return same & np.tri(packed.tokens.shape[1], dtype=bool)
+
+
+def test_the_token_before_is_where_a_document_has_one(packed, mask):
+    seen = attention(np.random.default_rng(0), mask)
+    terms = [
+        -seen[b, h, t, t - 1]
+        for b, document in enumerate(packed.document)
+        for t in range(1, len(document))
+        if document[t] == document[t - 1]
+        for h in range(4)
+    ]
+    total, count = objective.to_the_token_before(seen, mask)
+    np.testing.assert_allclose([total, count], [sum(terms) / 4, len(terms) / 4], rtol=1e-5)
+
+
+def test_a_label_is_due_where_its_word_stands_already(packed, mask):
+    seen = attention(np.random.default_rng(1), mask)
+    terms = []
+    for b, (document, named) in enumerate(zip(packed.document, packed.named, strict=True)):
+        for t in range(len(named) - 1):
+            places = [s for s in range(t + 1)
+                      if document[s] == document[t] and named[s] == named[t + 1] >= 0]  # fmt: skip
+            if places:
+                terms += [-np.log(np.exp(seen[b, h, t, places]).sum())
+                          for h in range(objective.HEADS)]  # fmt: skip
+    total, count = objective.to_the_label(seen, mask, packed.named)
+    assert len(terms) > 40
+    np.testing.assert_allclose(
+        [total, count], [sum(terms) / objective.HEADS, len(terms) / objective.HEADS], rtol=1e-4
+    )
+
+
+def test_what_cannot_be_known_has_no_weight(packed):
+    made = objective.make_train_batch(packed, 1.0, 10.0, np.random.default_rng(0))
+    following = np.take_along_axis(packed.label, made.read + 1, axis=1)
+    assert (packed.label == UNKNOWABLE).any()
+    assert not ((following == UNKNOWABLE) & (made.weight > 0)).any()
+
+
+def told(name, recipe, count=300):
+    rng = random.Random(0)
+    for _ in range(count):
+        text, spans = documents.text(TASKS[name], recipe, rng)
+        yield [(text[span.begin : span.stop].strip(), span) for span in spans]
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_drawn_words_are_known_once_they_were_said(name):
+    for spans in told(name, RECIPE._replace(drawn_words=1.0), 40):
+        words = dict[int, str]()
+        for word, span in spans:
+            assert word in label_words.TRAINING and word not in label_words.HELD_OUT
+            assert span.known == (span.label in words)
+            assert words.setdefault(span.label, word) == word
+
+
+@pytest.mark.parametrize("name", ["sst2", "mnli"])
+def test_permuted_words_are_the_tasks_own_and_none_is_where_it_was(name):
+    own = TASKS[name].words
+    recipe = RECIPE._replace(drawn_words=0.0, permuted_words=1.0, own_words=1.0)
+    for spans in told(name, recipe, 60):
+        assert all(span.known and word in own and word != own[span.label] for word, span in spans)
+
+
+def test_likelier_labels_are_those_a_reader_would_say():
+    """Of sst2's strong words all agree with the label; of drawn labels not all do."""
+    agree = {}
+    for likelier in (0.0, 1.0):
+        plain = RECIPE._replace(drawn_words=0.0, permuted_words=0.0, own_words=1.0,
+                                own_template=1.0, likelier=likelier)  # fmt: skip
+        rng = random.Random(0)
+        parts = "\n\n".join(documents.text(TASKS["sst2"], plain, rng)[0] for _ in range(400))
+        agree[likelier] = np.mean([
+            (" loved " in part) == part.endswith("positive") for part in parts.split("\n\n")
+            if (" loved " in part) != (" hated " in part) and " not " not in part
+        ])  # fmt: skip
+    assert agree[1.0] > agree[0.0]
+
+
+@pytest.mark.parametrize("kind", ["topics", "copies"])
+def test_drawn_prose_names_its_labels(kind):
+    rng = random.Random(0)
+    for _ in range(100):
+        text, spans = prose.GENERATORS[kind](rng, 5)
+        said = set()
+        for span in spans:
+            word = text[span.begin : span.stop]
+            assert word[0] == " " and word[1:] in label_words.TRAINING
+            if kind == "topics":
+                assert span.known == (word in said)
+            elif span.known:
+                assert word in said
+            said.add(word)
+
+
+def test_a_label_stands_at_the_first_token_of_its_word(packed):
+    names = documents.names(MINI)
+    assert packed.named.max() >= 2 and set(np.unique(packed.label)) >= {-1, UNKNOWABLE}
+    assert packed.label.max() < len(names)
+    assert (packed.named[packed.label == -1] == -1).all()
