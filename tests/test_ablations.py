@@ -7,8 +7,9 @@ import pytest
 
 from batch_calibration.embedded import suite
 from batch_calibration.tasks import TASKS
+from experiments.label_sequences import DEMONSTRATIONS
 from experiments.pretrain import documents
-from experiments.pretrain.label_biases import DEMONSTRATIONS, measure
+from experiments.pretrain.label_biases import measure
 
 COMMON, MAJORITY, RECENCY = 0.75, 1.25, -0.5  # sums of powers of two: means are exact
 

@@ -4,7 +4,6 @@ They are separated by a factorial experiment: the same rows are scored after eve
 labels that a few demonstrations can have.
 """
 
-import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,11 +13,11 @@ import numpy as np
 from batch_calibration.embedded import suite
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks.base import Row, Task
+from experiments.label_sequences import SEQUENCES, fit
 from experiments.pretrain import documents
 
 Score = Callable[[list[str], list[str]], np.ndarray]
 """`(texts, labels)` -> log-probabilities `[n k]` in nats."""
-DEMONSTRATIONS = 4
 
 
 class LabelBiases(NamedTuple):
@@ -46,11 +45,9 @@ class LabelBiases(NamedTuple):
 
 
 def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelBiases:
-    """Ask about test rows after `2 ** DEMONSTRATIONS` sequences of labels, `draws` times each.
+    """Ask about test rows after every one of `SEQUENCES`, `draws` times each.
 
-    The means are fitted by least squares as `common + majority * balance + recency * last`, where
-    `balance` is -1 to 1 for demonstrations all of the first label to all of the second, and `last`
-    is -1 or 1.
+    The biases are fitted by `experiments.label_sequences.fit`.
 
     Args:
         task: A task of the suite with two labels.
@@ -70,15 +67,15 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
                      [templates.continuation(template, word) for word in words])  # fmt: skip
 
     design, means, icl, bc = [], [], [], []
-    for sequence in itertools.product((0, 1), repeat=DEMONSTRATIONS):
+    for sequence in SEQUENCES:
         for draw in range(draws):
             scores = ask(sequence, draw, task.few_shot, task.words)
             bias = scores.mean(axis=0)
-            design.append((1, 2 * np.mean(sequence) - 1, 2 * sequence[-1] - 1))
+            design.append(sequence)
             means.append(bias[1] - bias[0])
             icl.append(np.mean(scores.argmax(axis=1) == truth))
             bc.append(np.mean((scores - bias).argmax(axis=1) == truth))
-    common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
+    common, majority, recency = fit(design, means)
 
     def spread(forms: Sequence[tuple[str, Sequence[str]]]) -> float:
         found = []
@@ -92,7 +89,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     names = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
     own = [(task.few_shot, task.words)]
     return LabelBiases(
-        float(common), float(majority), float(recency), spread(own + other), spread(own + names),
+        common, majority, recency, spread(own + other), spread(own + names),
         (float(np.mean(icl)), float(np.std(icl, ddof=1))),
         (float(np.mean(bc)), float(np.std(bc, ddof=1))),
     )  # fmt: skip

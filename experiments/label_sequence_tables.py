@@ -1,0 +1,154 @@
+"""Says what label sequences of demonstrations do to answers, before and after correction."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.gains import marked
+from batch_calibration.intervals import OF_GAIN, over_rows, over_tasks
+from batch_calibration.methods import METHODS
+from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
+
+ALL = "mean of tasks"
+SHOWN = np.array(SEQUENCES)
+MIXES = {"2 + 2": (2,), "3 + 1": (1, 3), "4 + 0": (0, 4)}
+"""Demonstrations of each label, and how many are then of the second."""
+NEAR = ("last", "nearest")
+NOTE = (
+    "Biases in nats of log p(second label) - log p(first): 'common', the mean size of what is left "
+    "where demonstrations are balanced; 'majority', what is added where all have the second label; "
+    "'recency', where the last one has it. Accuracy in % after two demonstrations of each label "
+    "(2 + 2), three of one, and four of one; 'answered': of these answers in % those that are the "
+    "majority's label, after 3 + 1 / 4 + 0 (50 without bias, or nearly). 'last' and 'nearest': "
+    "errors in % after 2 + 2 where the last demonstration, or the one that has most words in "
+    "common with the row, has the wrong label, which is then the answer / where it has the right "
+    "one; as many of both is no copying."
+)
+CHANGE = (
+    "In points, with 95 % intervals over draws of demonstrations and words and over test rows; "
+    "* where 0 is outside. 'copied': errors where the demonstration's label is wrong less those "
+    "where it is right, after 2 + 2. The others: accuracy less that of icl on the same prompts."
+)
+
+
+class Measured(NamedTuple):
+    """What label sequences do to the answers of one method, on one task with one kind of words.
+
+    Attributes:
+        biases: common, majority and recency, in nats; None of scores that are on another scale.
+        shares: name -> each row's part in each draw [s n]; the mean is the share.
+    """
+
+    biases: tuple[float, float, float] | None
+    shares: dict[str, np.ndarray]
+
+
+def measure(asked: Asked, method: str) -> Measured:
+    """Biases of the scores, and what the answers are after which sequences.
+
+    >>> from batch_calibration.scores import make_block
+    >>> scores = np.zeros((1, 16, 3, 2)) + SHOWN[None, :, None, -1:] * np.array([0.0, 2.0])
+    >>> asked = Asked({"icl": scores}, np.array([0, 1, 1]), np.zeros((1, 16, 3), int))
+    >>> found = measure(asked, "icl")
+    >>> [round(x, 6) for x in found.biases]
+    [1.0, 0.0, 1.0]
+    >>> [found.shares[name].mean() for name in ("last wrong", "last right")]
+    [1.0, 0.0]
+    """
+    scores, truth = asked.scores[method], asked.truth
+    answers = scores.argmax(axis=-1)
+    last = np.broadcast_to(SHOWN[None, :, -1, None], answers.shape)
+    wrong, ones = answers != truth, SHOWN.sum(axis=1)
+    most = ones[None, :, None] > DEMONSTRATIONS / 2
+    shares = dict[str, np.ndarray]()
+    for name, counts in MIXES.items():
+        among = np.broadcast_to(np.isin(ones, counts)[None, :, None], answers.shape)
+        shares[name] = _share(among, ~wrong)
+        shares[f"{name} answered"] = _share(among, answers == most)
+    half = np.broadcast_to(ones[None, :, None] == DEMONSTRATIONS / 2, answers.shape)
+    for name, label in zip(NEAR, (last, asked.nearest), strict=True):
+        shares[f"{name} wrong"] = _share(half & (label != truth), wrong)
+        shares[f"{name} right"] = _share(half & (label == truth), wrong)
+    if method != "icl" and not METHODS[method].keeps_bias:
+        return Measured(None, shares)
+    means = (scores[..., 1] - scores[..., 0]).mean(axis=-1, dtype=np.float64)
+    common, majority, recency = np.array([fit(SEQUENCES, draw) for draw in means]).T
+    biases = float(np.abs(common).mean()), float(majority.mean()), float(recency.mean())
+    return Measured(biases, shares)
+
+
+def _share(among: np.ndarray, event: np.ndarray) -> np.ndarray:
+    """Each row's part [s n] in how often an event is among those [s c n]: the mean is the share."""
+    count = among.sum(axis=1)
+    return np.asarray((among & event).sum(axis=1) / max(count.mean(), 1e-9))
+
+
+Found = Mapping[tuple[str, str], Mapping[str, Measured]]
+"""(task, words) -> method -> what was measured."""
+
+
+def measure_all(asked: Mapping[tuple[str, str], Asked]) -> Found:
+    """All methods on all tasks with all kinds of words."""
+    return {key: {name: measure(one, name) for name in one.scores} for key, one in asked.items()}
+
+
+def bias_cells(found: Found) -> Cells:
+    """Header, and a row for each task, and all of them, kind of words and method."""
+    header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
+    rows: Cells = [[*header, "answered", "last", "nearest"]]
+    for task, words, method, each in _rows(found):
+        known = [one.biases for one in each if one.biases is not None]
+        nats = ["-"] * 3
+        if known:
+            signs = ("{:.2f}", "{:+.2f}", "{:+.2f}")
+            # + 0.0 makes of a rounded -0 a 0.
+            values = (round(x, 2) + 0.0 for x in np.mean(known, axis=0))
+            nats = [sign.format(x) for sign, x in zip(signs, values, strict=True)]
+        pairs = (
+            ("3 + 1 answered", "4 + 0 answered"),
+            *((f"{n} wrong", f"{n} right") for n in NEAR),
+        )
+        cells = [_percent(each, name) for name in MIXES]
+        cells += [f"{_percent(each, one)} / {_percent(each, other)}" for one, other in pairs]
+        rows.append([task, words, method, *nats, *cells])
+    return rows
+
+
+def change_cells(found: Found) -> Cells:
+    """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
+    rows: Cells = [["task", "label words", "method", *(f"copied, {name}" for name in NEAR), *MIXES]]
+    for task, words, method, each in _rows(found):
+        plain = [found[key]["icl"] for key in found if _is(key, task, words)]
+        cells = [_less(each, f"{name} wrong", each, f"{name} right") for name in NEAR]
+        cells += ["" if method == "icl" else _less(each, name, plain, name) for name in MIXES]
+        rows.append([task, words, method, *cells])
+    return rows
+
+
+def _percent(each: Sequence[Measured], name: str) -> str:
+    return f"{100 * np.mean([one.shares[name].mean() for one in each]):.1f}"
+
+
+def _less(each: Sequence[Measured], name: str, others: Sequence[Measured], other: str) -> str:
+    """The mean over tasks of one share less another, with its interval."""
+    values = (a.shares[name] - b.shares[other] for a, b in zip(each, others, strict=True))
+    found = [over_rows(one, OF_GAIN) for one in values]
+    return marked(over_tasks(found) if len(found) > 1 else found[0])
+
+
+def _is(key: tuple[str, str], task: str, words: str) -> bool:
+    return key[1] == words and task in (key[0], ALL)
+
+
+def _rows(found: Found) -> list[tuple[str, str, str, list[Measured]]]:
+    """Task, words, method and what was measured, of several where they stand for all tasks."""
+    tasks = list(dict.fromkeys(task for task, _ in found))
+    methods = next(iter(found.values()))
+    return [
+        (task, words, method, [found[key][method] for key in found if _is(key, task, words)])
+        for task in ([ALL] if len(tasks) > 1 else []) + tasks
+        for words in WORDS
+        for method in methods
+    ]

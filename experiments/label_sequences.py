@@ -1,0 +1,175 @@
+"""Asks a model after every sequence of labels that four demonstrations can have.
+
+Of a factorial design the share of each cause can be told: how many demonstrations have a label,
+and which one stands last.
+"""
+
+import itertools
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from batch_calibration.data import RowReader, load_task
+from batch_calibration.errors import InputError
+from batch_calibration.fitting import compare
+from batch_calibration.methods import METHODS, get_method
+from batch_calibration.prompts.label_words import POOLS
+from batch_calibration.scores import ScoreTable
+from batch_calibration.settings import Cell, Settings
+from batch_calibration.store import Store
+from batch_calibration.study.scoring import ScoringProgress, run_scoring
+from batch_calibration.tasks.base import Row, Rows
+
+DEMONSTRATIONS = 4
+SEQUENCES = tuple(itertools.product((0, 1), repeat=DEMONSTRATIONS))
+WORDS = ("own", *POOLS)
+
+
+class Asked(NamedTuple):
+    """What a model and corrections of its scores say of one task's rows with one kind of words.
+
+    Attributes:
+        scores: method -> [s c n 2]: draws, sequences, rows, labels.
+        truth: [n].
+        nearest: [s c n], the label of the demonstration that shares most words with the row.
+    """
+
+    scores: dict[str, np.ndarray]
+    truth: np.ndarray
+    nearest: np.ndarray
+
+
+def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[float, float, float]:
+    """Common, majority and recency bias, by least squares, in the unit of the means.
+
+    `common + majority * balance + recency * last`, where `balance` is -1 to 1 for demonstrations
+    all of the first label to all of the second, and `last` is -1 or 1.
+
+    Args:
+        sequences: labels of demonstrations.
+        means: after each of them the mean over rows of log p(second label) - log p(first).
+    """
+    design = [(1, 2 * np.mean(one) - 1, 2 * one[-1] - 1) for one in sequences]
+    common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
+    return float(common), float(majority), float(recency)
+
+
+def ask(
+    settings: Settings,
+    workdir: Path,
+    progress: Callable[[ScoringProgress], None] | None = None,
+    notify: Callable[[str], None] | None = None,
+) -> dict[tuple[str, str], Asked]:
+    """(task, words) -> what comes of each; scores are kept in the workdir, as of any study.
+
+    `seeds` is how many draws there are of the demonstrations' texts and of the words, `limit` how
+    many test rows are asked about, `methods` which corrections are compared.
+
+    Raises:
+        InputError: a task without two labels, a method that needs labeled rows, too few training
+            rows, and what `run_scoring` raises.
+    """
+    settings = settings.replace(labeled_per_class=0)
+    names = _methods(settings)
+    reader, shown = RowReader(), dict[str, Rows]()
+    for task in settings.tasks:
+        found = load_task(task)
+        if len(found.label_names) != 2:
+            raise InputError(
+                f"config.tasks: expected tasks with two labels, {task} has "
+                f"{len(found.label_names)}; give such as sst2."
+            )
+        shown[task] = reader.texts(found, settings.data.data, settings.data.train_split)
+    cells = [
+        _cell(settings, task, words, seed, _choose(shown[task], seed, sequence))
+        for task, words in itertools.product(settings.tasks, WORDS)
+        for seed, sequence in itertools.product(range(settings.seeds), SEQUENCES)
+    ]
+    store = Store(workdir, create=True)
+    ids = run_scoring(settings, cells, store, progress=progress, notify=notify).ids
+    tables = {table.id: table for table in store.tables()[0]}
+    size, out = settings.seeds * len(SEQUENCES), dict[tuple[str, str], Asked]()
+    for place, key in enumerate(itertools.product(settings.tasks, WORDS)):
+        part = slice(place * size, (place + 1) * size)
+        task = load_task(key[0])
+        test = reader.texts(task, settings.data.data, settings.data.split, settings.data.limit)
+        out[key] = _asked([tables[one] for one in ids[part]], cells[part], names, test,
+                          shown[key[0]])  # fmt: skip
+    return out
+
+
+def _methods(settings: Settings) -> list[str]:
+    given = [*(settings.calibration.methods or ("cc", "dc", "pc", "bc")), "icl"]
+    for name in given:
+        if "labeled" in get_method(name).probe.blocks:
+            raise InputError(
+                f"config.methods: {name} learns from a labeled set, and none is asked about here; "
+                "leave it out."
+            )
+    return [name for name in METHODS if name in given]
+
+
+def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
+    """Training rows with these labels, without a row twice."""
+    rng, chosen = random.Random(f"{seed}/{sequence}"), list[int]()
+    for label in sequence:
+        pool = [i for i, y in enumerate(rows.labels) if y == label and i not in chosen]
+        if not pool:
+            raise InputError(
+                f"{rows.where}: expected {DEMONSTRATIONS} rows or more of each label to show, "
+                f"found {rows.labels.count(label)} of label {label}; give more rows."
+            )
+        chosen.append(rng.choice(pool))
+    return tuple(chosen)
+
+
+def _cell(settings: Settings, task: str, words: str, seed: int, chosen: tuple[int, ...]) -> Cell:
+    return settings.cell(
+        task, seed, selection="explicit", shots=DEMONSTRATIONS, demonstrations=chosen,
+        label_words=words,
+    )  # fmt: skip
+
+
+def _asked(
+    tables: Sequence[ScoreTable], cells: Sequence[Cell], names: Sequence[str], test: Rows,
+    train: Rows,
+) -> Asked:  # fmt: skip
+    parts = {"test", *(part for name in names for part in METHODS[name].probe.blocks)}
+    if lacking := sorted(parts - set(tables[0].blocks)):
+        raise InputError(
+            f"config.methods: one of {', '.join(names)} learns from {', '.join(lacking)}, which "
+            f"{tables[0].context['task']} has not; name others."
+        )
+    blocks = {
+        name: (np.stack([table.blocks[name].log_probs for table in tables]),) for name in parts
+    }
+    found = compare(blocks, methods=names, key=jax.random.key(0))
+    shape = (-1, len(SEQUENCES), len(test.rows))
+    near = []
+    for cell in cells:
+        chosen = [int(i) for i in cell.prompt.demonstrations]
+        place = _nearest(test.rows, [train.rows[i] for i in chosen])
+        near.append(np.array([train.labels[i] for i in chosen])[place])
+    return Asked(
+        {name: np.asarray(one.scores).reshape(*shape, 2) for name, one in found.items()},
+        np.array(test.labels),
+        np.array(near).reshape(shape),
+    )
+
+
+def _nearest(rows: Sequence[Row], shown: Sequence[Row]) -> np.ndarray:
+    """Of each row the number of the demonstration that shares most words, of equals the last."""
+    told = [_words(row) for row in shown]
+    shares = [
+        [len(mine & one) / max(len(mine | one), 1) for one in told] for mine in map(_words, rows)
+    ]
+    return len(told) - 1 - np.array(shares)[:, ::-1].argmax(axis=1)
+
+
+def _words(row: Row) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(map(str, row.values())).lower()))
