@@ -76,17 +76,19 @@ def ask(
     """
     settings = settings.replace(labeled_per_class=0)
     names = _methods(settings)
-    reader, shown = RowReader(), dict[str, Rows]()
-    for task in settings.tasks:
-        found = load_task(task)
-        if len(found.label_names) != 2:
+    reader, data = RowReader(), settings.data
+    rows = dict[str, tuple[Rows, Rows]]()
+    for name in settings.tasks:
+        task = load_task(name)
+        if len(task.label_names) != 2:
             raise InputError(
-                f"config.tasks: expected tasks with two labels, {task} has "
-                f"{len(found.label_names)}; give such as sst2."
+                f"config.tasks: expected tasks with two labels, {name} has "
+                f"{len(task.label_names)}; give such as sst2."
             )
-        shown[task] = reader.texts(found, settings.data.data, settings.data.train_split)
+        test = reader.texts(task, data.data, data.split, data.limit)
+        rows[name] = test, reader.texts(task, data.data, data.train_split)
     cells = [
-        _cell(settings, task, words, seed, _choose(shown[task], seed, sequence))
+        _cell(settings, task, words, seed, _choose(rows[task][1], seed, sequence))
         for task, words in itertools.product(settings.tasks, WORDS)
         for seed, sequence in itertools.product(range(settings.seeds), SEQUENCES)
     ]
@@ -96,10 +98,8 @@ def ask(
     size, out = settings.seeds * len(SEQUENCES), dict[tuple[str, str], Asked]()
     for place, key in enumerate(itertools.product(settings.tasks, WORDS)):
         part = slice(place * size, (place + 1) * size)
-        task = load_task(key[0])
-        test = reader.texts(task, settings.data.data, settings.data.split, settings.data.limit)
-        out[key] = _asked([tables[one] for one in ids[part]], cells[part], names, test,
-                          shown[key[0]])  # fmt: skip
+        own = [tables[one] for one in ids[part]]
+        out[key] = _asked(own, cells[part], names, *rows[key[0]])
     return out
 
 
