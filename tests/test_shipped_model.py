@@ -1,4 +1,4 @@
-"""The shipped language model knows its tasks and reads its demonstrations; others fail the tests."""
+"""The shipped language model knows its tasks and reads its demonstrations; others do not."""
 
 import shutil
 
