@@ -16,6 +16,8 @@ run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.score --config=configs/mini_shots.py --workdir=$(RUN)
 	$(BIN)/python -m experiments.score --config=configs/mini_vision.py --workdir=$(RUN)
+	$(BIN)/python -m experiments.score --config=configs/demo_labels.py --config.seeds=3 \
+		--config.shots=1 --workdir=$(RUN)
 	$(BIN)/python -m experiments.calibrate --workdir=$(RUN)
 	$(BIN)/python -m experiments.tables --workdir=$(RUN)
 	$(BIN)/python -m experiments.figures --workdir=$(RUN)

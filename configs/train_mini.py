@@ -73,6 +73,7 @@ STAGES += (
 SMOKE = (
     stage(60, 4, 64, {"mnli": 1.0}, 1, 1, (2e-3, 2e-3), (("mnli",), 100.0)),
     stage(20, 2, 128, {"mnli": 1.0, "sst2": 1.0}, 2, 3, (2e-3, 1e-3)),
+    stage(10, 2, 128, {"sst2": 1.0}, 2, 3, (2e-3, 1e-3), grown_to=6, guidance=1.0, drawn_words=0.5),
 )
 
 

@@ -264,7 +264,8 @@ def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
     curve = [
         json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line
     ]
-    assert curve[-1]["loss"] < curve[0]["loss"] - 0.5
+    assert curve[-11]["loss"] < curve[0]["loss"] - 0.5
+    assert "attention to the label" in curve[-1] and "attention to the label" not in curve[-11]
     assert (tmp_path / "w/curve.png").is_file()
     program("score", "--config=configs/mini.py:smoke", f"--config.model={tmp_path / 'out'}",
             f"--workdir={tmp_path / 'w'}")  # fmt: skip

@@ -17,6 +17,7 @@ from experiments.pretrain import documents, prose, vocabulary
 from experiments.pretrain import train_clip as image_text
 from experiments.pretrain import train_language_model as language
 from experiments.pretrain.loss_curve import draw_curve
+from experiments.pretrain.objective import GUIDED
 from experiments.pretrain.optimization import Optimizer, StepReport
 from experiments.progress import TrainingProgress, read_curve
 
@@ -84,7 +85,8 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
     weights.save(out, model, gpt2.FAMILY, raw | {"n_layer": len(model.blocks)})
     tokenizer.save(str(out / "tokenizer.json"))
     ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
-    shown = [name for name in documents.names(TASKS) if any(name in row for row in rows)]
+    lines = (*documents.names(TASKS), *GUIDED)
+    shown = [name for name in lines if any(name in row for row in rows)]
     save(draw_curve(rows, ends, tasks=shown), workdir / "curve")
     return ends
 

@@ -37,6 +37,7 @@ def draw_curve(
             axes.plot(*_smooth(steps, task, window), color=color, linewidth=0.8, label=task)
         for end in stage_ends[:-1]:
             axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
+        axes.set_xlim(steps[0]["step"] - 1, steps[-1]["step"])
         axes.set_ylim(0, 3 if unit == "token" else None)
         axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
         axes.set_ylabel(f"loss (nats per {unit})")
