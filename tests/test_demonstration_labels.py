@@ -255,7 +255,9 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     store = study(Reader(), tmp_path)
     results = catalogue.gather(store.records(), store.table_of)
     kept = [one for one in catalogue.tables(results) if "demonstration-labels" in one.slug]
-    drawn, likelier = kept
+    drawn, gained, likelier = kept
+    assert gained.slug == f"{drawn.slug}-gains"
+    assert [row[:2] for row in gained.cells] == [["task", "shots"], ["SST-2", "1"], ["SST-2", "2"]]
     assert drawn.slug == likelier.slug.removesuffix("-likelier")
     header, *rows = drawn.cells
     assert header == [
@@ -390,6 +392,23 @@ def test_a_condition_that_was_not_asked_is_a_dash():
     cells = {(row[0], row[2]): row for row in demonstration_labels.accuracy_cells(both)}
     place = cells["task", "method"].index("flipped")
     assert cells["RTE", "icl"][place] == "-" and cells["SST-2", "icl"][place] == "10.0"
+
+
+def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
+    more = [
+        make_record(
+            "rte", {"icl": 0.5, "bc": right}, rows=300,
+            context={"shots": 1, "seed": seed, "options": options},
+        )
+        for seed in range(2)
+        for right, options in ((0.8, {}), (0.6, {"demonstration_labels": "flipped"}))
+    ]  # fmt: skip
+    cells = demonstration_labels.gain_cells(one_control([*records("sst2", 270, None, 240), *more]))
+    assert [row[:2] for row in cells[1:]] == [["SST-2", "1"], ["RTE", "1"], ["average", "1"]]
+    gold = cells[0].index("gold")
+    said = [row[gold].split()[0] for row in cells[1:]]
+    assert said == ["+0.0", "+30.0", "+15.0"] and cells[2][gold].endswith("*")
+    assert cells[1][gold + 1] == cells[3][gold + 1] == "-"
 
 
 def test_seeds_are_the_unit_of_the_interval_over_shots():

@@ -93,7 +93,16 @@ class Control(NamedTuple):
 
     def difference(self, points: Sequence[Point], other: str) -> Estimate | None:
         """Accuracy at some points less that under another condition, on the same rows."""
-        less = [self.hits.get(point._replace(condition=other), {}) for point in points]
+        return self._less(points, [point._replace(condition=other) for point in points])
+
+    def gain(self, point: Point) -> Estimate | None:
+        """Accuracy at a point less that of icl on the same prompts; None where it is not known."""
+        if point.condition == NONE:
+            point = point._replace(shots=0)
+        return self._less([point], [point._replace(method=BASELINE)])
+
+    def _less(self, points: Sequence[Point], others: Sequence[Point]) -> Estimate | None:
+        less = [self.hits.get(point, {}) for point in others]
         both = [
             {seed: hits - of[seed] for seed, hits in self.hits.get(point, {}).items() if seed in of}
             for point, of in zip(points, less, strict=True)
