@@ -41,9 +41,10 @@ def config(preset: str, smoke: Mapping[str, object], /, **values: object) -> Con
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """One flat dict per context: each task with each seed, one seed where there are no shots."""
+    """One flat dict per context: each task with each seed, one seed where nothing is drawn."""
+    drawn = config.shots or config.label_words != "own"
     for task in config.tasks:
-        for seed in range(config.seeds if config.shots else 1):
+        for seed in range(config.seeds if drawn else 1):
             yield {"task": task, "seed": seed}
 
 

@@ -58,6 +58,7 @@ def test_sizes_of_the_studies_of_the_paper():
     assert len(cells("shots")) == 13 * (1 + 4 * 5)
     assert len(cells("probe_size")) == 5
     assert len(cells("main_table", shots=0)) == 13
+    assert len(cells("mini_zero_shot", label_words="held_out")) == 13 * 5
 
 
 def test_sizes_of_the_studies_of_the_suite():

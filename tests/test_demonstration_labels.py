@@ -256,8 +256,11 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     results = catalogue.gather(store.records(), store.table_of)
     kept = [one for one in catalogue.tables(results) if "demonstration-labels" in one.slug]
     drawn, gained, likelier = kept
-    assert gained.slug == f"{drawn.slug}-gains"
-    assert [row[:2] for row in gained.cells] == [["task", "shots"], ["SST-2", "1"], ["SST-2", "2"]]
+    assert gained.slug == f"{drawn.slug}-differences"
+    assert [row[1] for row in gained.cells] == [
+        "difference", "bc - icl, 1 shot", "bc - icl, 2 shots", "icl, 2 - 1 shots", "bc, 2 - 1 shots"
+    ]  # fmt: skip
+    assert gained.cells[3][2] == "-" and gained.cells[3][3].startswith("+0.0 [")
     assert drawn.slug == likelier.slug.removesuffix("-likelier")
     header, *rows = drawn.cells
     assert header == [
@@ -403,12 +406,30 @@ def test_gains_are_paired_and_their_average_is_of_tasks_that_were_all_asked():
         for seed in range(2)
         for right, options in ((0.8, {}), (0.6, {"demonstration_labels": "flipped"}))
     ]  # fmt: skip
-    cells = demonstration_labels.gain_cells(one_control([*records("sst2", 270, None, 240), *more]))
-    assert [row[:2] for row in cells[1:]] == [["SST-2", "1"], ["RTE", "1"], ["average", "1"]]
+    cells = demonstration_labels.difference_cells(
+        one_control([*records("sst2", 270, None, 240), *more])
+    )
+    said = "bc - icl, 1 shot"
+    assert [row[:2] for row in cells[1:]] == [["SST-2", said], ["RTE", said], ["average", said]]
     gold = cells[0].index("gold")
     said = [row[gold].split()[0] for row in cells[1:]]
     assert said == ["+0.0", "+30.0", "+15.0"] and cells[2][gold].endswith("*")
     assert cells[1][gold + 1] == cells[3][gold + 1] == "-"
+
+
+def test_more_shots_are_compared_with_the_fewest_of_the_same_seed():
+    some = [
+        make_record(
+            "sst2", {"icl": 0.5, "bc": 0.5 + shots / 10}, rows=300,
+            context={"shots": shots, "seed": seed, "options": options},
+        )
+        for seed in range(2)
+        for shots in (1, 2, 4)
+        for options in ({}, {"demonstration_labels": "flipped"})
+    ]  # fmt: skip
+    cells = demonstration_labels.difference_cells(one_control(some))
+    assert [row[1] for row in cells[4:]] == ["icl, 4 - 1 shots", "bc, 4 - 1 shots"]
+    assert [row[2].split()[0] for row in cells[4:]] == ["+0.0", "+30.0"]
 
 
 def test_seeds_are_the_unit_of_the_interval_over_shots():

@@ -101,6 +101,17 @@ class Control(NamedTuple):
             point = point._replace(shots=0)
         return self._less([point], [point._replace(method=BASELINE)])
 
+    def rise(self, task: str, condition: str, method: str) -> Estimate | None:
+        """Accuracy with the most shots less that with the fewest; None where there is one number.
+
+        Of each seed the drawn words are the same.
+        """
+        shots = self.shots(task)
+        if len(shots) < 2:
+            return None
+        few, most = (Point(task, n, condition, method) for n in (shots[0], shots[-1]))
+        return self._less([most], [few])
+
     def _less(self, points: Sequence[Point], others: Sequence[Point]) -> Estimate | None:
         less = [self.hits.get(point, {}) for point in others]
         both = [

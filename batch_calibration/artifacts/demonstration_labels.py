@@ -37,11 +37,13 @@ NOTE = (
     "interval of every number."
 )
 """The sentences below the table."""
-GAINS = (
-    "Accuracy with bc less that with icl on the same prompts, in points, with 95 % intervals over "
-    f"the draws of demonstrations and the test rows; {gains.MARK} where 0 is outside."
+DIFFERENCES = (
+    "'bc - icl': accuracy with bc less that with icl on the same prompts. 'icl' and 'bc': accuracy "
+    "with the most shots less that with the fewest, of the same words. In points, with 95 % "
+    f"intervals over the draws of demonstrations and the test rows; {gains.MARK} where 0 is "
+    "outside."
 )
-"""The sentence below the table of gains."""
+"""The sentences below the table of differences."""
 LIKELIER = (
     "A row is right where the answer is the likelier label of its text by the suite's grammar, "
     "not the label that was drawn for it. "
@@ -68,22 +70,35 @@ def accuracy_cells(control: Control) -> Cells:
     return rows
 
 
-def gain_cells(control: Control) -> Cells:
-    """Header, and a row for each task and number of shots, and all tasks: gains of bc over icl."""
-    rows: Cells = [["task", "shots", *control.conditions]]
+def difference_cells(control: Control) -> Cells:
+    """Header; for each task, and all, gains of bc over icl, and what is gained by more shots."""
+    rows: Cells = [["task", "difference", *control.conditions]]
     groups = [(title(task), [task]) for task in control.tasks]
     if len(groups) > 1:
         groups.append(("average", control.tasks))
     for name, tasks in groups:
-        for shots in sorted(set.intersection(*(set(control.shots(task)) for task in tasks))):
-            cells = [_gain(control, tasks, shots, condition) for condition in control.conditions]
-            rows.append([name, str(shots), *cells])
+        shots = sorted(set.intersection(*(set(control.shots(task)) for task in tasks)))
+        for n in shots:
+            each = [
+                [control.gain(Point(task, n, condition, CORRECTED)) for task in tasks]
+                for condition in control.conditions
+            ]
+            rows.append([name, f"bc - icl, {n} shot{'s' * (n > 1)}", *map(_over, each)])
+        for method in REFERENCES:
+            each = [
+                [control.rise(task, condition, method) for task in tasks]
+                for condition in control.conditions
+            ]
+            if any(any(one) for one in each):
+                ends = (
+                    f"{shots[-1]} - {shots[0]} shots" if len(shots) > 1 else "most - fewest shots"
+                )
+                rows.append([name, f"{method}, {ends}", *map(_over, each)])
     return rows
 
 
-def _gain(control: Control, tasks: Sequence[str], shots: int, condition: str) -> str:
+def _over(each: Sequence[Estimate | None]) -> str:
     """The mean over tasks with its interval; a dash where one of them was not asked."""
-    each = [control.gain(Point(task, shots, condition, CORRECTED)) for task in tasks]
     known = [one for one in each if one]
     if len(known) < len(each):
         return "-"

@@ -88,14 +88,14 @@ def of_prompts(results: Results) -> Iterator[Table]:
 
 
 def of_demonstration_labels(results: Results) -> Iterator[Table]:
-    """A row a task and number of shots, a column a condition: accuracy by either truth, gains."""
+    """A column a condition: accuracies by either truth, and differences."""
     for control in controls.controls(results.records):
         said = f"{demonstration_labels.verdict(control)} {demonstration_labels.NOTE}".lstrip()
         yield _of_control(control, "", "", said)
-        cells = demonstration_labels.gain_cells(control)
+        cells = demonstration_labels.difference_cells(control)
         yield Table(
-            ACROSS, f"{control.slug}-gains", f"{control.heading}; gains of bc", cells,
-            demonstration_labels.GAINS, last=0, csv=plain_csv(cells),
+            ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", cells,
+            demonstration_labels.DIFFERENCES, last=0, csv=plain_csv(cells),
         )  # fmt: skip
     known = controls.likelier(results.load)
     for control in controls.controls(results.records, known):
