@@ -190,6 +190,7 @@ def test_a_stopped_training_with_added_layers_goes_on_to_the_same_weights(tmp_pa
         ((*GROWN, GROWN[1]._replace(grown_to=5)), "stage 4: expected grown_to to be 0 or, once, 3"),
         ((GROWN[0], GROWN[0]._replace(guidance=1.0)), "stage 2: its guidance .* grown_to=3"),
         ((TWO[0]._replace(gate=(("attention to the label",), 1.0)),), "stage 1: its gate asks for"),
+        ((TWO[0]._replace(frozen="word"),), "no part to freeze in stage 1 named 'word'"),
     ],
 )
 def test_layers_that_cannot_be_added(stages, sentence):

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from experiments.pretrain import documents, prose
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.objective import GUIDED, TrainBatch, loss, make_train_batch
 from experiments.pretrain.optimization import WINDOW, Stage, Step, StepReport, adamw, minimize
+
+Frozen = Literal["", "words", "all but the added layers"]
 
 
 class TextStage(NamedTuple):
@@ -53,7 +55,7 @@ class TextStage(NamedTuple):
     label_weight: float = 10.0
     grown_to: int = 0
     guidance: float = 0.0
-    frozen: Literal["", "words", "all but the added layers"] = ""
+    frozen: Frozen = ""
 
 
 class Hyperparameters(NamedTuple):
@@ -217,6 +219,10 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
                 f"{stage.grown_to}; two layers are added to the {layers[0]} of config.layers."
             )
         layers += [stage.grown_to] if stage.grown_to else []
+        if stage.frozen not in get_args(Frozen):
+            raise InputError.unknown(
+                f"part to freeze in stage {number}", stage.frozen, get_args(Frozen)
+            )
         if (stage.guidance or stage.frozen.startswith("all")) and len(layers) == 1:
             raise InputError(
                 f"stage {number}: its guidance or what it freezes asks for added layers, and none "
