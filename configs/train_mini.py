@@ -3,21 +3,19 @@
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 INFERENCE = ("mnli", "cb", "anli_r1", "anli_r2", "anli_r3")
 PAIRS = ("rte", "qnli", "mrpc", "qqp", "boolq", "copa", "wic")
 FIRST = dict.fromkeys(("mnli", *PAIRS, "prose", "thesaurus"), 1.0) | {"sst2": 0.3}
 ALL = dict.fromkeys(("sst2", *INFERENCE, *PAIRS, "prose"), 1.0) | {"thesaurus": 0.5}
-PLAIN: dict[str, Any] = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
+PLAIN: dict[str, object] = {"concentration": float("inf"), "skew": 0.0, "sticky": 0.0, "noise": 0.0,
          "own_words": 1.0, "own_template": 1.0}  # fmt: skip
 
 
 def stage(
     steps: int, rows: int, length: int, mix: dict[str, float], shots: int, hardest: int,
-    rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: Any,
+    rate: tuple[float, float], gate: tuple[tuple[str, ...], float] | None = None, **knobs: object,
 ) -> dict[str, object]:  # fmt: skip
     """One stage, as `TextStage` says; knobs are those of the text that differ in it.
 
@@ -54,12 +52,13 @@ STAGES += (
         permuted_words=0.15, **CLEAR,
     ),
     stage(
-        400, 8, 288, MATCHED | OTHERS, 2, 3, (1e-3, 1e-3), frozen="words", guidance=0.3,
+        400, 8, 288, MATCHED | OTHERS, 2, 3, (1e-3, 1e-3), None, frozen="words", guidance=0.3,
         label_weight=100.0, drawn_words=0.5, permuted_words=0.2, **CLEAR,
     ),
     stage(
-        500, 6, 384, EVERY | {"copies": 0.5, "thesaurus": 0.5}, 4, 3, (7e-4, 7e-4), frozen="words",
-        guidance=0.1, label_weight=100.0, drawn_words=0.4, permuted_words=0.15, **CLEAR,
+        500, 6, 384, EVERY | {"copies": 0.5, "thesaurus": 0.5}, 4, 3, (7e-4, 7e-4), None,
+        frozen="words", guidance=0.1, label_weight=100.0, drawn_words=0.4, permuted_words=0.15,
+        **CLEAR,
     ),
     stage(
         500, 4, 576, EVERY | {"copies": 0.3, "thesaurus": 0.5}, 4, 3, (7e-4, 5e-5), frozen="words",

@@ -15,8 +15,6 @@ WORKDIR = cli.folder_flag("folder for the scores and the tables; give it to no o
 
 def main() -> None:
     """Score what the workdir does not hold yet, and print the tables."""
-    from batch_calibration.artifacts.cells import markdown, plain_csv
-    from batch_calibration.files import write_whole
     from experiments import label_sequence_tables as tables
     from experiments.label_sequences import ask
     from experiments.progress import ProgressBar
@@ -30,13 +28,7 @@ def main() -> None:
             lambda now: bar.update(now.done, now.total, now.context),
             print,
         )
-    found = tables.measure_all(asked)
-    biases, changes = tables.bias_cells(found), tables.change_cells(found)
-    text = markdown(biases, tables.NOTE) + "\n" + markdown(changes, tables.CHANGE)
-    write_whole(workdir / "label_biases.md", text.encode())
-    for name, cells in (("label_biases", biases), ("label_biases_changes", changes)):
-        write_whole(workdir / f"{name}.csv", plain_csv(cells).encode())
-    print(text)
+    print(tables.write(tables.measure_all(asked), workdir))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Says what label sequences of demonstrations do to answers, before and after correction."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.cells import Cells, markdown, plain_csv
 from batch_calibration.artifacts.gains import marked
+from batch_calibration.files import write_whole
 from batch_calibration.intervals import OF_GAIN, over_rows, over_tasks
 from batch_calibration.methods import METHODS
 from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
@@ -48,7 +50,6 @@ class Measured(NamedTuple):
 def measure(asked: Asked, method: str) -> Measured:
     """Biases of the scores, and what the answers are after which sequences.
 
-    >>> from batch_calibration.scores import make_block
     >>> scores = np.zeros((1, 16, 3, 2)) + SHOWN[None, :, None, -1:] * np.array([0.0, 2.0])
     >>> asked = Asked({"icl": scores}, np.array([0, 1, 1]), np.zeros((1, 16, 3), int))
     >>> found = measure(asked, "icl")
@@ -92,6 +93,19 @@ Found = Mapping[tuple[str, str], Mapping[str, Measured]]
 def measure_all(asked: Mapping[tuple[str, str], Asked]) -> Found:
     """All methods on all tasks with all kinds of words."""
     return {key: {name: measure(one, name) for name in one.scores} for key, one in asked.items()}
+
+
+def write(found: Found, workdir: Path) -> str:
+    """Keep both tables as Markdown and CSV; the Markdown."""
+    tables = {"label_biases": bias_cells(found), "label_biases_changes": change_cells(found)}
+    for name, cells in tables.items():
+        write_whole(workdir / f"{name}.csv", plain_csv(cells).encode())
+    notes = (NOTE, CHANGE)
+    text = "\n".join(
+        markdown(cells, note) for cells, note in zip(tables.values(), notes, strict=True)
+    )
+    write_whole(workdir / "label_biases.md", text.encode())
+    return text
 
 
 def bias_cells(found: Found) -> Cells:
