@@ -55,7 +55,7 @@ def measure(asked: Asked, method: str) -> Measured:
     >>> found = measure(asked, "icl")
     >>> [round(x, 6) for x in found.biases]
     [1.0, 0.0, 1.0]
-    >>> [found.shares[name].mean() for name in ("last wrong", "last right")]
+    >>> [float(found.shares[name].mean()) for name in ("last wrong", "last right")]
     [1.0, 0.0]
     """
     scores, truth = asked.scores[method], asked.truth
