@@ -54,6 +54,8 @@ DECIDE = {
     "order": ("sst2", TEXTS, {"order": 1}),
     "template": ("rte", TEXTS, {"template": "3"}),
     "verbalizer": ("rte", TEXTS, {"verbalizer": "2"}),
+    "demonstration_labels": ("sst2", TEXTS, {"demonstration_labels": "flipped"}),
+    "label_words": ("sst2", TEXTS, {"label_words": "held_out"}),
     "over_long": ("sst2", TEXTS, {"over_long": "truncate_left"}),
     "cc_fill": ("mnli", TEXTS, {"cc_fill": "whole_input"}),
     "dc_texts": ("sst2", TEXTS, {"dc_texts": 3}),

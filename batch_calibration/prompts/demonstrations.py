@@ -102,7 +102,7 @@ def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[in
     Source: Min et al. 2022, "Rethinking the Role of Demonstrations", sec. 4.
 
     >>> random_labels([3, 17, 5, 9], 2, seed=0)
-    [1, 0, 1, 1]
+    [0, 1, 1, 1]
     """
     rng = np.random.default_rng([seed, 5, *chosen])
     labels: list[int] = rng.integers(label_count, size=len(chosen)).tolist()
