@@ -42,7 +42,9 @@ def draw(control: Control) -> Figure:
 
 def _panel(axes: Axes, control: Control, task: str, method: str) -> None:
     shots = control.shots(task)
-    for name in control.conditions:
+    # Side by side, for bars of the same place hide each other.
+    aside = np.linspace(-0.2, 0.2, len(control.conditions))
+    for name, shift in zip(control.conditions, aside, strict=True):
         found = [(n, control.accuracy(Point(task, n, name, method))) for n in shots]
         points = [(n, one) for n, one in found if one]
         if not points:
@@ -53,12 +55,13 @@ def _panel(axes: Axes, control: Control, task: str, method: str) -> None:
             continue
         mean, low, high = values.T
         axes.errorbar(
-            [n for n, _ in points], mean, [mean - low, high - mean], fmt="o", ms=3, capsize=2,
-            elinewidth=0.8, lw=1.6, color=COLORS.get(name), label=name,
+            [n + shift for n, _ in points], mean, [mean - low, high - mean], fmt="o", ms=3,
+            capsize=2, elinewidth=0.8, lw=1.6, color=COLORS.get(name), label=name,
             ls="--" if "words" in name else "-",
         )  # fmt: skip
     axes.axhline(100 * control.chance(task), ls=":", lw=1, color="#000000", label="chance")
     axes.set_ylim(0, 100)
     axes.set_xticks(shots)
+    axes.set_xlim(min(shots) - 0.5, max(shots) + 0.5)
     axes.set_xlabel("shots per class")
     axes.set_title(f"{title(task)}: {method}", loc="left")
