@@ -145,7 +145,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         skip = shutil.ignore_patterns("__pycache__", "reference", "golden*")
-        for part in ("batch_calibration", "tests"):
+        for part in ("batch_calibration", "experiments", "tests"):
             shutil.copytree(ROOT / part, copy / part, ignore=skip)
         shutil.copy(ROOT / "pyproject.toml", copy)
         print("| file | line | becomes | result |\n|---|---|---|---|")
