@@ -69,6 +69,7 @@ EXPLAINED = {
     "fit ": "how many rows go at a time decides speed and memory alone",
     "len(counts) == log_probs": "of whole numbers below 257 there is one object each",
     "positions.reshape(-1)": "jax takes any negative length for the one that is left",
+    "where(total > 0, total, 2.0)": "where all weights are 0, so is what is divided",
     "affinity[orders, labels], axis=1": "of two axes the last is the second",
     "lru_cache": "what is computed twice is the same",
     "stacklevel": "of the other callers' depth: the tests look at calibrate and fit",
