@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from batch_calibration.embedded import label_words
+from batch_calibration.embedded import label_words, suite
 from batch_calibration.embedded.suite import GRAMMARS
 from batch_calibration.tasks import TASKS
 from experiments.pretrain import documents, objective, prose, vocabulary
@@ -98,19 +98,21 @@ def test_permuted_words_are_the_tasks_own_and_none_is_where_it_was(name):
         assert all(span.known and word in own and word != own[span.label] for word, span in spans)
 
 
-def test_likelier_labels_are_those_a_reader_would_say():
-    """Of sst2's strong words all agree with the label; of drawn labels not all do."""
-    agree = {}
-    for likelier in (0.0, 1.0):
-        plain = RECIPE._replace(drawn_words=0.0, permuted_words=0.0, own_words=1.0,
-                                own_template=1.0, likelier=likelier)  # fmt: skip
-        rng = random.Random(0)
-        parts = "\n\n".join(documents.text(TASKS["sst2"], plain, rng)[0] for _ in range(400))
-        agree[likelier] = np.mean([
-            (" loved " in part) == part.endswith("positive") for part in parts.split("\n\n")
-            if (" loved " in part) != (" hated " in part) and " not " not in part
-        ])  # fmt: skip
-    assert agree[1.0] > agree[0.0]
+@pytest.mark.parametrize("likelier", [0.0, 1.0])
+def test_likelier_labels_are_those_that_the_grammar_gives(likelier, monkeypatch):
+    """With the knob every example's label is its likelier one; drawn labels are not always."""
+    right = []
+
+    def labeled(task, rng, label, *others):
+        made = suite.labeled(task, rng, label, *others)
+        right.append(made.probabilities[label] == max(made.probabilities))
+        return made
+
+    monkeypatch.setattr(documents, "labeled", labeled)
+    rng = random.Random(0)
+    for _ in range(100):
+        documents.text(TASKS["sst2"], RECIPE._replace(likelier=likelier), rng)
+    assert all(right) == (likelier == 1.0) and len(right) > 100
 
 
 @pytest.mark.parametrize("kind", ["topics", "copies"])
