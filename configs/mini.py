@@ -2,7 +2,7 @@
 
 python -m experiments.score --config=configs/mini.py --workdir=W
 
-Expect on average ICL 77.1, CC 65.2, DC 77.5, PC 78.9, BC 79.4 %; 65 contexts, 55,800 prompts, 76 s
+Expect on average ICL 77.1, CC 65.2, DC 77.5, PC 78.9, BC 79.4 %; 65 contexts, 55,800 prompts, 114 s
 of processor time.
 """
 
