@@ -11,7 +11,7 @@ from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.models.attention import AttentionOptions, append_cache
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import causal_lm, programs
+from batch_calibration.scoring import causal_lm, programs, reading
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.packing import lay_out, pack
@@ -54,7 +54,7 @@ def test_a_layout_lets_each_slot_see_its_own_tokens():
             expected[i, first : i + 1] = True
     expected[7, 7] = True
     np.testing.assert_array_equal(sees[:8, :8], expected)
-    assert layout.slots[: layout.reads].tolist() == [1, 2, 3, 4, 5, 6]
+    assert layout.slots.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_branches_do_not_see_each_other():
@@ -124,6 +124,9 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypat
     class Late:
         """A result whose computation turns out not to fit."""
 
+        def copy_to_host_async(self):
+            pass
+
         def __array__(self, *args, **kwargs):
             raise full
 
@@ -134,19 +137,43 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypat
             return None
         raise full
 
-    gather = programs.gather_log_probs
     monkeypatch.setattr(programs, "forward_packed", small)
-    monkeypatch.setattr(
-        programs,
-        "gather_log_probs",
-        lambda *args: Late() if args[3] is None else gather(*args),
-    )
+    take = programs.take
+    monkeypatch.setattr(programs, "take", lambda h, slots: None if h is None else take(h, slots))
+    read = programs.read
+    monkeypatch.setattr(programs, "read", lambda *args: Late() if args[5] is None else read(*args))
     scorer = CausalLM(checkpoint)
     heard: list[int] = []
     got = scorer.score(texts, LABELS, progress=heard.append).log_probs
     np.testing.assert_allclose(got, expected, atol=2e-5)
     assert heard[-1] == 150 and heard == sorted(set(heard))
     assert len(scorer.notes) == 2 and "halved to 512 token positions" in scorer.notes[-1]
+
+
+def test_a_batch_is_sent_before_the_one_before_it_is_awaited(checkpoint, monkeypatch):
+    events = []
+
+    class Result:
+        """Log-probabilities that say when their copy begins and when they are awaited."""
+
+        def __init__(self, values):
+            self.values = values
+            events.append("sent")
+
+        def copy_to_host_async(self):
+            events.append("copied")
+
+        def __array__(self, *args, **kwargs):
+            events.append("awaited")
+            return np.asarray(self.values)
+
+    read = programs.read
+    monkeypatch.setattr(programs, "read", lambda *args: Result(read(*args)))
+    CausalLM(checkpoint, batch_size=8).score(queries(32), LABELS)
+    batches = events.count("sent")
+    assert batches >= 3
+    sent = ["sent", "copied"]
+    assert events == sent + [*sent, "awaited"] * (batches - 1) + ["awaited"]
 
 
 def test_memory_for_nothing_is_said_and_other_errors_go_on(checkpoint, monkeypatch):
@@ -185,10 +212,9 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
 def test_unembedding_in_parts(checkpoint, monkeypatch):
     texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
     expected = CausalLM(checkpoint).score(texts, labels).log_probs
-    monkeypatch.setattr(programs, "READS", 16)
-    programs.gather_log_probs.clear_cache()
+    for name, value in (("READS", 16), ("STEP", 4), ("WORDS", {"cpu": 48})):
+        monkeypatch.setattr(reading, name, value)
     got = CausalLM(checkpoint).score(texts, labels).log_probs
-    programs.gather_log_probs.clear_cache()
     np.testing.assert_allclose(got, expected, atol=2e-5)
 
 
@@ -199,11 +225,11 @@ def test_padding_of_a_cache_is_never_the_largest():
     k = k.at[0, 0].set(100.0)
     q = jnp.ones((1, 1, 1, 2))
     new = jnp.zeros((1, 1, 1, 2))
-    positions, mask = jnp.full((1, 1), 4), jnp.ones((1, 1, 1), bool)
+    positions, ends = jnp.full((1, 1), 4), jnp.ones((1, 1), int)
 
     def answer(size):
         cache = [append_cache(None, k, v, 0, 4, size)]
-        attend = programs._attention(cache, positions, mask, False)
+        attend = programs._attention(cache, positions, ends, "in turn")
         return attend(0, q, new, new, AttentionOptions(window=3))
 
     np.testing.assert_allclose(answer(9), answer(4), atol=1e-6)

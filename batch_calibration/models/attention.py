@@ -1,5 +1,6 @@
 """Attention functions that callers hand a network: causal, full, masked, over a cached prefix."""
 
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import jax
@@ -23,6 +24,8 @@ class AttentionOptions(NamedTuple):
 
 
 PLAIN = AttentionOptions()
+LOGITS = {"cpu": 8 << 20}
+"""Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
 
 
 class Attend(Protocol):
@@ -97,8 +100,8 @@ def self_attention(
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
-    values = jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
-    return _by_group(q, k, values, mask, options, at_once)
+    mean, mass = _in_turns(q, k, v, mask, options, at_once)
+    return mean, mass
 
 
 def prefix_attention(
@@ -117,12 +120,15 @@ def prefix_attention(
     Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
     float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
     """
-    mask = None if mask is None else mask[None]
-    mean, mass = _by_group(q[None], k[None], v[None], mask, options, at_once)
+    real = (v[:, 0, -1] > 0)[None]
+    seen = (real if mask is None else real & mask)[None]
+    mean, mass = _in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
     return mean[0], mass[0]
 
 
-def _by_group(
+# Compiled as a part of the network; by itself it is traced for one layer and not for each.
+@partial(jax.jit, static_argnames=("options", "at_once"))
+def _in_turns(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
@@ -130,44 +136,75 @@ def _by_group(
     options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Softmax attention; the last column of `v [b, s, groups, d + 1]` weighs each key.
+    """Softmax attention, as many heads at a time as `LOGITS` bytes hold, or blocks of queries.
 
-    Groups take turns, which keeps the logits in the caches (`python -m benchmarks.attention`);
-    they go `at_once` on devices that share the heads.
+    All go `at_once` on devices that share the heads.
     """
     b, t, heads, d = q.shape
-    groups = k.shape[2]
+    s, groups = k.shape[1:3]
     scale, _, cap = options
-    if mask is not None:
-        mask = jnp.tile(mask, (1, heads // groups if mask.shape[1] == t else 1, 1))
+    each = heads // groups
+    whole, part, blocks = (groups, each, 1) if at_once else _turn(groups, each, t, 4 * b * t * s)
+    turns = groups // whole * (each // part) * blocks
+    sizes = b, blocks, t // blocks, groups // whole, whole, each // part, part
 
-    def one(parts: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        queries, keys, values = parts
-        logits = jnp.einsum("btd,bsd->bts", queries, keys, preferred_element_type=jnp.float32)
+    if mask is not None:
+        rows = blocks if mask.shape[1] == t else 1
+        mask = mask.reshape(mask.shape[0], rows, -1, s).swapaxes(0, 1)
+        mask = jnp.tile(mask, (1, 1, part if mask.shape[2] > 1 else 1, 1))
+    scaled = (q * (d**-0.5 if scale is None else scale)).reshape(*sizes, d)
+    queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, whole, b, -1, d)
+    keys, values = (x.transpose(2, 0, 1, 3).reshape(-1, whole, b, s, d) for x in (k, v))
+
+    def one(turn: jax.Array | int, queries: jax.Array) -> tuple[jax.Array, jax.Array]:
+        group = turn * len(keys) // turns
+        logits = jnp.einsum(
+            "gbtd,gbsd->gbts", queries, keys[group], preferred_element_type=jnp.float32
+        )
         if cap is not None:
             logits = cap * jnp.tanh(logits / cap)
         if mask is not None:
-            logits = jnp.where(mask, logits, SMALLEST)
-        top = logits.max(axis=2, keepdims=True)
+            logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
+        top = logits.max(axis=-1, keepdims=True)
         weights = jnp.exp(logits - top)
-        if mask is not None:
-            weights = jnp.where(mask, weights, 0)
-        # The weight of each key among its values: the normalizer is a column of the product.
-        total = jnp.einsum(
-            "bts,bsd->btd", weights.astype(values.dtype), values, preferred_element_type=jnp.float32
-        )
-        norm = total[..., -1]
-        mean = total[..., :-1] / jnp.where(norm > 0, norm, 1)[..., None]
-        return mean.astype(q.dtype), jnp.where(norm > 0, top[..., 0] + jnp.log(norm), SMALLEST)
+        norm = weights.sum(axis=-1)
+        mean = jnp.einsum(
+            "gbts,gbsd->gbtd", weights.astype(v.dtype), values[group],
+            preferred_element_type=jnp.float32,
+        )  # fmt: skip
+        seen = top[..., 0] > SMALLEST
+        mean = jnp.where(seen, 1 / norm, 0)[..., None] * mean
+        return mean.astype(q.dtype), jnp.where(seen, top[..., 0] + jnp.log(norm), SMALLEST)
 
-    queries = (q * (d**-0.5 if scale is None else scale)).reshape(b, t, groups, -1, d)
-    by_group = queries.transpose(2, 0, 3, 1, 4).reshape(groups, b, -1, d)
-    parts = by_group, k.transpose(2, 0, 1, 3), v.transpose(2, 0, 1, 3)
-    mean, mass = jax.vmap(one)(parts) if at_once else jax.lax.map(one, parts)
-    return (
-        mean.reshape(groups, b, -1, t, d).transpose(1, 3, 0, 2, 4).reshape(q.shape),
-        mass.reshape(groups, b, -1, t).transpose(1, 3, 0, 2).reshape(b, t, heads),
-    )
+    def step(turn: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        mean, mass = one(turn, found[0][turn])
+        return found[0].at[turn].set(mean), found[1].at[turn].set(mass)
+
+    if turns == 1:
+        mean, mass = one(0, queries[0])
+    else:
+        # Each mean in the place of its queries: what a map returns has a buffer of its own, which
+        # XLA makes for all layers before the first, so that memory would grow with the depth.
+        none = jnp.zeros(queries.shape[:-1], jnp.float32)
+        mean, mass = jax.lax.fori_loop(0, turns, step, (queries, none))
+    shape = groups // whole, each // part, blocks, whole, b, part, t // blocks
+    mean = mean.reshape(*shape, d).transpose(4, 2, 6, 0, 3, 1, 5, 7).reshape(q.shape)
+    return mean, mass.reshape(shape).transpose(4, 2, 6, 0, 3, 1, 5).reshape(b, t, heads)
+
+
+def _turn(groups: int, each: int, t: int, size: int) -> tuple[int, int, int]:
+    """Groups at a time, heads of a group at a time, and blocks of the `t` queries.
+
+    `size` is the bytes of one head's logits.
+    """
+
+    def divisor(number: int, most: int) -> int:
+        return max(n for n in range(1, number + 1) if number % n == 0 and n <= max(1, most))
+
+    most = LOGITS.get(jax.default_backend(), 1 << 29)
+    whole = divisor(groups, most // (each * size))
+    blocks = t // divisor(t, t * most // size) if size > most else 1
+    return whole, each if whole > 1 else divisor(each, most // size), blocks
 
 
 def append_cache(

@@ -9,7 +9,7 @@ from flax import nnx
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, logits
 
 INIT = nnx.initializers.normal(0.02)
 
@@ -127,9 +127,9 @@ class Model(nnx.Module):
         h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        return logits(h, self.embed.embedding[...], tokens)
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+        return logits(h, self.embed.embedding[...], words)
 
 
 def flatten(raw: RawConfig) -> RawConfig:

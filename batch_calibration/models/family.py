@@ -9,6 +9,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.models.attention import Attend
+from batch_calibration.models.head import Words
 
 RawConfig = dict[str, object]
 """What a `config.json` says."""
@@ -23,8 +24,8 @@ class CausalNetwork(Protocol):
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         ...
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
         ...
 
 

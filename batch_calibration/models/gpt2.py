@@ -9,7 +9,7 @@ from flax import nnx
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Family, Weight
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,9 @@ class Model(nnx.Module):
         h = self.ln_f(h)
         return h
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
-        return logits(h, self.wte.embedding[...], tokens)
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+        return logits(h, self.wte.embedding[...], words)
 
 
 WEIGHTS = {

@@ -9,7 +9,7 @@ from batch_calibration.models import gpt2, rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Family, Weight
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, choose, logits
 
 INIT = nnx.initializers.normal(0.02)
 
@@ -79,11 +79,11 @@ class Model(nnx.Module):
         h = self.ln_f(h)
         return h
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
         table = self.wte if self.head is None else self.head
-        bias = self.bias[...] if tokens is None else self.bias[...][tokens]
-        return logits(h, table.embedding[...], tokens) + bias.astype("float32")
+        bias = choose(self.bias[...], words).astype("float32")
+        return logits(h, table.embedding[...], words) + bias
 
 
 WEIGHTS = {

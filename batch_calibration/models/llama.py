@@ -11,7 +11,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import gated, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +107,10 @@ class Model(nnx.Module):
         h = self.norm(h)
         return h
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], tokens) * self.scale
+        return logits(h, table.embedding[...], words) * self.scale
 
 
 class PostNormModel(Model):

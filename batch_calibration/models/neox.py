@@ -12,7 +12,7 @@ from batch_calibration.models import rotary
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, logits
 
 INIT = nnx.initializers.normal(0.02)
 
@@ -98,10 +98,10 @@ class Model(nnx.Module):
         h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], tokens)
+        return logits(h, table.embedding[...], words)
 
 
 def flatten(raw: RawConfig) -> RawConfig:

@@ -8,7 +8,7 @@ from flax import nnx
 from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
-from batch_calibration.models.head import logits
+from batch_calibration.models.head import Words, logits
 
 INIT = nnx.initializers.normal(0.02)
 OFFSET = 2
@@ -105,11 +105,11 @@ class Model(nnx.Module):
             h = block(h, layer, attend)
         return h if self.ln is None else self.ln(h)
 
-    def unembed(self, h: jax.Array, tokens: jax.Array | None = None) -> jax.Array:
-        """Logits `[..., vocabulary]` of hidden states `[..., d]`, or of `tokens [v]` alone."""
+    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
         h = h if self.project_out is None else self.project_out(h)
         table = self.token_embedding if self.head is None else self.head
-        return logits(h, table.embedding[...], tokens)
+        return logits(h, table.embedding[...], words)
 
 
 def flatten(raw: RawConfig) -> RawConfig:

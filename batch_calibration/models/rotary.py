@@ -236,5 +236,7 @@ def rotate(
         first, second = turned[..., ::2], turned[..., 1::2]
         pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
         return jnp.concatenate([pairs.reshape(turned.shape), rest], axis=-1)
-    first, second = turned[..., :r], turned[..., r:]
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+    swapped = jnp.concatenate([turned[..., r:], turned[..., :r]], axis=-1)
+    both = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
+    turned = turned * both[0] + swapped * both[1]
+    return jnp.concatenate([turned, rest], axis=-1) if rest.shape[-1] else turned

@@ -7,11 +7,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float32, Int32
 
+from batch_calibration.errors import InputError
 from batch_calibration.inputs import ImageInputs, ImageRef, Inputs
 
 __all__ = [
     "NOTHING_FINISHED", "Finished", "ImageInputs", "ImageRef", "Inputs", "LabelScores",
-    "LabelTexts", "Scorer",
+    "LabelTexts", "NoAnswer", "Scorer",
 ]  # fmt: skip
 
 LogProbs = Float32[np.ndarray, "n k"]
@@ -35,6 +36,10 @@ class LabelScores(NamedTuple):
     log_probs: LogProbs
     tokens: TokenCounts
     failed: Mapping[int, str] = MappingProxyType({})
+
+
+class NoAnswer(InputError):
+    """A server did not answer: what ails it is none of the rows' or labels' fault."""
 
 
 class Finished(Protocol):

@@ -53,7 +53,8 @@ def group(prompts: Sequence[list[int]]) -> list[Group]:
     At least one token of each row stays out of the prefix, and a prefix that saves too little to
     be run apart is none.
     """
-    order = sorted(range(len(prompts)), key=prompts.__getitem__)
+    common = _shared(prompts, range(len(prompts)))
+    order = sorted(range(len(prompts)), key=lambda row: prompts[row][common:])
     return [
         Group(shared if (len(rows) - 1) * shared > APART else 0, rows)
         for shared, rows in _group(prompts, order)
@@ -83,7 +84,7 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
     return [*groups, Group(_shared(prompts, rest), rest)] if rest else groups
 
 
-def _shared(prompts: Sequence[list[int]], rows: list[int]) -> int:
+def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
     """Tokens that rows begin with alike: what is common to the first and the last is to all."""
     first, last = (end(prompts[row] for row in rows) for end in (min, max))
     most = min(len(prompts[row]) for row in rows) - 1

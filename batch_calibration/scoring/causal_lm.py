@@ -27,20 +27,20 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
+    batch_memory,
     label_texts,
     programs,
     sharding,
     trie,
 )
-from batch_calibration.scoring.batches import group, power
+from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.packing import Layout, PackedSequence, lay_out, pack
+from batch_calibration.scoring.reading import read_targets
 from batch_calibration.scoring.tokens import Encoded, encode
 
 VERSION = "1"
 TOKENIZED_ROWS = {"cpu": 1024}
 """Rows tokenized at a time, by backend: memory does not grow with the number of rows."""
-BUDGET = {"cpu": 2048}
-"""Most token positions in one batch, by backend: on CPUs a batch should stay in the caches."""
 CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
 STEP = 128
@@ -91,9 +91,13 @@ class CausalLM:
         self.batch_size = batch_size
         self.logits_only = logits_only
         self.notes: list[str] = []
-        self._budget = BUDGET.get(jax.default_backend(), 65536)
         self._graph, self._state = nnx.split(cast(CausalNetwork, checkpoint.model))
         self._whole = sharding.whole(checkpoint.mesh)
+        self._vocabulary = checkpoint.config.vocab_size
+        self._attention = programs.attention_kind(
+            jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
+        )
+        self._budget = batch_memory.budget(checkpoint, logits=self._attention == "at once")
         self._prefix = PrefixCache([], ())
 
     @property
@@ -179,11 +183,12 @@ class CausalLM:
         self, prompts: list[list[int]], tries: Sequence[trie.Trie], done: set[int]
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Row numbers of each batch with a row not `done`, their log-probabilities `[rows, k]`."""
-        running: deque[tuple[list[PackedSequence], jax.Array]] = deque()
+        running: deque[tuple[list[PackedSequence], list[jax.Array]]] = deque()
         for shared, members in group(prompts):
             prefix = self._run_prefix(prompts[members[0]][:shared])
             lengths = [len(p) - shared + len(t.tokens) for p, t in zip(prompts, tries, strict=True)]
-            waiting = pack(members, lengths, self.batch_size)
+            skipping = self._budget if self._attention == "fused" else 0
+            waiting = pack(members, lengths, self.batch_size, skipping)
             while waiting or running:
                 try:
                     # One batch computes while the next is laid out, and no more wait in memory.
@@ -193,10 +198,13 @@ class CausalLM:
                             waiting = waiting[len(batch) :]
                             continue
                         layout = lay_out(batch, size, shared, prompts, tries)
-                        running.append((batch, self._forward(prefix, layout)))
+                        parts = self._forward(prefix, layout)
+                        for part in parts:
+                            part.copy_to_host_async()
+                        running.append((batch, parts))
                         waiting = waiting[len(batch) :]
                         continue
-                    values = np.asarray(running[0][1])
+                    values = np.concatenate([np.asarray(part) for part in running[0][1]])
                 except jax.errors.JaxRuntimeError as error:
                     waiting = [packed for batch, _ in running for packed in batch] + waiting
                     running.clear()
@@ -207,17 +215,21 @@ class CausalLM:
                 yield rows, trie.sums(values, [tries[row] for row in rows])
 
     def _batch(self, sequences: list[PackedSequence]) -> tuple[list[PackedSequence], int]:
-        """The first sequences, of one length and as many as fit, and how many the program takes."""
+        """The first sequences, of one length and as many as fit, and how many the program takes.
+
+        Batches of one length are alike in size, which leaves little of the last one empty.
+        """
         length, rows, count = sequences[0].length, 0, 0
         most = self._most(length)
-        for packed in sequences[:most]:
+        alike = next((i for i, one in enumerate(sequences) if one.length != length), len(sequences))
+        even = -(-alike // -(-alike // most))
+        step = max(1, most // 8)
+        size = min(most, -(-even // step) * step)
+        for packed in sequences[: min(size, alike)]:
             rows += len(packed.rows)
-            if packed.length != length or (rows > self.batch_size and count):
+            if rows > self.batch_size and count:
                 break
             count += 1
-        size = most
-        while size // 2 >= max(count, most // 8, 1):
-            size //= 2
         step = sharding.rows_of(self.checkpoint.mesh)
         return sequences[:count], -(-size // step) * step
 
@@ -227,40 +239,23 @@ class CausalLM:
 
     def _halve(self, error: Exception, length: int) -> None:
         """Smaller batches from now on if the device is out of memory; other errors go on."""
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise error
-        if self._most(length) == 1:
-            raise InputError(
-                f"the device's memory does not hold one sequence of {length} tokens beside the "
-                "network; use a larger device, a mesh (config.mesh), or a narrower config.dtype."
-            ) from error
-        self._budget //= 2
+        self._budget = batch_memory.halve(self._budget, error, length)
         self.notes.append(
             f"out of memory: batches were halved to {self._budget} token positions, and no row "
             "was lost"
         )
 
-    def _forward(self, prefix: PrefixCache, layout: Layout) -> jax.Array:
-        """Log-probabilities `[m, c]` of the tokens that a layout reads, not waited for."""
+    def _forward(self, prefix: PrefixCache, layout: Layout) -> list[jax.Array]:
+        """Log-probabilities `[m, c]` of what a layout reads, in parts, not waited for."""
         mesh = self.checkpoint.mesh
         arrays = sharding.over_rows(mesh, (layout.tokens, layout.positions, layout.ends))
         h = programs.forward_packed(
-            self._graph, mesh is not None, self._state, prefix.cache, *arrays
+            self._graph, self._attention, self._state, prefix.cache, *arrays
         )
-        if not self.logits_only:
-            log_probs: jax.Array = programs.gather_log_probs(
-                self._graph, self._whole, self._state, h, layout.slots, layout.targets,
-                layout.reads,
-            )  # fmt: skip
-            return log_probs
-        tokens, indices = np.unique(layout.targets, return_inverse=True)
-        padded = np.zeros(max(8, power(len(tokens))), np.int32)
-        padded[: len(tokens)] = tokens
-        logits: jax.Array = programs.gather_logits(
-            self._graph, self._whole, self._state, h, layout.slots, padded,
-            indices.reshape(layout.targets.shape),
+        return read_targets(
+            self._graph, self._whole, self._vocabulary, self._state, h, layout,
+            normalized=not self.logits_only,
         )  # fmt: skip
-        return logits
 
     def _run_prefix(self, tokens: list[int]) -> PrefixCache:
         """The shared tokens, run from where they leave those that were run last."""
@@ -276,7 +271,7 @@ class CausalLM:
             padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
             padded[0, : len(part)] = part
             cache = programs.prefill(
-                self._graph, size, self.checkpoint.mesh is not None, self._state, cache, start,
+                self._graph, size, self._attention, self._state, cache, start,
                 padded, len(part),
             )  # fmt: skip
             start += len(part)

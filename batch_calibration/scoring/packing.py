@@ -1,5 +1,6 @@
 """Packs prompts into fixed-length sequences; a mask keeps them apart."""
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from batch_calibration.scoring.trie import Trie
 
 SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
+SKIPPING = 4096
+"""The shortest one where attention skips what a row does not see, and length costs nothing."""
 
 
 class PackedSequence(NamedTuple):
@@ -29,9 +32,8 @@ class Layout(NamedTuple):
         tokens: `[b, t]` token ids.
         positions: `[b, t]` tokens before each in its sequence.
         ends: `[b, t]` slot after the last that sees each slot.
-        slots: `[b t]` slots that are read, counted through all sequences: the first `reads`.
-        targets: `[b t, c]` tokens read at each slot, 0 where there are fewer.
-        reads: How many slots are read.
+        slots: `[m]` slots that are read, counted through all sequences.
+        targets: `[m, c]` tokens read at each slot, 0 where there are fewer.
     """
 
     tokens: np.ndarray
@@ -39,29 +41,32 @@ class Layout(NamedTuple):
     ends: np.ndarray
     slots: np.ndarray
     targets: np.ndarray
-    reads: int
 
 
-def pack(rows: Sequence[int], lengths: Sequence[int], most: int) -> list[PackedSequence]:
+def pack(
+    rows: Sequence[int], lengths: Sequence[int], most: int, skipping: int = 0
+) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
+
+    `skipping`, where attention skips what a row does not see, is how many slots a batch may have.
 
     >>> [tuple(packed) for packed in pack([0, 1, 2, 3], [40, 100, 200, 30], 64)]
     [(256, [2, 0]), (128, [1]), (128, [3])]
     """
+    shortest = max(SHORTEST, min(SKIPPING, skipping))
     sequences: list[PackedSequence] = []
-    spare: list[list[int]] = []
-    for row in sorted(rows, key=lambda row: (-lengths[row], row)):
+    spare: list[tuple[int, int, int]] = []  # free slots, the latest change first, which sequence
+    for change, row in enumerate(sorted(rows, key=lambda row: (-lengths[row], row))):
         need = lengths[row]
-        space = next((free for free in range(need, len(spare)) if spare[free]), None)
-        if space is None:
-            space = max(SHORTEST, power(need))
-            spare += [[] for _ in range(space + 1 - len(spare))]
-            spare[space].append(len(sequences))
+        found = bisect_left(spare, (need,))
+        if found < len(spare):
+            space, _, number = spare.pop(found)
+        else:
+            space, number = max(shortest, power(need)), len(sequences)
             sequences.append(PackedSequence(space, []))
-        number = spare[space].pop()
         sequences[number].rows.append(row)
         if len(sequences[number].rows) < most:
-            spare[space - need].append(number)
+            insort(spare, (space - need, -change, number))
     return sorted(sequences, key=lambda packed: -packed.length)
 
 
@@ -92,11 +97,6 @@ def lay_out(
             slots.append(number * length + np.arange(middle - 1, end, dtype=np.int32))
             start = end
     reads = [tries[row].targets for packed in sequences for row in packed.rows]
-    read = np.zeros(tokens.size, np.int32)
-    targets = np.zeros((tokens.size, max(one.shape[1] for one in reads)), np.int32)
-    count = 0
-    for where, one in zip(slots, reads, strict=True):
-        read[count : count + len(one)] = where
-        targets[count : count + len(one), : one.shape[1]] = np.maximum(one, 0)
-        count += len(one)
-    return Layout(tokens, positions, ends, read, targets, count)
+    width = max(one.shape[1] for one in reads)
+    targets = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in reads])
+    return Layout(tokens, positions, ends, np.concatenate(slots), np.maximum(targets, 0))

@@ -1,7 +1,8 @@
-"""Compiled programs of `CausalLM`: prefill a prefix, run packed sequences, gather log-probs."""
+"""Compiled programs of `CausalLM`: prefill a prefix, run packed sequences, read log-probs."""
 
 from collections.abc import Hashable
 from functools import partial
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +20,36 @@ from batch_calibration.models.attention import (
     truncate_cache,
 )
 from batch_calibration.models.family import CausalNetwork
+from batch_calibration.models.head import Span
 from batch_calibration.scoring.sharding import replicate
-
-READS = 64
-"""Positions that are unembedded at once; a packed sequence's length is a multiple of it."""
 
 State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
 """Each layer's keys and values of a prefix, as `append_cache` lays them."""
+Kind = Literal["in turn", "at once", "fused", "interpreted"]
+"""How attention runs: groups of heads in turn or at once, or in one kernel (decision 20)."""
+
+
+def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
+    """The attention that is the fastest on a backend for networks that compute in `dtype`.
+
+    `split` says that several devices share the heads. What is "interpreted" is the "fused" kernel
+    on devices it was not made for, for tests.
+
+    >>> attention_kind("gpu", "bfloat16", False), attention_kind("cpu", "bfloat16", False)
+    ('fused', 'in turn')
+    """
+    if split:
+        return "at once"
+    return "fused" if backend == "gpu" and dtype != "float32" else "in turn"
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def prefill(
     graph: Graph,
     size: int,
-    at_once: bool,
+    kind: Kind,
     state: State,
     cache: Cache,
     start: jax.Array,
@@ -48,7 +63,8 @@ def prefill(
     offset = jnp.arange(tokens.shape[1])
     positions = (start + jnp.minimum(offset, count - 1))[None]
     before = tuple(truncate_cache(*layer, start) for layer in cache)
-    attention = _attention(before, positions, (offset <= offset[:, None])[None], at_once)
+    ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
+    attention = _attention(before, positions, ends, kind)
     extended = []
 
     def attend(
@@ -65,7 +81,7 @@ def prefill(
 @partial(jax.jit, static_argnums=(0, 1))
 def forward_packed(
     graph: Graph,
-    at_once: bool,
+    kind: Kind,
     state: State,
     cache: Cache,
     tokens: jax.Array,
@@ -73,62 +89,71 @@ def forward_packed(
     ends: jax.Array,
 ) -> jax.Array:
     """Hidden states `[b t, d]` of packed sequences, their prompts after the cached prefix."""
-    slot = jnp.arange(tokens.shape[1])
-    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
-    attend = _attention(cache, positions, mask, at_once)
+    attend = _attention(cache, positions, ends, kind)
     h = nnx.merge(graph, state).hidden(tokens, positions, attend)
     return h.reshape(-1, h.shape[-1])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def gather_log_probs(
+@jax.jit
+def take(h: jax.Array, slots: jax.Array) -> jax.Array:
+    """Hidden states `[m, d]` at some of `h [b t, d]`."""
+    return h[slots]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def read(
     graph: Graph,
     whole: NamedSharding | None,
+    vocabulary: int,
+    at_a_time: int | None,
     state: State,
     h: jax.Array,
-    slots: jax.Array,
-    targets: jax.Array,
-    count: jax.Array,
-) -> jax.Array:
-    """Log-probabilities `[m, c]`, the first `count` alone, a program apart that tasks share.
-
-    Slots are unembedded `READS` at a time: logits of all at once might not fit.
-    """
-    model = nnx.merge(graph, state)
-
-    def part(i: jax.Array, found: jax.Array) -> jax.Array:
-        first = i * READS
-        logits = model.unembed(h[jax.lax.dynamic_slice_in_dim(slots, first, READS)])
-        wanted = jax.lax.dynamic_slice_in_dim(targets, first, READS)
-        total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
-        log_probs = jnp.take_along_axis(logits, wanted, axis=-1) - total
-        return jax.lax.dynamic_update_slice_in_dim(found, log_probs, first, axis=0)
-
-    found = jnp.zeros(targets.shape, jnp.float32)
-    return replicate(jax.lax.fori_loop(0, (count + READS - 1) // READS, part, found), whole)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def gather_logits(
-    graph: Graph,
-    whole: NamedSharding | None,
-    state: State,
-    h: jax.Array,
-    slots: jax.Array,
     tokens: jax.Array,
     indices: jax.Array,
 ) -> jax.Array:
-    """Logits `[m, c]` of `tokens [indices]`, the rest of the vocabulary left alone."""
-    logits = nnx.merge(graph, state).unembed(h[slots], tokens)
-    return replicate(jnp.take_along_axis(logits, indices, axis=1), whole)
+    """Log-probabilities `[m, c]` of `tokens [indices]` after `h [m, d]`, a program tasks share.
+
+    The softmax's denominator is summed over the `vocabulary`, so many words `at_a_time` that their
+    logits stay in the caches; None leaves it out, and logits are returned.
+    """
+    model = nnx.merge(graph, state)
+    found = jnp.take_along_axis(model.unembed(h, tokens), indices, axis=1)
+    if at_a_time:
+
+        def add(total: jax.Array, words: Span) -> jax.Array:
+            return jnp.logaddexp(total, jax.nn.logsumexp(model.unembed(h, words), axis=-1))
+
+        size = min(at_a_time, vocabulary)
+        turns, rest = divmod(vocabulary, size)
+        total = jax.lax.fori_loop(
+            0, turns, lambda i, before: add(before, Span(i * size, size)),
+            jnp.full(len(h), -jnp.inf),
+        )  # fmt: skip
+        if rest:
+            total = add(total, Span(vocabulary - rest, rest))
+        # A probability is at most 1, though its logit and the sum were rounded apart.
+        found = jnp.minimum(found - total[:, None], 0)
+    return replicate(found, whole)
 
 
-def _attention(cache: Cache, positions: jax.Array, mask: jax.Array, at_once: bool) -> Attend:
-    """Attention of sequences over themselves under `mask [b, t, t]` and over the shared prefix."""
+def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
+    """Attention over the shared prefix and within sequences, `ends` as in `Layout`."""
+    slot = jnp.arange(ends.shape[1])
+    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
+    at_once = kind == "at once"
 
     def attend(
         layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
     ) -> jax.Array:
+        if kind in ("fused", "interpreted"):
+            # Pallas takes as long to import as Flax, and CPUs need none of it.
+            from batch_calibration.models.fused_attention import fused_attention
+
+            cached = cache[layer] if cache else None
+            mean: jax.Array = fused_attention(
+                q, k, v, ends, positions, cached, options, interpret=kind == "interpreted"
+            )
+            return mean
         window, own_mask, prefix_mask = options.window, mask, None
         if window is not None:
             own_mask = mask & in_window(positions, positions, window)

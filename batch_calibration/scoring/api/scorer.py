@@ -21,6 +21,7 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
+    NoAnswer,
     label_texts,
 )
 from batch_calibration.scoring.api.answers import Answers, Asked
@@ -41,10 +42,6 @@ ROWS = 1024
 """Rows rendered and tokenized at a time."""
 
 T = TypeVar("T")
-
-
-class NoAnswer(InputError):
-    """A server did not answer: what ails it is none of the rows' or labels' fault."""
 
 
 class Place(NamedTuple):

@@ -1,0 +1,70 @@
+"""Attention in turns beside softmax in float64, whatever is computed at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration.models import attention
+from batch_calibration.models.attention import AttentionOptions, prefix_attention, self_attention
+
+SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
+"""Sequences, their length, heads, groups, size of a head."""
+
+
+@pytest.fixture(params=[500, 2_100, 13_000], autouse=True)
+def logits(request, monkeypatch):
+    """Bytes of logits at a time: blocks of queries, single heads, single groups, all."""
+    monkeypatch.setattr(attention, "LOGITS", {"cpu": request.param})
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+def softmax(q, k, v, mask, scale, cap=None):
+    """Means `[b, t, heads, d]` and log-sum-exps, of which masked rows have 0 and the smallest."""
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    each = q.shape[2] // k.shape[2]
+    logits = np.einsum("bthd,bshd->bhts", q, np.repeat(k, each, axis=2)) * scale
+    logits = logits if cap is None else cap * np.tanh(logits / cap)
+    weights = np.exp(logits) * np.broadcast_to(mask, (len(q), *mask.shape[1:]))[:, None]
+    total = weights.sum(axis=-1)
+    mean = np.einsum("bhts,bshd->bthd", weights, np.repeat(v, each, axis=2))
+    seen = total.transpose(0, 2, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(seen[..., None] > 0, mean / seen[..., None], 0)
+        return mean, np.where(seen > 0, np.log(seen), attention.SMALLEST)
+
+
+@pytest.mark.parametrize(("shape", "cap"), list(zip(SHAPES, (None, 2.0), strict=True)))
+def test_sequences_attend_to_themselves(shape, cap):
+    b, t, heads, groups, d = shape
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=(b, t, n, d)).astype(np.float32) for n in (heads, groups, groups))
+    tree = (np.tril(random.random((b, t, t))) > 0.4) | np.eye(t, dtype=bool)
+    for mask in (tree, tree[:1], tree[:, -1:]):
+        options = AttentionOptions(0.3, None, cap)
+        found = self_attention(*map(jnp.asarray, (q, k, v, mask)), options)
+        for ours, theirs in zip(found, softmax(q, k, v, mask, 0.3, cap), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_queries_attend_to_a_prefix(shape):
+    b, t, heads, groups, d = shape
+    random = np.random.default_rng(1)
+    n, s, real = b * t, 40, 33
+    q = random.normal(size=(n, heads, d)).astype(np.float32)
+    k, v = (random.normal(size=(s, groups, d)).astype(np.float32) for _ in "kv")
+    weighed = jnp.concatenate([jnp.asarray(v), jnp.ones((s, groups, 1))], axis=-1)
+    keys, values = attention.truncate_cache(jnp.asarray(k), weighed, real)
+    some = random.random((n, s)) < 0.1
+    some[0] = False
+    for mask in (None, some):
+        found = prefix_attention(
+            jnp.asarray(q), keys, values, None if mask is None else jnp.asarray(mask)
+        )
+        seen = np.ones((1, n, real), bool) if mask is None else mask[None, :, :real]
+        expected = softmax(q[None], k[None, :real], v[None, :real], seen, d**-0.5)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs[0], rtol=1e-6, atol=2e-5)

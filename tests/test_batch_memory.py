@@ -1,0 +1,64 @@
+"""Batches by a device's memory: the formula against what the compiler plans, and its limits."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from test_engine_families import CASES
+from tiny import write
+
+from batch_calibration.models import memory
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import batch_memory, programs
+from batch_calibration.scoring.packing import pack
+
+SHAPES = {
+    "gpt2": {"vocab_size": 400, "n_positions": 2048, "n_embd": 128, "n_layer": 2, "n_head": 2},
+    "llama": CASES["llama"]
+    | {"hidden_size": 128, "intermediate_size": 512, "head_dim": 32, "rope_scaling": None}
+    | {"max_position_embeddings": 2048},
+}
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def checkpoint(request, tmp_path_factory):
+    raw = {"model_type": request.param} | SHAPES[request.param]
+    return load_checkpoint(write(tmp_path_factory.mktemp("memory"), raw))
+
+
+def test_a_position_takes_no_more_than_is_counted(checkpoint, monkeypatch):
+    """The compiler's own plan of a batch's temporary memory, where all logits are kept."""
+    graph, state = nnx.split(checkpoint.model)
+    length, most = 2048, {}
+    for count in (1, 3):
+        slots = jnp.zeros((count, length), jnp.int32)
+        planned = programs.forward_packed.lower(graph, "at once", state, (), slots, slots, slots)
+        most[count] = planned.compile().memory_analysis().temp_size_in_bytes
+    a_position = (most[3] - most[1]) / (2 * length)
+    monkeypatch.setattr(batch_memory, "positions", lambda free, counted: counted)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    counted = batch_memory.budget(checkpoint, logits=True)
+    assert counted / 3 < a_position <= counted
+    logits = (8 * checkpoint.config.heads + 1) * batch_memory.KEYS
+    assert batch_memory.budget(checkpoint, logits=False) == counted - logits
+
+
+def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
+    assert batch_memory.budget(checkpoint, logits=True) == batch_memory.ON_CPU
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = {}
+    for free in (1e3, 1e8, 4e8, 1e12, float("inf")):
+        monkeypatch.setattr(memory, "available", lambda _, free=free: free)
+        found[free] = batch_memory.budget(checkpoint, logits=False)
+    assert found[1e3] == batch_memory.LEAST
+    assert found[1e12] == found[float("inf")] == batch_memory.MOST
+    assert batch_memory.LEAST < found[1e8] < found[4e8] == 4 * found[1e8] < batch_memory.MOST
+
+
+def test_sequences_are_long_where_attention_skips():
+    lengths = [300] * 130
+    usual, some, long = (pack(range(130), lengths, 256, most) for most in (0, 1024, 65_536))
+    assert {packed.length for packed in usual} == {512}
+    assert {packed.length for packed in some} == {1024}  # a batch holds no more
+    assert [packed.length for packed in long] == [4096] * 10
+    assert sorted(row for packed in long for row in packed.rows) == list(range(130))
