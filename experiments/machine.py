@@ -7,6 +7,7 @@ from pathlib import Path
 from absl import flags
 
 from batch_calibration.errors import InputError
+from experiments.allocator import one_arena
 from experiments.compilation_cache import keep_programs
 
 # They are flags of the program that imports this module.
@@ -24,6 +25,7 @@ PROCESS = flags.DEFINE_integer("process", None, "number of this one, from 0", lo
 
 def set_up() -> None:
     """Keep compiled programs, and join the other processes, if there are any."""
+    one_arena()
     import jax
 
     keep_programs()

@@ -18,6 +18,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import bert, gpt2, weights
 from batch_calibration.models.checkpoint import find, load_checkpoint
 from batch_calibration.models.config import read_config
+from batch_calibration.models.tensors import tensors
 from batch_calibration.scoring.causal_lm import CausalLM
 
 
@@ -175,7 +176,7 @@ def test_broken_weight_files(directory):
         ({"n_layer": 10**6}, "config.json says 1,000,000 layers, the weights are those of 2"),
         (
             {"n_embd": 10**6},
-            r"weights take [\d,.]+ GB a device, [\d,.]+ GB are free; share it",
+            r"weights take [\d,.]+ GB a device and the work on a batch",
         ),
         ({"n_layer": 0}, "n_layer = 0; expected a whole number"),
         ({"n_layer": True}, "n_layer = True; expected a whole number"),
@@ -354,3 +355,12 @@ def test_half_precision_scores_are_near(directory):
         )
     np.testing.assert_allclose(whole.log_probs, half.log_probs, atol=0.5)
     assert half.log_probs.dtype == np.float32
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_said(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"a": jnp.ones((20, 10))}, path)
+    (tensor,) = tensors(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="it ends within a; fetch it again"):
+        tensor.read(np.float32)

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -35,6 +37,8 @@ BESIDE = (
     "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
 )  # fmt: skip
 """Files that decide scores beside the config and the weights, where they are."""
+HASHED = 2
+"""Files whose sha256 is computed at once."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -152,7 +156,17 @@ def load_checkpoint(
     directory = Path(directory).expanduser()
     name, family, raw = _family(directory)
     tokenizer, start, sentence = _texts(directory, family, raw, read_config(family, raw, directory))
-    config, model = weights.load(directory, family, jnp.dtype(dtype), mesh)
+    with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
+        # Beside the loading, which reads the same files; closing them ends it where that fails.
+        hashes = {
+            name: pool.submit(hashlib.file_digest, opened.enter_context(file.open("rb")), "sha256")
+            for name, file in _deciding(directory, sentence).items()
+        }
+        config, model = weights.load(directory, family, jnp.dtype(dtype), mesh)
+        parts = {name: one.result().hexdigest() for name, one in hashes.items()}
+    # Where files say different things of it, the token that was taken is no matter of course.
+    parts |= {"beginning token": str(start.id)} if start.disputed else {}
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     if family.kind == "sentence_encoder":
         encoder = cast(Encoder, model)
         model = pooling.load(directory, encoder, sentence, config.width)
@@ -162,7 +176,6 @@ def load_checkpoint(
             f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
             f"{config.vocab_size} tokens; the two files belong to different checkpoints."
         )
-    digest = _digest(directory, start, sentence)
     return Checkpoint(
         directory, name, family.kind, config, model, tokenizer, start.id, digest, dtype, mesh,
         sentence,
@@ -219,14 +232,9 @@ def _tokenizer(directory: Path) -> Tokenizer:
     return tokenizer
 
 
-def _digest(directory: Path, start: BeginningToken, sentence: SentenceConfig) -> str:
-    """One sha256 over name and content of each file that decides the scores."""
-    # Where files say different things of it, the token that was taken is no matter of course.
-    parts = {"beginning token": str(start.id)} if start.disputed else {}
+def _deciding(directory: Path, sentence: SentenceConfig) -> dict[str, Path]:
+    """The files that decide the scores, weights included, by their names in the directory."""
     wanted = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
     if not (directory / "tokenizer.json").is_file():
         wanted += clip_tokenizer.FILES
-    for name in (name for name in wanted if (directory / name).is_file()):
-        with (directory / name).open("rb") as file:
-            parts[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return {name: directory / name for name in wanted if (directory / name).is_file()}

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -12,31 +13,92 @@ from batch_calibration.errors import InputError
 
 CGROUP = Path("/sys/fs/cgroup")
 GIGABYTE = 1e9
+TOKENS = 2048
+"""Token positions of a batch, and of a prefix, that find room beside the weights."""
+DOUBLED = 6
+"""How many times the number of devices is doubled in the search for what fits."""
 
 
-def require(directory: Path, parameters: int, dtype: DTypeLike, mesh: Mesh | None) -> None:
-    """Refuse weights that take more than a device has left.
+class Demand(NamedTuple):
+    """What a network asks of the memory.
+
+    Attributes:
+        parameters: How many numbers it has.
+        width: Numbers in a hidden state.
+        layers: Blocks.
+        cached: Whether it keeps keys and values of a prefix.
+    """
+
+    parameters: int
+    width: int
+    layers: int
+    cached: bool
+
+    def weights(self, size: int, parts: int) -> float:
+        """Bytes of weights a device, in numbers of `size` bytes, over `parts` devices."""
+        return self.parameters * size / parts
+
+    def work(self, size: int, parts: int) -> float:
+        """Bytes a device beside the weights, for a batch and a prefix of `TOKENS` tokens each.
+
+        Hidden states and what a block makes of them are some ten float32 arrays of the width;
+        keys and values are at most two of the width in each layer.
+        """
+        cache = 2 * size * self.width * self.layers / parts if self.cached else 0
+        return TOKENS * (10 * 4 * self.width + cache)
+
+    def total(self, size: int, parts: int) -> float:
+        """Bytes a device in all."""
+        return self.weights(size, parts) + self.work(size, parts)
+
+
+def require(directory: Path, demand: Demand, dtype: DTypeLike, mesh: Mesh | None) -> None:
+    """Refuse a network that takes more than a device has left.
 
     Args:
         directory: the checkpoint's, for the sentence.
-        parameters: how many numbers the network has.
-        dtype: what they are held in.
+        demand: what the network asks for.
+        dtype: what its numbers are held in.
         mesh: devices that share them, or None for one.
 
     Raises:
         InputError: with what is needed, what is there, and what would fit.
     """
-    size = np.dtype(dtype).itemsize
-    parts = 1 if mesh is None else mesh.shape["model"]
-    needed, there = parameters * size / parts, available(jax.devices()[0])
-    if needed <= there:
+    size, parts = np.dtype(dtype).itemsize, 1 if mesh is None else mesh.shape["model"]
+    device = jax.devices()[0]
+    # Devices on CPUs share one memory.
+    shared = mesh.local_mesh.size if mesh is not None and device.platform == "cpu" else 1
+    there = available(device) / shared
+    if demand.total(size, parts) <= there:
         return
-    halved = " bfloat16 takes half of that;" if size > 2 and needed <= 2 * there else ""
     raise InputError(
-        f"{directory}: its {parameters:,} weights take {needed / GIGABYTE:,.1f} GB a device, "
-        f"{there / GIGABYTE:,.1f} GB are free;{halved} share it over more devices (mesh), or take "
-        "a smaller checkpoint."
+        f"{directory}: in {np.dtype(dtype).name} its {demand.parameters:,} weights take "
+        f"{_gigabytes(demand.weights(size, parts))} a device and the work on a batch "
+        f"{_gigabytes(demand.work(size, parts))}, but {_gigabytes(there)} are free; "
+        f"{_advice(demand, size, parts, there, meshes=device.platform != 'cpu')}."
     )
+
+
+def _advice(demand: Demand, size: int, parts: int, there: float, *, meshes: bool) -> str:
+    """What would fit: half the width of numbers, more devices, both; or what is lacking."""
+    fits = []
+    for narrow in (size, 2)[: 2 if size > 2 else 1]:
+        wider = (parts * 2**i for i in range(1, DOUBLED + 1)) if meshes else ()
+        for n in (*([parts] if narrow < size else []), *wider):
+            if (total := demand.total(narrow, n)) <= there:
+                keys = ["--config.dtype=bfloat16"] * (narrow < size)
+                keys += [f"--config.mesh=model:{n} on {n} such devices"] * (n > parts)
+                fits.append(f"{' with '.join(keys)} ({_gigabytes(total)} a device)")
+                break
+    if fits:
+        return f"what fits is {' or '.join(fits)}"
+    least = _gigabytes(demand.total(2, parts))
+    narrowly = ", with --config.dtype=bfloat16" if size > 2 else ""
+    return f"take a device with {least} free{narrowly}, or a smaller checkpoint"
+
+
+def _gigabytes(number: float) -> str:
+    return f"{number / GIGABYTE:,.1f} GB"
 
 
 def available(device: jax.Device) -> float:

@@ -1,10 +1,12 @@
 """The tensors of a checkpoint directory: their names, what they are kept as, their numbers."""
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from safetensors import SafetensorError, safe_open
@@ -12,9 +14,14 @@ from safetensors import SafetensorError, safe_open
 from batch_calibration.errors import InputError
 from batch_calibration.models.config import read_json
 
-PART = 1 << 25
-"""Bytes of a tensor that are read at once."""
-PLAIN = ("F64", "F32", "F16", "BF16")
+PART = 1 << 20
+"""Numbers that are read at once: few enough for a processor's caches."""
+PLAIN: dict[str, np.dtype] = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(jnp.bfloat16),
+}
 """What the files call the numbers that can be read as they are."""
 
 
@@ -25,14 +32,18 @@ class Tensor(NamedTuple):
         name: Its name there.
         path: The file.
         kind: What the file says its numbers are, such as `"F32"` or `"F8_E4M3"`.
+        shape: How many numbers it has along each axis.
+        offset: Bytes before it in the file.
     """
 
     name: str
     path: Path
     kind: str
+    shape: tuple[int, ...]
+    offset: int
 
-    def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Its numbers as `dtype`, in parts: the file is mapped anew for each to let go of it.
+    def parts(self, dtype: DTypeLike) -> Iterator[np.ndarray]:
+        """Its numbers in a row as `dtype`, some at a time.
 
         Raises:
             InputError: they are quantized, so that they mean nothing by themselves.
@@ -42,16 +53,23 @@ class Tensor(NamedTuple):
                 f"{self.path}: {self.name} is in {self.kind}: quantized weights, expected one of "
                 f"{', '.join(PLAIN)}; use the checkpoint that is not quantized."
             )
-        with safe_open(self.path, framework="numpy") as file:
-            shape = file.get_slice(self.name).get_shape()
-            if math.prod(shape) * np.dtype(dtype).itemsize <= PART:
-                return np.asarray(file.get_tensor(self.name), dtype)
-        array = np.empty(shape, dtype)
-        step = max(1, len(array) * PART // array.nbytes)
-        for start in range(0, len(array), step):
-            end = min(start + step, len(array))
-            with safe_open(self.path, framework="numpy") as file:
-                array[start:end] = file.get_slice(self.name)[start:end]
+        part, left = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
+        # Read, not mapped: pages of a mapped file would count as this process's memory.
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            while left:
+                part = part[:left]
+                if file.readinto(part.view(np.uint8).data) != part.nbytes:
+                    raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
+                yield part.astype(dtype, copy=False)
+                left -= len(part)
+
+    def read(self, dtype: DTypeLike) -> np.ndarray:
+        """Its numbers as `dtype`; errors as of `parts`."""
+        array, start = np.empty(self.shape, dtype), 0
+        for part in self.parts(dtype):
+            array.reshape(-1)[start : start + len(part)] = part
+            start += len(part)
         return array
 
 
@@ -81,12 +99,12 @@ def shards(directory: Path) -> list[str]:
 
 
 def tensors(directory: Path) -> Iterator[Tensor]:
-    """Each tensor in the directory's safetensors files."""
+    """Each tensor in the directory's safetensors files, in the order in which they lie there."""
     for shard in shards(directory):
         path = directory / shard
         try:
             with safe_open(path, framework="numpy") as file:
-                kinds = {name: str(file.get_slice(name).get_dtype()) for name in list(file.keys())}
+                names = list(file.keys())
         except SafetensorError as error:
             with path.open("rb") as file:
                 pointer = file.read(40).startswith(b"version https://git-lfs")
@@ -96,4 +114,11 @@ def tensors(directory: Path) -> Iterator[Tensor]:
                 else f"it cannot be read as safetensors ({error}); fetch it again"
             )
             raise InputError(f"{path}: {cause}.") from error
-        yield from (Tensor(name, path, kind) for name, kind in kinds.items())
+        # The library checked the header, but does not tell where in the file a tensor begins.
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+        for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
+            about = header[name]
+            start = 8 + length + about["data_offsets"][0]
+            yield Tensor(name, path, about["dtype"], tuple(about["shape"]), start)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import count
@@ -20,10 +21,13 @@ from batch_calibration.files import write_whole
 from batch_calibration.models import memory
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
+from batch_calibration.models.product import product
 from batch_calibration.models.tensors import PLAIN, Tensor, tensors
 
 NAMED = 10
 """Tensors that a sentence names before it says how many more there are."""
+READERS = 4
+"""Tensors that are read at once; each is held twice until it is where it belongs."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -35,7 +39,7 @@ def load(
 ) -> tuple[Config, nnx.Module]:
     """Read a checkpoint directory into a network of `family`: `(config, model)`.
 
-    Tensors stream, one at a time, from the files to the devices that hold them: on a mesh each
+    Tensors stream, a few at a time, from the files to the devices that hold them: on a mesh each
     device gets its part of the axis that the family's table splits over `model`, where the mesh
     divides it, and the whole where it does not.
 
@@ -54,12 +58,13 @@ def load(
     config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     files = list(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
-    graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
+    graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
     wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
-    memory.require(directory, sum(leaf.size for leaf in wanted.values()), dtype, mesh)
+    parameters, cached = sum(leaf.size for leaf in wanted.values()), family.kind == "causal_lm"
+    demand = memory.Demand(parameters, config.width, config.layers, cached)
+    memory.require(directory, demand, dtype, mesh)
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
-    found: dict[str, jax.Array] = {}
-    sources: dict[str, Tensor] = {}
+    sources: dict[str, tuple[Tensor, Weight]] = {}
     tied: dict[Tensor, str] = {}
     complaints: list[str] = []
     for tensor in files:
@@ -67,41 +72,33 @@ def load(
         pattern, number = _split_layer(_bare(family, name))
         weight = table.get(pattern, Weight("nothing"))
         path = weight.path.format(i=number)
-        if path not in wanted:
-            if pattern in family.tied:
-                tied[tensor] = family.tied[pattern]
-            elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
-                complaints.append(f"unexpected {name} (our network has no place for it)")
-            continue
-        if path in found:
+        if path in sources:
             complaints.append(f"a second {name} (our {path})")
-            continue
-        found[path], sources[path] = jax.numpy.zeros(()), tensor
-        if tensor.kind not in PLAIN:
-            complaints.append(
-                f"{name} (our {path}) in {tensor.kind}: quantized weights, expected one of "
-                f"{', '.join(PLAIN)}"
-            )
-            continue
-        array = tensor.read(dtype)
-        array = array.T if weight.transpose else array
-        if array.shape != wanted[path].shape:
-            complaints.append(
-                f"mis-shaped {name} (our {path}): got {array.shape}, expected {wanted[path].shape}"
-            )
-        elif not np.isfinite([array.min(), array.max()]).all():
-            bad = np.sum(~np.isfinite(array))
-            complaints.append(f"non-finite {name} (our {path}): {bad} of {array.size} NaN or inf")
-        else:
-            found[path] = _put(np.asarray(array, order="C"), weight.split, mesh)
+        elif path in wanted:
+            sources[path] = tensor, weight._replace(path=path)
+        elif pattern in family.tied:
+            tied[tensor] = family.tied[pattern]
+        elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
+            complaints.append(f"unexpected {name} (our network has no place for it)")
+    found: dict[str, jax.Array] = {}
+    with ThreadPoolExecutor(READERS) as pool:
+
+        def place(path: str) -> jax.Array | str:
+            return _place(*sources[path], wanted[path].shape, dtype, mesh)
+
+        for path, placed in zip(sources, pool.map(place, sources), strict=True):
+            if isinstance(placed, str):
+                complaints.append(placed)
+            else:
+                found[path] = placed
     for tensor, path in tied.items():
-        if not _equal(sources.get(path), tensor, dtype):
+        if path not in sources or not _equal(sources[path][0], tensor, dtype):
             complaints.append(
                 f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
                 "place; set tie_word_embeddings to false in config.json if it is meant"
             )
     names = {weight.path: name for name, weight in _names(family, wanted)}
-    missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in found]
+    missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in sources]
     if complaints := missing + complaints:
         rest = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
         raise InputError(
@@ -113,7 +110,21 @@ def load(
     for _, part in nnx.iter_modules(model):
         if isinstance(part, nnx.Embed):
             part.dtype = dtype  # it keeps the dtype it was made with, float32
+        if isinstance(part, nnx.Linear):
+            part.dot_general = product
     return config, model
+
+
+class _OneKey(nnx.Rngs):
+    """The same key for each parameter, whose shape alone is wanted.
+
+    A key counts under tracing in time that grows with all that was traced before.
+    """
+
+    def params(self) -> jax.Array:
+        """The key."""
+        key: jax.Array = self["default"].key[...]
+        return key
 
 
 def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
@@ -126,23 +137,51 @@ def _check_depth(directory: Path, config: Config, names: list[str]) -> None:
         )
 
 
-def _equal(used: Tensor | None, tensor: Tensor, dtype: DTypeLike) -> bool:
+def _equal(used: Tensor, tensor: Tensor, dtype: DTypeLike) -> bool:
     """Whether a tensor that our network has no place for is the one used in its place."""
-    if used is None or not {used.kind, tensor.kind} <= {*PLAIN}:
+    if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
         return False
-    return np.array_equal(used.read(dtype), tensor.read(dtype))
+    parts = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
+    return all(np.array_equal(ours, theirs) for ours, theirs in parts)
 
 
-def _put(array: np.ndarray, split: int | None, mesh: Mesh | None) -> jax.Array:
-    """A weight of ours on the devices that hold it, or hold parts of it."""
+def _place(
+    tensor: Tensor, weight: Weight, shape: tuple[int, ...], dtype: DTypeLike, mesh: Mesh | None
+) -> jax.Array | str:
+    """A weight of ours on the devices that hold it, or hold parts of it; or what is wrong."""
+    named = f"{tensor.name} (our {weight.path})"
+    if tensor.kind not in PLAIN:
+        return f"{named} in {tensor.kind}: quantized weights, expected one of {', '.join(PLAIN)}"
+    got = tensor.shape[::-1] if weight.transpose else tensor.shape
+    if got != shape:
+        return f"mis-shaped {named}: got {got}, expected {shape}"
+    array = tensor.read(dtype)
+    if not _finite(array):
+        bad = np.sum(~np.isfinite(array))
+        return f"non-finite {named}: {bad} of {array.size} NaN or inf"
+    # A view: the device lays the numbers in its order, many times as fast as numpy would.
+    array = array.T if weight.transpose else array
     if mesh is None:
         placed: jax.Array = jax.device_put(array)
-        return placed
-    shared = split is not None and array.shape[split] % mesh.shape["model"] == 0
-    axes = [*[None] * (split or 0), "model"] if shared else []
-    spec = PartitionSpec(*axes)  # type: ignore[no-untyped-call]  # jax has no type for it
-    # Each process gives its own devices their parts: none sees another's.
-    return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), array.__getitem__)
+    else:
+        split = weight.split
+        shared = split is not None and shape[split] % mesh.shape["model"] == 0
+        axes = [*[None] * (split or 0), "model"] if shared else []
+        home = NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
+        # Each process gives its own devices their parts: none sees another's.
+        placed = jax.make_array_from_callback(shape, home, array.__getitem__)
+    # What was read is let go of before more is: copies that wait would fill the memory.
+    return placed.block_until_ready()
+
+
+def _finite(array: np.ndarray) -> bool:
+    """Whether all numbers are finite, by their bits: numpy compares half precision one by one."""
+    infinite = np.array(np.inf, array.dtype)
+    unsigned, signed = (array.view(f"{kind}{array.itemsize}") for kind in "ui")
+    return bool(
+        unsigned.max() < (-infinite).view(unsigned.dtype)
+        and signed.max() < infinite.view(signed.dtype)
+    )
 
 
 def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: RawConfig) -> None:

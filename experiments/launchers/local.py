@@ -17,6 +17,7 @@ from batch_calibration.cli import guard
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
+from experiments.allocator import one_arena
 from experiments.compilation_cache import keep_programs
 
 
@@ -143,6 +144,7 @@ def _run(work: Work, answer: Connection | None, place: Place) -> None:
 
 
 def _answer(work: Work, answer: Connection | None, place: Place) -> None:
+    one_arena()
     import jax
 
     keep_programs()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
+from experiments.allocator import one_arena
 from experiments.compilation_cache import keep_programs
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Job:
 
     def __call__(self) -> ScoringReport | str:
         """Work; the sentence, where a setting is wrong."""
+        one_arena()
         import jax
 
         # What is claimed is given back before Slurm kills the job.

@@ -1,0 +1,44 @@
+"""All threads of a program allocate from one arena, where glibc would give each its own."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ARENAS = """
+import ctypes, os, threading
+from experiments.allocator import one_arena
+one_arena()
+kept, held = [], threading.Barrier(9)
+def allocate():
+    kept.append(b"x" * 100_000)
+    held.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+held.wait()
+ours, theirs = os.pipe()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fdopen(theirs, b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+print(os.read(ours, 1 << 16).count(b"<heap nr="))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no arenas")
+@pytest.mark.parametrize(("set_to", "most"), [(None, 1), ("3", 3)])
+def test_threads_share_the_arenas(set_to, most):
+    env = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    done = subprocess.run(
+        [sys.executable, "-c", ARENAS],
+        cwd=Path(__file__).resolve().parents[1],
+        env=env | ({"MALLOC_ARENA_MAX": set_to} if set_to else {}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) == most

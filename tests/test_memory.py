@@ -1,0 +1,131 @@
+"""How much memory loading and scoring ask for, and what is said where there is too little."""
+
+import tracemalloc
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+from tiny import GPT2, write
+
+from batch_calibration.errors import InputError
+from batch_calibration.models import gpt2, memory, weights
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.models.memory import Demand
+from batch_calibration.models.tensors import tensors
+from batch_calibration.scoring import programs
+
+LLAMA_7B = Demand(6_738_415_616, 4096, 32, cached=True)
+MIDDLE = GPT2 | {"vocab_size": 5000, "n_embd": 256, "n_head": 4}
+
+
+@pytest.mark.parametrize("kept", [np.float16, jnp.bfloat16, np.float32, np.float64])
+def test_numbers_are_read_in_every_width(tmp_path, monkeypatch, kept):
+    monkeypatch.setattr("batch_calibration.models.tensors.PART", 7)  # the last part is shorter
+    numbers = {"a": np.arange(60, dtype=kept).reshape(5, 12), "b": np.array(3, kept)}
+    save_file(numbers, tmp_path / "model.safetensors")
+    for tensor in tensors(tmp_path):
+        for dtype in (np.float32, jnp.bfloat16, np.float16):
+            read = tensor.read(dtype)
+            assert read.dtype == dtype
+            np.testing.assert_array_equal(read, numbers[tensor.name].astype(dtype))
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kept", [np.float16, jnp.bfloat16, np.float32])
+def test_what_is_not_finite_is_found_in_every_width(tmp_path, kept, bad):
+    write(tmp_path, GPT2)
+    path = tmp_path / "model.safetensors"
+    given = {name: array.astype(kept) for name, array in load_file(path).items()}
+    largest = np.full_like(given["transformer.wte.weight"], jnp.finfo(kept).max)
+    save_file(given | {"transformer.wte.weight": largest}, path)
+    weights.load(tmp_path, gpt2.FAMILY, kept)
+    given["transformer.h.1.mlp.c_fc.weight"][3, 2] = bad
+    save_file(given, path)
+    with pytest.raises(InputError, match=r"non-finite transformer.h.1.mlp.c_fc.weight.*: 1 of"):
+        weights.load(tmp_path, gpt2.FAMILY, kept)
+
+
+def test_few_tensors_are_held_beside_those_that_were_placed(tmp_path, monkeypatch):
+    monkeypatch.setattr("batch_calibration.models.tensors.PART", 1 << 12)
+    write(tmp_path, GPT2 | {"n_embd": 512, "n_layer": 6})
+    tracemalloc.start()
+    try:
+        _, model = weights.load(tmp_path, gpt2.FAMILY)
+        peak = tracemalloc.get_traced_memory()[1]  # of numpy, not of JAX, which has the network
+    finally:
+        tracemalloc.stop()
+    sizes = [leaf.nbytes for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))]
+    # JAX lets go of what it has copied at some later call.
+    assert peak < 2 * weights.READERS * max(sizes) + 4e6 < 0.6 * sum(sizes)
+
+
+def test_hashing_ends_where_loading_fails(tmp_path):
+    write(tmp_path, GPT2)
+    given = load_file(tmp_path / "model.safetensors")
+    del given["transformer.ln_f.bias"]
+    save_file(given, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"missing transformer\.ln_f\.bias"):
+        load_checkpoint(tmp_path)
+
+
+def temporary(directory, layers, dtype):
+    """Bytes that a batch of 2,048 tokens takes beside the weights, after a prefix of 128."""
+    raw = MIDDLE | {"n_layer": layers}
+    write(directory, raw)
+    config, model = weights.load(directory, gpt2.FAMILY, dtype)
+    graph, state = nnx.split(model)
+    keys, values = (jnp.ones((128, 4, width), dtype) for width in (64, 65))
+    tokens = jnp.zeros((16, 128), jnp.int32)
+    program = programs.forward_packed.lower(
+        graph, "in turn", state, ((keys, values),) * layers, tokens, tokens, tokens
+    )
+    demand = Demand(0, config.width, config.layers, cached=True)
+    return program.compile().memory_analysis().temp_size_in_bytes, demand
+
+
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_the_work_on_a_batch_does_not_grow_with_the_depth(tmp_path, dtype):
+    """No copy of a layer's weights is made before its turn: of three they would be 9 MB."""
+    # Flax's layer norm mixes dtypes, which tests otherwise forbid.
+    with jax.numpy_dtype_promotion("standard"):
+        (shallow, _), (deep, demand) = (
+            temporary(tmp_path / str(layers), layers, dtype) for layers in (1, 4)
+        )
+    # The prefix's keys and values are laid out for all layers.
+    cache = 3 * 128 * 4 * 129 * np.dtype(dtype).itemsize
+    assert deep - shallow < 3 * cache
+    assert deep < demand.work(np.dtype(dtype).itemsize, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "platform", "free", "sentence"),
+    [
+        ("float32", "cpu", 16e9, r"in float32 its 6,738,415,616 weights take 27\.0 GB a device and "
+         r"the work on a batch 2\.5 GB, but 16\.0 GB are free; what fits is "
+         r"--config\.dtype=bfloat16 \(14\.9 GB a device\)\.$"),
+        ("bfloat16", "cpu", 14e9, r"take a device with 14\.9 GB free, or a smaller checkpoint\.$"),
+        ("float32", "cpu", 14e9, r"with 14\.9 GB free, with --config\.dtype=bfloat16, or"),
+        ("bfloat16", "gpu", 8e9, r"fits is --config\.mesh=model:2 on 2 such devices \(7\.6 GB"),
+        ("float32", "gpu", 16e9, r"what fits is --config\.mesh=model:2 on 2 such devices "
+         r"\(14\.9 GB a device\) or --config\.dtype=bfloat16 \(14\.9 GB a device\)\.$"),
+        ("float32", "gpu", 2e9, r"model:32 on 32 such .* or --config\.dtype=bfloat16 with "
+         r"--config\.mesh=model:16 on 16 such devices"),
+        ("float32", "gpu", 1e6, r"take a device with 14\.9 GB free"),
+    ],
+)  # fmt: skip
+def test_what_would_fit(monkeypatch, tmp_path, dtype, platform, free, sentence):
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform=platform)])
+    monkeypatch.setattr(memory, "available", lambda device: free)
+    with pytest.raises(InputError, match=sentence):
+        memory.require(tmp_path, LLAMA_7B, jnp.dtype(dtype), None)
+
+
+def test_what_fits_is_not_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "available", lambda device: 15e9)
+    memory.require(tmp_path, LLAMA_7B, jnp.dtype("bfloat16"), None)
+    encoder = LLAMA_7B._replace(cached=False)
+    assert encoder.total(2, 1) < LLAMA_7B.total(2, 1) - 1e9
