@@ -198,7 +198,7 @@ SENTENCES = {
     "no start": (
         (GOOD, "pc"),
         {"key": 0, "starts": 0},
-        "at least 1 start; starts is 0 and steps is 100: give whole numbers from 1 on",
+        "starts is 0, steps is 100 and searched is 131072: give whole numbers from 1 on",
     ),
     "start means of another shape": (
         (GOOD, "pc"),

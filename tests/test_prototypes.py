@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.assignment import assign
+from batch_calibration.calibration.mixture import PIECE, WHOLE
 from batch_calibration.calibration.prototypes import (
     RIDGE,
     draw_starts,
@@ -48,7 +49,7 @@ def peer(x, first):
     ).fit(x)
 
 
-@pytest.mark.parametrize(("rows", "labels"), [(872, 2), (1500, 3)])
+@pytest.mark.parametrize(("rows", "labels"), [(872, 2), (1500, 3), (WHOLE + PIECE // 2, 3)])
 def test_densities_are_scikit_learn_s_from_the_same_starts(rows, labels):
     scores, _ = language_model_like(rows, labels, seed=3)
     x = features(scores)
@@ -208,6 +209,11 @@ def test_random_starts_do_not_depend_on_padding(padding):
     np.testing.assert_array_equal(
         draw_starts(KEY, padded, weight, 20), draw_starts(KEY, rows, jnp.ones(50), 20)
     )
+
+
+def test_no_rows_searched_is_a_sentence():
+    with pytest.raises(InputError, match=r"searches at least 1 row; .* searched is 0: give whole"):
+        prototypes(searched=0)
 
 
 def test_no_key_is_a_sentence():

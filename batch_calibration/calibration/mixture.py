@@ -11,6 +11,10 @@ SLOTS = 4
 # Rows summed before the partial sums are: a float32 sum of n terms loses log n, not n, roundings.
 BLOCK = 64
 
+# Beyond `WHOLE` rows a step of one start takes them a piece at a time, which stays in the cache.
+WHOLE = 16_384
+PIECE = 1024
+
 
 class Mixture(NamedTuple):
     """k Gaussians of f features.
@@ -24,6 +28,15 @@ class Mixture(NamedTuple):
     log_weights: jax.Array
     means: jax.Array
     factors: jax.Array
+
+
+class Moments(NamedTuple):
+    """Sums over rows, of component k: its shares; shares times y; shares times y y^T; and log p."""
+
+    mass: jax.Array
+    first: jax.Array
+    second: jax.Array
+    log_density: jax.Array
 
 
 class Found(NamedTuple):
@@ -59,6 +72,47 @@ def invert_lower(factor: jax.Array) -> jax.Array:
     return jax.scipy.linalg.solve_triangular(factor, eye, lower=True)
 
 
+def e_step(
+    mixture: Mixture, inverse: jax.Array, rows: jax.Array, weight: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The rows in each component's coordinates y[k f n], its shares[k n], weighted log p[n].
+
+    Args:
+        mixture: alpha, mu, L.
+        inverse: L^-1[k f f].
+        rows: z[f n].
+        weight: [n].
+    """
+    log_weights, means, factors = mixture
+    own = jnp.einsum("kab,kbn->kan", inverse, rows - means[:, :, None])
+
+    log_det = jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
+    constant = 0.5 * means.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
+    log_joint = (log_weights - log_det - constant)[:, None] - 0.5 * jnp.sum(own**2, axis=1)
+    log_row = jax.nn.logsumexp(log_joint, axis=0)
+    return own, jnp.exp(log_joint - log_row) * weight, weight * log_row
+
+
+def sum_blocks(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moments:
+    """The moments of a whole table: sums of blocks of rows, then of these."""
+    shared = shares[:, None, :] * own
+    cut = (*own.shape[:2], -1, BLOCK)
+    products = jnp.einsum("kaij,kbij->ikab", shared.reshape(cut), own.reshape(cut))
+    return Moments(
+        block_sum(shares), block_sum(shared), jnp.sum(products, axis=0), block_sum(log_rows)
+    )
+
+
+def sum_piece(own: jax.Array, shares: jax.Array, log_rows: jax.Array) -> Moments:
+    """The moments of a piece, which is a block of its own."""
+    return Moments(
+        jnp.sum(shares, axis=-1),
+        jnp.einsum("kn,kan->ka", shares, own),
+        jnp.einsum("kan,kbn->kab", shares[:, None, :] * own, own),
+        jnp.sum(log_rows),
+    )
+
+
 def em_step(
     mixture: Mixture, rows: jax.Array, weight: jax.Array, ridge: jax.Array
 ) -> tuple[Mixture, jax.Array]:
@@ -70,28 +124,28 @@ def em_step(
 
     Args:
         mixture: alpha, mu, L.
-        rows: z[f n], a multiple of `BLOCK` of them; weight 0 where padded.
-        weight: [n].
+        rows: z[f n]; n is a multiple of `BLOCK`, and beyond `WHOLE` of `PIECE`.
+        weight: [n], 0 where padded.
         ridge: [f f], added to each covariance.
     """
-    log_weights, means, factors = mixture
+    _, means, factors = mixture
     inverse = invert_lower(factors)
-    own = jnp.einsum("kab,kbn->kan", inverse, rows - means[:, :, None])
 
-    log_det = jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
-    constant = 0.5 * means.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
-    log_joint = (log_weights - log_det - constant)[:, None] - 0.5 * jnp.sum(own**2, axis=1)
-    log_row = jax.nn.logsumexp(log_joint, axis=0)
-    shares = jnp.exp(log_joint - log_row) * weight
+    def piece(start: jax.Array) -> Moments:
+        some = jax.lax.dynamic_slice_in_dim(rows, start, PIECE, axis=1)
+        weights = jax.lax.dynamic_slice_in_dim(weight, start, PIECE)
+        return sum_piece(*e_step(mixture, inverse, some, weights))
+
+    if rows.shape[1] <= WHOLE:
+        sums = sum_blocks(*e_step(mixture, inverse, rows, weight))
+    else:
+        pieces = jax.lax.map(piece, jnp.arange(0, rows.shape[1], PIECE, dtype=jnp.int32))
+        sums = Moments(*(jnp.sum(each, axis=0) for each in pieces))
 
     # An empty component keeps its mean and shrinks to the ridge: finite, and never chosen.
-    mass = block_sum(shares) + 1e-12
-    shared = shares[:, None, :] * own
-    first = block_sum(shared) / mass[:, None]
-    # Products of blocks of rows, summed over blocks like the other moments.
-    cut = (*own.shape[:2], -1, BLOCK)
-    products = jnp.einsum("kaij,kbij->ikab", shared.reshape(cut), own.reshape(cut))
-    second = jnp.sum(products, axis=0) / mass[:, None, None]
+    mass = sums.mass + 1e-12
+    first = sums.first / mass[:, None]
+    second = sums.second / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)
     covariance = second - first[:, :, None] * first[:, None, :] + own_ridge
     fresh = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
@@ -104,7 +158,7 @@ def em_step(
         means + jnp.einsum("kab,kb->ka", factors, first),
         jnp.where(definite, fresh, factors),
     )
-    return now, block_sum(weight * log_row) / jnp.maximum(jnp.sum(weight), 1e-12)
+    return now, sums.log_density / jnp.maximum(jnp.sum(weight), 1e-12)
 
 
 def first_mixture(means: jax.Array) -> Mixture:
@@ -132,6 +186,7 @@ def fit_starts(
     *,
     steps: int,
     tolerance: float,
+    most: jax.Array | None = None,
 ) -> Found:
     """Expectation-maximization from each of several starts, until it gains less than `tolerance`.
 
@@ -144,10 +199,13 @@ def fit_starts(
         starts: the first means, [s k f].
         steps: the most steps a start may take.
         tolerance: in nats, on the mean log-likelihood between two steps.
+        most: only so many of the starts, the first ones; all of them where none is given. The
+            others are not worked on: zero steps, and a likelihood of minus infinity.
     """
     count = starts.shape[0]
-    slots = min(SLOTS, count)
-    padding = -rows.shape[0] % BLOCK
+    last = count if most is None else most
+    slots, multiple = (min(SLOTS, count), BLOCK) if rows.shape[0] <= WHOLE else (1, PIECE)
+    padding = -rows.shape[0] % multiple
     columns = jnp.pad(rows, ((0, padding), (0, 0))).T
     weights = jnp.pad(weight, (0, padding))
     # One more start than there are: what an idle slot works on, and where it writes.
@@ -167,7 +225,7 @@ def fit_starts(
             lambda kept, new: kept.at[place].set(new), pool.found, Found(mixture, likelihood, taken)
         )
         turn = pool.next + jnp.cumsum(done).astype(jnp.int32) - 1
-        start = jnp.where(done, jnp.minimum(turn, count), pool.start)
+        start = jnp.where(done, jnp.where(turn < last, turn, count), pool.start)
         return Pool(
             start=start,
             steps=jnp.where(done, 0, taken),
@@ -178,7 +236,8 @@ def fit_starts(
         )
 
     first = jnp.arange(slots, dtype=jnp.int32)
-    nothing = Found(firsts, jnp.zeros(count + 1), jnp.zeros(count + 1, jnp.int32))
+    first = jnp.where(first < last, first, count)
+    nothing = Found(firsts, jnp.full(count + 1, -jnp.inf), jnp.zeros(count + 1, jnp.int32))
     pool = Pool(
         start=first,
         steps=jnp.zeros(slots, jnp.int32),
