@@ -5,7 +5,9 @@ before JAX is loaded.
 """
 
 import difflib
+import gc
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -95,6 +97,8 @@ def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = 
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
     """
+    # Imports and tracing make many objects that stay: Python would look for garbage among them.
+    gc.set_threshold(10_000, 20, 20)
     catch_stops()
     app.run(lambda _: _guarded(main, loads), flags_parser=partial(_parse, grids=grids))
     raise AssertionError("app.run returned")
@@ -120,6 +124,9 @@ def _parse(argv: Sequence[str], *, grids: bool = False) -> list[str]:
         words = flags.FLAGS(list(argv))
         _check(words[1:])
         return words
+    except SystemExit:
+        # After --help: absl ends with the code of an error.
+        sys.exit()
     except InputError as error:
         fail(str(error))
     except flags.UnrecognizedFlagError as error:

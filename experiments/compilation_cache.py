@@ -23,22 +23,27 @@ SHARED = "shared"
 """The name of the folder whose entries all processes begin with."""
 
 
-def keep_programs() -> None:
+def keep_programs(place: str = "programs", least: float = 0.1) -> None:
     """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
 
     `JAX_COMPILATION_CACHE_DIR` names another directory, in which JAX itself reads and writes;
     empty, it keeps nothing. Where the cache directory cannot be written, nothing is kept.
+
+    Args:
+        place: the folder of the cache directory; another one for what compiles thousands, as each
+            process that begins links all.
+        least: seconds that compiling a program must take for it to be kept; 0 keeps all.
     """
     import jax
 
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     # Their directory lies in that of the programs and would be part of each program's key.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     with suppress(OSError):
-        mine = _own_folder()
+        mine = _own_folder(place)
         shared = mine.with_name(SHARED)
         shared.mkdir(parents=True, exist_ok=True)
         for folder in shared.parent.iterdir():
@@ -48,7 +53,7 @@ def keep_programs() -> None:
         for entry in shared.iterdir():
             _link(entry, mine / entry.name)
         jax.config.update("jax_compilation_cache_dir", str(mine))
-        atexit.register(share_programs)
+        atexit.register(_share, mine)
 
 
 def share_programs() -> None:
@@ -59,10 +64,10 @@ def share_programs() -> None:
     _share(_own_folder())
 
 
-def _own_folder() -> Path:
+def _own_folder(place: str = "programs") -> Path:
     from platformdirs import user_cache_path
 
-    return user_cache_path("batch-calibration") / "programs" / _machine() / process_name()
+    return user_cache_path("batch-calibration") / place / _machine() / process_name()
 
 
 def _share(folder: Path) -> None:

@@ -49,10 +49,10 @@ def shared() -> Path:
 
 
 def pytest_configure() -> None:
-    """Compiled programs are kept as those of the programs that tests start."""
+    """Compiled programs are kept, small ones too, apart from those of the programs that run."""
     from experiments.compilation_cache import keep_programs
 
-    keep_programs()
+    keep_programs("programs-of-tests", least=0.0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

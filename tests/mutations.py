@@ -24,6 +24,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
+PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
 # file -> the tests that have to notice, the fastest first.
 TESTS = {
     "arrays.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
@@ -37,9 +38,9 @@ TESTS = {
     "calibration/assignment.py": "tests/test_prototypes.py",
     "calibration/base.py": f"tests/test_arrays.py {LAWS}",
     "calibration/learned_shift.py": LAWS,
-    "calibration/mixture.py": "tests/test_prototypes.py",
+    "calibration/mixture.py": PROTOTYPES,
     "calibration/objective.py": f"tests/test_metrics.py {LAWS}",
-    "calibration/prototypes.py": f"tests/test_prototypes.py {LAWS}",
+    "calibration/prototypes.py": f"{PROTOTYPES} {LAWS}",
     "calibration/running.py": f"tests/test_running.py {LAWS}",
     "calibration/shift.py": LAWS,
     "prompts/demonstrations.py": "tests/test_prompts.py tests/test_render.py",

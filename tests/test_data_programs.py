@@ -100,9 +100,3 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
     said = program(name, *(flag.format(tmp=tmp_path) for flag in flags), code=2)
     assert sentence in said.stderr and "Traceback" not in said.stderr
     assert said.stderr.count("error: ") == 1
-
-
-@pytest.mark.parametrize("name", ["data", "prepare_data"])
-def test_help(program, name):
-    said = program(name, "--help", code=None)
-    assert f"python -m experiments.{name} --" in said.stdout and "data_dir" in said.stdout

@@ -35,10 +35,17 @@ ROOMS = (
 )
 
 
-def test_import_loads_no_framework():
-    heavy = ("flax", "tensorflow", "absl", "optax", "matplotlib", "sklearn")
+@pytest.mark.parametrize(
+    ("room", "heavy"),
+    [
+        (".version", ("flax", "tensorflow", "absl", "optax", "matplotlib", "sklearn")),
+        (".scoring.causal_lm", ("jax.experimental.pallas", "httpx2", "batch_calibration.methods")),
+        (".study.scoring", ("flax", "httpx2", "batch_calibration.methods", "matplotlib")),
+    ],
+)
+def test_import_loads_no_framework(room, heavy):
     script = (
-        "import sys, batch_calibration; "
+        f"import sys, batch_calibration{room}; "
         f"print([name for name in {heavy} if name in sys.modules], batch_calibration.__version__)"
     )
     done = subprocess.run(

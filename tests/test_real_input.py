@@ -14,7 +14,7 @@ def study(program, minilm, shared, tmp_path_factory):
         f"--config.data={shared / 'data'}", "--config.limit=300", "--config.labeled_per_class=32",
         f"--workdir={workdir}",
     )  # fmt: skip
-    program("calibrate", f"--workdir={workdir}")
+    program("calibrate", "--methods=icl,bc,bcl", f"--workdir={workdir}")
     said = program("tables", f"--workdir={workdir}").stdout
     return workdir, said
 

@@ -77,7 +77,3 @@ def test_a_dual_encoder_compares_texts_with_statements(program, tmp_path):
 def test_wrong_input(program, flags, sentence):
     said = program("show", *flags, code=2)
     assert sentence in said.stderr and "Traceback" not in said.stderr
-
-
-def test_help(program):
-    assert "--rows" in program("show", "--help", code=None).stdout

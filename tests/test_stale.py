@@ -49,7 +49,7 @@ def tables(tmp_path):
 def test_corrected_labels_reach_the_table_without_the_model(score, program, tmp_path):
     write(tmp_path / "data", ROWS)
     score()
-    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     write(tmp_path / "data", [row | {"label": 1 - row["label"]} for row in ROWS])
     assert "0 rows scored" in score()
     (table,) = tables(tmp_path)
@@ -66,7 +66,7 @@ def test_other_rows_are_another_context_and_another_table(score, program, tmp_pa
     score()
     score("--config.limit=0", data="mini")
     assert len(tables(tmp_path)) == 2
-    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     said = program("tables", f"--workdir={tmp_path / 'w'}").stdout
     assert "mini on data, zero-shot" in said and "mini, zero-shot" in said
 
@@ -76,7 +76,7 @@ def test_two_versions_of_the_same_data_are_not_averaged(score, program, tmp_path
     score()
     write(tmp_path / "data", [*ROWS[:3], {"sentence": "the hero is witty .", "label": 1}])
     score()
-    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     said = program("tables", f"--workdir={tmp_path / 'w'}", code=2).stderr
     assert "two records of sst2, seed 0" in said and "workdirs of their own" in said
 
@@ -99,7 +99,7 @@ def test_rows_without_gold_labels(score, program, tmp_path):
     path = tmp_path / "data/sst2/validation.jsonl"
     path.write_text("".join(json.dumps(row | {"label": -1}) + "\n" for row in ROWS))
     score()
-    said = program("calibrate", f"--workdir={tmp_path / 'w'}", code=2).stderr
+    said = program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}", code=2).stderr
     assert "none of its 4 test rows has a gold label" in said
 
 
@@ -123,7 +123,7 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
 def test_a_torn_record(score, program, tmp_path):
     write(tmp_path / "data", ROWS)
     score()
-    program("calibrate", f"--workdir={tmp_path / 'w'}")
+    program("calibrate", "--methods=icl,bc", f"--workdir={tmp_path / 'w'}")
     (record,) = (tmp_path / "w/records").iterdir()
     for text in (record.read_text()[:50], "{}", "[]", '{"version": 99}'):
         record.write_text(text)

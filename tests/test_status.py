@@ -5,7 +5,7 @@ from workers import SIZES, FakeScorer, render, score
 
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.scoring.api.scorer import NoAnswer
+from batch_calibration.scoring import NoAnswer
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claims

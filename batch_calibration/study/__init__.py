@@ -3,17 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from batch_calibration.study.calibration import run_calibration
-from batch_calibration.study.stored import CalibrationReport, calibrate_store, calibrate_study
-
 if TYPE_CHECKING:
+    from batch_calibration.study.calibration import run_calibration
     from batch_calibration.study.scoring import (
         ScoringProgress,
         ScoringReport,
         render_contexts,
         run_scoring,
     )
+    from batch_calibration.study.stored import CalibrationReport, calibrate_store, calibrate_study
     from batch_calibration.study.workers import SweepReport, Work, sweep
+
+_HOMES = {
+    "calibration": ("run_calibration",),
+    "scoring": ("ScoringProgress", "ScoringReport", "render_contexts", "run_scoring"),
+    "stored": ("CalibrationReport", "calibrate_store", "calibrate_study"),
+    "workers": ("SweepReport", "Work", "sweep"),
+}
+"""Module -> its names, loaded when asked for: scores need no Flax, and a model no methods."""
 
 __all__ = [
     "CalibrationReport",
@@ -31,8 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when asked for: who has scores needs no Flax.
-    if name in __all__:
-        module = "workers" if name in ("SweepReport", "Work", "sweep") else "scoring"
-        return getattr(import_module(f"batch_calibration.study.{module}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"batch_calibration.study.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

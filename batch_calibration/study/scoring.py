@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration import runs
 from batch_calibration.data import RowReader, image_splits, load_task
@@ -17,7 +17,6 @@ from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import Scorer
-from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim
@@ -28,6 +27,7 @@ from batch_calibration.study.sharing import share
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
+    from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
 
 
@@ -94,9 +94,10 @@ def run_scoring(
     scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
     model = settings.model.model
     told = [describe(one, scorer, model) for one in contexts]
-    if isinstance(scorer, ApiScorer) and notify:
+    if notify and scorer.identity.get("kind") == "api":
+        asker = cast("ApiScorer", scorer)
         lacking = [(one, missing(one, store.get(t))) for one, t in zip(contexts, told, strict=True)]
-        notify(f"{scorer.settings.server} will be asked {api_cost(lacking, scorer)}")
+        notify(f"{asker.settings.server} will be asked {api_cost(lacking, asker)}")
     plan = [
         Planned(context_id(about), name_of(one), {n: b.size for n, b in one.blocks.items()})
         for about, one in zip(told, contexts, strict=True)

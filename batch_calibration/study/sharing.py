@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.api.scorer import NoAnswer
+from batch_calibration.scoring import NoAnswer
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim, ClaimLost
 from batch_calibration.store.progress import Planned

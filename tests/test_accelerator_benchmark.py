@@ -1,0 +1,33 @@
+"""The program for a day with a GPU runs where there is none, and bfloat16 is near float32."""
+
+import re
+
+import jax
+
+from benchmarks import accelerator
+
+
+def test_quick(capsys, monkeypatch):
+    monkeypatch.setattr(
+        accelerator, "matmul_peak", lambda: 1e12
+    )  # measuring it takes half a minute
+    with jax.numpy_dtype_promotion("standard"):  # Flax's LayerNorm needs it in bfloat16
+        accelerator.main(["--quick"])
+    said = capsys.readouterr().out
+    for line in ("0 shared, attention interpreted", "240 shared, attention in turn", "host: "):
+        assert line in said
+    assert said.count("% of peak") == 4
+    (mean,) = re.findall(r"24 scores: mean (\S+),", said)
+    assert 0 < float(mean) < 0.02 and "100.00% of predictions alike" in said
+
+
+def test_operations_are_those_of_the_unique_tokens():
+    """Ten rows: two for each weight and token, what attention adds, and the unembedding."""
+    checkpoint = accelerator.network(accelerator.SMALL)
+    width, inner, head = 64, 128, 32
+    layer = width * head * (4 + 2 + 2) + 4 * head * width + 3 * width * inner
+    alone, shared = (accelerator.operations(checkpoint, 10, tokens) for tokens in (0, 240))
+    pairs = {0: 10 * 300 * 301 // 2, 240: 240 * 241 // 2 + 10 * (300 * 301 - 240 * 241) // 2}
+    for found, tokens, count in ((alone, 3000, pairs[0]), (shared, 240 + 600, pairs[240])):
+        unembedded = 2 * width * 512 * 10
+        assert found == 2 * 2 * layer * tokens + 4 * 2 * 4 * head * count + unembedded
