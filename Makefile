@@ -42,7 +42,7 @@ test: check
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict -p batch_calibration
+	$(BIN)/mypy --cache-dir=.mypy_cache/strict --strict -p batch_calibration
 	$(BIN)/mypy -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
 	$(MAKE) docs
@@ -60,11 +60,19 @@ tools:
 reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
 
+# What it costs to score, beside the limit (26 minutes) and others. FLAGS=--full for the rest.
 bench: $(BENCH)/.installed
-	$(BENCH)/bin/python -m benchmarks.calibration
-	$(BENCH)/bin/python -m benchmarks.attention
+	$(BENCH)/bin/python -m benchmarks.limit $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)
-	$(BENCH)/bin/python -m benchmarks.vision $(FLAGS)
+	$(BENCH)/bin/python -m benchmarks.growth $(FLAGS)
+	$(BENCH)/bin/python -m benchmarks.start
+ifneq (,$(findstring --full,$(FLAGS)))
+	$(BENCH)/bin/python -m benchmarks.calibration
+	$(BENCH)/bin/python -m benchmarks.pc_at_size
+	$(BENCH)/bin/python -m benchmarks.attention
+	$(BENCH)/bin/python -m benchmarks.vision
+	$(BENCH)/bin/python -m benchmarks.loading --layers=2
+endif
 
 # A few mutants of the core a run: FLAGS=--sample=60 --seed=1 for more, and others.
 mutations: $(VENV)/.test $(MUTATIONS)/.installed

@@ -1,9 +1,9 @@
 """Measures lm-evaluation-harness's `hf` backend on the same jobs as ours."""
 
-import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,9 @@ class Counting(HFLM):
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of texts."""
+    """Serve jobs on a checkpoint."""
     torch.set_num_threads(worker.pin())
-    directory, texts = map(Path, sys.argv[1:])
-    case = json.loads(texts.read_text())
+    directory = Path(sys.argv[1])
     cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
     dtype = torch.bfloat16 if cuda else torch.float32
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
@@ -39,17 +38,17 @@ def main() -> None:
         tokenizer_file=str(directory / "tokenizer.json"), eos_token="<|endoftext|>"
     )
 
-    def answer(rows: tuple[int, int] = (0, 0), batch: int = 1) -> dict[str, Any]:
+    def answer(texts: Sequence[str], labels: Sequence[str], batch: int = 1) -> dict[str, Any]:
         backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
         requests = [
             Instance("loglikelihood", {}, (text, label), i)
-            for i, text in enumerate(worker.take(case, *rows))
-            for label in case["labels"]
+            for i, text in enumerate(texts)
+            for label in labels
         ]
         start = time.perf_counter()
         scores = backend.loglikelihood(requests, disable_tqdm=True) if requests else []
         seconds = time.perf_counter() - start
-        log_probs = np.array([score for score, _ in scores]).reshape(-1, len(case["labels"]))
+        log_probs = np.array([score for score, _ in scores]).reshape(-1, len(labels))
         return {
             "seconds": seconds,
             "tokens": backend.tokens,

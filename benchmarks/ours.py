@@ -1,8 +1,8 @@
 """Our scorer, measured: seconds, compilations, memory, and in a pass of its own the work done."""
 
-import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +12,31 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import programs
 from batch_calibration.scoring.causal_lm import CausalLM
 from benchmarks import worker
+from experiments.allocator import one_arena
 from experiments.compilation_cache import keep_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
-MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (4096, 4096, 4096))
-"""`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a large square one."""
+MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048, 2048))
+"""`[m, k] @ [k, n]`: the two products of GPT-2-small's MLP, and a square one."""
 
 
-def count_work(model: Any) -> dict[str, int]:
-    """From now on count what compiled networks of this family run, padding included.
+def count_work() -> dict[str, int]:
+    """From now on count the positions that compiled programs run and those they unembed."""
+    work = dict.fromkeys(("tokens", "read"), 0)
 
-    `tokens` and `read` (unembedded) positions, and `pairs` of a query with a key that it sees: one
-    at each position up to its own.
-    """
-    work = dict.fromkeys(("tokens", "read", "pairs"), 0)
-    family = type(model)
-    hidden, unembed = family.hidden, family.unembed
+    def counted(program: Callable[..., Any], what: str, number: int) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            work[what] += arguments[number].size
+            return program(*arguments)
 
-    def ran(count: int, before: Any) -> None:
-        work["tokens"] += count
-        work["pairs"] += count + int(before)
+        return call
 
-    def read(positions: int) -> None:
-        work["read"] += positions
-
-    def counted_hidden(self: Any, tokens: jax.Array, positions: jax.Array, *rest: Any) -> Any:
-        jax.debug.callback(lambda before: ran(tokens.size, before), jnp.sum(positions))
-        return hidden(self, tokens, positions, *rest)
-
-    def counted_unembed(self: Any, h: jax.Array, *rest: Any) -> Any:
-        jax.debug.callback(lambda: read(h.size // h.shape[-1]))
-        return unembed(self, h, *rest)
-
-    family.hidden, family.unembed = counted_hidden, counted_unembed
-    jax.clear_caches()
+    programs.forward_packed = counted(programs.forward_packed, "tokens", 4)
+    programs.prefill = counted(programs.prefill, "tokens", 6)
+    programs.take = counted(programs.take, "read", 1)
     return work
 
 
@@ -74,17 +63,17 @@ def peak_memory() -> int:
 
 
 def main() -> None:
-    """Serve jobs on a checkpoint and a file of texts."""
+    """Serve jobs on a checkpoint."""
     worker.pin()
+    one_arena()
     keep_programs()
-    directory, texts = map(Path, sys.argv[1:])
-    case = json.loads(texts.read_text())
-    checkpoint = load_checkpoint(directory)
+    checkpoint = load_checkpoint(Path(sys.argv[1]))
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
     if device["backend"] == "gpu":
         state = nnx.state(checkpoint.model, nnx.Param)
         nnx.update(checkpoint.model, jax.tree.map(lambda x: x.astype(jnp.bfloat16), state))
     compiled: list[float] = []
+    work = count_work()
 
     def heard(event: str, duration_secs: float, **_: Any) -> None:
         if event == COMPILED:
@@ -93,16 +82,18 @@ def main() -> None:
     jax.monitoring.register_event_duration_secs_listener(heard)
 
     def answer(
-        rows: tuple[int, int] = (0, 0), batch: int = 256, count: bool = False, peak: bool = False
+        texts: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        batch: int = 256,
+        peak: bool = False,
     ) -> dict[str, Any]:
         if peak:
             return device | {"peak": matmul_peak()}
-        chosen = worker.take(case, *rows)
-        work = count_work(checkpoint.model) if count else {}
+        work.update(tokens=0, read=0)
         scorer = CausalLM(checkpoint, batch_size=batch)
         compiled.clear()
         start = time.perf_counter()
-        log_probs = scorer.score(chosen, case["labels"]).log_probs if chosen else np.zeros((0, 0))
+        log_probs = scorer.score(texts, labels).log_probs if texts else np.zeros((0, 0))
         seconds = time.perf_counter() - start
         jax.effects_barrier()
         return device | {

@@ -1,17 +1,11 @@
 """Writes the measurements as one table, at its place in RESULTS.md."""
 
 import platform
-from collections.abc import Mapping
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-PEAK = {"cpu": 0.6, "gpu": 0.5}
-"""The share of the measured matmul peak that we mean to reach."""
-FLAT = 1.05
-"""Memory at many rows, over that at 1,000, that still counts as the same."""
 PACKAGES = ("jax", "flax", "lm_eval", "torch", "transformers", "tokenizers")
 COLUMNS = (
     "case", "rows: theirs, ours", "harness/s (batch)", "ours/s", "ours/s, cold",
@@ -25,8 +19,8 @@ rows. A row's cost to the harness does not depend on the number of rows, so it s
 them. Ours cold is the first call of a process, compilation included; the others find its \
 programs; what they still compiled is in their rate. Tokens are positions the networks ran, \
 padding included; least is every distinct beginning once. Of peak: floating point operations of \
-those tokens (weights, attention as far as masks let it see, unembedding) over time and the best \
-rate of large matrix products in this run. Memory is a process's high-water mark."""
+the least tokens (weights, attention as far as masks let it see, unembedding) over time and the \
+best rate of large matrix products right before and after. Memory is a process's high-water mark."""
 
 
 class Line(NamedTuple):
@@ -46,25 +40,10 @@ class Line(NamedTuple):
     tokens: float = 0
     peer_tokens: float = 0
     least: float = 0
-    work: Mapping[str, float] = MappingProxyType({})
-    peak: float = 0
     peer_memory: int = 0
     gap: float = 0
     spread: float = 0
     share: float | None = None
-    share_goal: float | None = None
-    first_memory: int | None = None
-
-
-def with_peak(line: Line, peak: float, shape: dict[str, Any], goal: float | None) -> Line:
-    """The line with its share of the peak: the work of a GPT-2 network over time and peak."""
-    width, layers = shape["n_embd"], shape["n_layer"]
-    flops = (
-        24 * width**2 * layers * line.work["tokens"]
-        + 4 * width * layers * line.work["pairs"]
-        + 2 * width * shape["vocab_size"] * line.work["read"]
-    )
-    return line._replace(share=flops * line.rate / peak, share_goal=goal)
 
 
 def summary(line: Line) -> str:
@@ -81,12 +60,7 @@ def cells(line: Line) -> list[str]:
         if (line.goal and peered)
         else []
     )
-    if line.first_memory is not None:
-        growth = line.memory / line.first_memory
-        goals.append(f"memory as at first: {verdict(growth <= FLAT)} ({growth:.2f})")
     share = "" if line.share is None else f"{line.share:.0%}"
-    if line.share is not None and line.share_goal is not None:
-        share += f" (≥ {line.share_goal:.0%}: {verdict(line.share >= line.share_goal)})"
     return [
         line.name,
         (f"{line.peer_rows}, " if peered else "") + f"{line.rows:,}",
@@ -119,29 +93,16 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in padded)
 
 
-def section(
-    lines: list[Line],
-    peak: float,
-    device: dict[str, Any],
-    threads: int,
-    minutes: float,
-    quick: bool,
-) -> str:
+def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
     """What is printed and recorded: device, date, versions, the table and how to read it."""
     where = processor() if device["backend"] == "cpu" else device["device"]
-    dtype = "float32" if device["backend"] == "cpu" else "bfloat16"
-    cut = ", QUICK: two layers, few rows, one call each, no goals" if quick else ""
-    return "\n\n".join(
-        (
-            f"## {date.today()}, scoring beside lm-evaluation-harness, {threads} cores of {where}",
-            f"`make bench`: a random network of GPT-2-small's shape in {dtype}, GPT-2's tokenizer, "
-            f"real rows{cut}. Measured matmul peak {peak / 1e9:.0f} GFLOP/s. "
-            f"{', '.join(f'{name} {version(name)}' for name in PACKAGES)}, Python "
-            f"{platform.python_version()}; {minutes:.0f} minutes.",
-            table([list(COLUMNS), *map(cells, lines)]),
-            LEGEND,
-        )
-    )
+    first, *rest = parts
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return "\n\n".join((
+        f"## {date.today()}, {what}, {threads} cores of {where}",
+        f"{first} {versions}, Python {platform.python_version()}; {minutes:.0f} minutes.",
+        *rest,
+    ))  # fmt: skip
 
 
 def processor() -> str:
@@ -150,7 +111,7 @@ def processor() -> str:
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 
 
-def record(path: Path, text: str, what: str = "scoring") -> None:
+def record(path: Path, text: str, what: str) -> None:
     """Put the section on `what` in the place of the last one, or above all others."""
     begin, end = f"<!-- {what}: begin -->", f"<!-- {what}: end -->"
     old = path.read_text(encoding="utf-8")

@@ -1,14 +1,12 @@
 """Times our scorer beside lm-evaluation-harness's `hf` backend, in turn, in one run.
 
-    make bench                 # FLAGS=--quick for a sample; at most 15 minutes on two cores
-    python -m benchmarks.scoring --quick
+    python -m benchmarks.scoring      # --quick for a sample; --full for every case and sweep
 
 Needs lm-evaluation-harness, torch and transformers: `make bench` sets them up. Prints one table
 and, unless quick, writes it to benchmarks/RESULTS.md.
 """
 
 import importlib.util
-import json
 import os
 import sys
 import tempfile
@@ -23,24 +21,26 @@ from absl import flags
 
 from batch_calibration.errors import InputError
 from benchmarks import cases, report
-from benchmarks.cases import CASES, FEW, SMALL, TINY, ZERO, Case
+from benchmarks.cases import CASES, FEW, ZERO, Case
 from benchmarks.report import Line
+from benchmarks.shapes import GPT2, least_work, random_checkpoint
 from benchmarks.worker import Worker
 from experiments.cli import enter
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = flags.DEFINE_string("shared", str(ROOT.parent / "shared"), "folder of data and tokenizers")
 THREADS = flags.DEFINE_integer("threads", 2, "cores that both sides run on", lower_bound=1)
+FULL = flags.DEFINE_bool("full", False, "all layers, cases and sizes")
 QUICK = flags.DEFINE_bool("quick", False, "a sample in two minutes; nothing is recorded")
 
 NEEDS = {"lm_eval": "lm-evaluation-harness", "torch": "torch", "transformers": "transformers"}
 BATCHES = (1, 8, 32, 64)
-"""Batch sizes of the harness, of which the best counts; ours has its default."""
+"""Batch sizes of the harness, of which `--full` takes the best; ours has its default."""
 COPIES = 3
 """Arrays `[batch, tokens, vocabulary]` of float32 that the harness holds at once."""
 AGREE = {"cpu": 1e-3, "gpu": 0.1}
 """Most nats between a score of ours and the harness's: float32, and bfloat16."""
-QUICK_CASES = (FEW, CASES[1].name, ZERO)
+QUICK_CASES = (FEW, ZERO)
 
 
 class Run(NamedTuple):
@@ -58,25 +58,19 @@ class Run(NamedTuple):
         """The network that both sides score with."""
         return self.folder / "small"
 
-    def write(self, case: dict[str, Any]) -> Path:
-        """A case as the file that workers read."""
-        path = self.folder / "case.json"
-        path.write_text(json.dumps(case))
-        return path
-
-    def start(self, module: str, texts: Path, threads: int = 0, network: str = "small") -> Worker:
+    def start(self, module: str, checkpoint: Path, threads: int = 0) -> Worker:
         """A worker with empty caches, on our cores or fewer."""
         caches = Path(tempfile.mkdtemp(dir=self.folder))
-        return Worker(module, caches, threads or self.threads, self.folder / network, texts)
+        return Worker(module, caches, threads or self.threads, checkpoint)
 
 
 class Turns(NamedTuple):
-    """The answers of both sides to one case: ours first cold, at last its work and peak."""
+    """The answers of both sides to one case: ours first cold, and our peaks beside each call."""
 
     cold: dict[str, Any]
     warm: list[dict[str, Any]]
     theirs: list[dict[str, Any]]
-    counted: dict[str, Any]
+    peaks: list[float]
 
 
 def main() -> None:
@@ -85,26 +79,27 @@ def main() -> None:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         run = Run(Path(name), data, THREADS.value, QUICK.value)
-        shape = SMALL | ({"n_layer": 2} if run.quick else {})
-        cases.random_checkpoint(run.checkpoint, tokenizer, shape)
-        cases.random_checkpoint(run.folder / "tiny", tokenizer, TINY)
+        shape = GPT2 | ({"n_layer": 2} if run.quick else {})
+        random_checkpoint(run.checkpoint, tokenizer, shape)
         device = peak(run)
         run = run._replace(backend=device["backend"], peered=device["backend"] == "cpu" or cuda())
         if not run.peered:
             print("torch sees no accelerator here: lm-evaluation-harness is left out.")
-        batches: dict[str, int] = {}
-        chosen = [case for case in CASES if not run.quick or case.name in QUICK_CASES]
-        lines = [compare(run, case, batches) for case in chosen]
-        best = max(device["peak"], *(line.peak for line in lines))
-        goal = None if run.quick else report.PEAK[run.backend]
-        lines = [report.with_peak(line, best, shape, goal) for line in lines]
-        lines += [] if run.quick else sweeps(run)
-        lines += growth(run)
-    minutes = (time.monotonic() - began) / 60
-    text = report.section(lines, best, device, run.threads, minutes, run.quick)
+        names = [case.name for case in CASES] if FULL.value else QUICK_CASES
+        lines = [compare(run, case, shape) for case in CASES if case.name in names]
+        lines += sweeps(run) if FULL.value else []
+    cut = " QUICK: two layers, few rows, one call each, no goals." if run.quick else ""
+    text = report.section(
+        "scoring beside lm-evaluation-harness",
+        f"`python -m benchmarks.scoring`: a random network of GPT-2-small's shape, its tokenizer, "
+        f"real rows.{cut}",
+        report.table([list(report.COLUMNS), *map(report.cells, lines)]),
+        report.LEGEND,
+        device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
+    )  # fmt: skip
     print("\n" + text)
     if not run.quick:
-        report.record(ROOT / "benchmarks" / "RESULTS.md", text)
+        report.record(ROOT / "benchmarks" / "RESULTS.md", text, "scoring")
 
 
 def check() -> tuple[Path, Path]:
@@ -128,31 +123,30 @@ def cuda() -> bool:
     return bool(importlib.import_module("torch").cuda.is_available())
 
 
-def peak(run: Run) -> dict[str, Any]:
+def peak(run: Run, network: str = "small") -> dict[str, Any]:
     """The device and its measured matmul peak."""
-    with run.start("benchmarks.ours", run.write({"texts": [], "labels": []})) as ours:
+    with run.start("benchmarks.ours", run.folder / network) as ours:
         return ours.ask(peak=True)
 
 
-def compare(run: Run, case: Case, batches: dict[str, int]) -> Line:
-    """One case with both sides; `batches` learns the harness's best sizes."""
+def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
+    """One case with both sides."""
     rows, peers = case.rows, case.peer_rows
     if run.quick:
         rows, peers = 32, 4 if case.shots else 32
     repeats = 1 if run.quick else 3
     content = cases.render(case, run.data, rows * (repeats + 1))
-    path = run.write(content)
+    batch = 0
     if run.peered:
-        known = batches.get(case.batch_of) or best_batch(run, case, path, content)
-        batches[case.name] = known
-    turns = in_turn(run, path, rows, repeats, peers, batches.get(case.name, 0))
+        batch = best_batch(run, case, shape, content) if FULL.value else case.batch
+    turns = in_turn(run, content, rows, repeats, peers, batch)
     gap, spread = difference(turns, peers) if run.peered else (0.0, 0.0)
     if gap > AGREE[run.backend]:
         sys.exit(
             f"error: {case.name}: ours and the harness's scores differ by {gap:.2g} nats, which is "
             f"more than {AGREE[run.backend]:g}; no time is worth reading."
         )
-    last = content["texts"][-rows:]
+    work = least_work(run.checkpoint, shape, content["texts"][-rows:], content["labels"])
     line = Line(
         case.name,
         rows=rows,
@@ -162,16 +156,18 @@ def compare(run: Run, case: Case, batches: dict[str, int]) -> Line:
         again=compiled(*turns.warm),
         memory=turns.warm[-1]["memory"],
         goal=None if run.quick else case.goal,
-        tokens=turns.counted["tokens"] / rows,
-        least=cases.least_tokens(run.checkpoint, last, content["labels"]) / rows,
-        work={key: turns.counted[key] / rows for key in ("tokens", "read", "pairs")},
-        peak=turns.counted["peak"],
+        tokens=turns.warm[-1]["tokens"] / rows,
+        least=work.tokens / rows,
+        share=median(
+            work.flops / one["seconds"] / peak
+            for one, peak in zip(turns.warm, turns.peaks, strict=True)
+        ),
     )
     if run.peered:
         line = line._replace(
             peer_rows=peers,
             peer_rate=peers / median(t["seconds"] for t in turns.theirs),
-            batch=batches[case.name],
+            batch=batch,
             peer_tokens=turns.theirs[-1]["tokens"] / peers,
             peer_memory=turns.theirs[-1]["memory"],
             gap=gap,
@@ -181,22 +177,27 @@ def compare(run: Run, case: Case, batches: dict[str, int]) -> Line:
     return line
 
 
-def in_turn(run: Run, texts: Path, rows: int, repeats: int, peers: int, batch: int) -> Turns:
+def in_turn(
+    run: Run, content: dict[str, Any], rows: int, repeats: int, peers: int, batch: int
+) -> Turns:
     """Both sides on the same rows, one after the other, each time on other rows."""
-    turns = Turns({}, [], [], {})
+    turns = Turns({}, [], [], [])
+    texts, labels = content["texts"], content["labels"]
     with (
-        run.start("benchmarks.ours", texts) as ours,
-        run.start("benchmarks.harness", texts) if batch else nullcontext() as peer,
+        run.start("benchmarks.ours", run.checkpoint) as ours,
+        run.start("benchmarks.harness", run.checkpoint) if batch else nullcontext() as peer,
     ):
-        turns = turns._replace(cold=ours.ask(rows=(0, rows)))
+        turns = turns._replace(cold=ours.ask(texts=texts[:rows], labels=labels))
         if peer:
-            peer.ask(rows=(0, 1))
+            peer.ask(texts=texts[:1], labels=labels)
         for start in range(rows, (repeats + 1) * rows, rows):
-            turns.warm.append(ours.ask(rows=(start, start + rows)))
+            before = ours.ask(peak=True)["peak"]
+            turns.warm.append(ours.ask(texts=texts[start : start + rows], labels=labels))
+            turns.peaks.append(max(before, ours.ask(peak=True)["peak"]))
             if peer:
-                turns.theirs.append(peer.ask(rows=(start, start + peers), batch=batch))
-        best = ours.ask(peak=True)
-        return turns._replace(counted=best | ours.ask(rows=(start, start + rows), count=True))
+                some = texts[start : start + peers]
+                turns.theirs.append(peer.ask(texts=some, labels=labels, batch=batch))
+    return turns
 
 
 def difference(turns: Turns, peers: int) -> tuple[float, float]:
@@ -213,21 +214,23 @@ def compiled(*answers: dict[str, Any]) -> tuple[int, float]:
     return sum(a["compilations"] for a in answers), sum(a["compile_seconds"] for a in answers)
 
 
-def best_batch(run: Run, case: Case, texts: Path, content: dict[str, Any]) -> int:
+def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, Any]) -> int:
     """The harness's fastest batch size: one full batch of each size that memory holds."""
-    length = cases.least_tokens(run.checkpoint, content["texts"][:1], content["labels"][:1])
+    texts, labels = content["texts"], content["labels"]
+    length = least_work(run.checkpoint, shape, texts[:1], labels[:1]).tokens
     memory = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]
     rates: dict[int, float] = {}
-    with run.start("benchmarks.harness", texts) as peer:
-        peer.ask(rows=(0, 1))
-        for batch in BATCHES[1:2] if run.quick else BATCHES:
-            needed = COPIES * 4 * batch * length * SMALL["vocab_size"]
+    with run.start("benchmarks.harness", run.checkpoint) as peer:
+        peer.ask(texts=texts[:1], labels=labels)
+        for batch in BATCHES:
+            needed = COPIES * 4 * batch * length * shape["vocab_size"]
             if needed > 0.9 * 1024 * int(memory):
                 print(f"{case.name}: harness at batch {batch} left out: {needed / 1e9:.0f} GB")
                 continue
             # One-token labels: a row is one request to the network.
-            rows = max(batch, 8)
-            rates[batch] = rows / peer.ask(rows=(0, rows), batch=batch)["seconds"]
+            some = texts[: max(batch, 8)]
+            seconds = peer.ask(texts=some, labels=labels, batch=batch)["seconds"]
+            rates[batch] = len(some) / seconds
             print(f"{case.name}: harness at batch {batch}: {rates[batch]:.2f}/s", flush=True)
     return max(rates, key=rates.__getitem__)
 
@@ -235,44 +238,31 @@ def best_batch(run: Run, case: Case, texts: Path, content: dict[str, Any]) -> in
 def sweeps(run: Run) -> list[Line]:
     """Ours alone: batch sizes, one thread, and the first case again with programs on disk."""
     case, rows = CASES[0], 64
-    path = run.write(cases.render(case, run.data, 2 * rows))
+    content = cases.render(case, run.data, 2 * rows)
     lines = []
-    with run.start("benchmarks.ours", path) as ours:
+    with run.start("benchmarks.ours", run.checkpoint) as ours:
         for batch in (256, 1, 8, 32, 64):
             name = f"{case.name}, ours at batch {batch}"
-            lines.append(alone(name, ours, rows, batch))
+            lines.append(alone(name, ours, content, rows, batch))
         folder = ours.log.parent
-    with Worker("benchmarks.ours", folder, run.threads, run.checkpoint, path) as ours:
-        lines.append(alone(f"{case.name}, a second process", ours, rows, 256))
+    with Worker("benchmarks.ours", folder, run.threads, run.checkpoint) as ours:
+        lines.append(alone(f"{case.name}, a second process", ours, content, rows, 256))
     for threads in (1 << i for i in range((run.threads - 1).bit_length())):
-        with run.start("benchmarks.ours", path, threads) as ours:
-            lines.append(alone(f"{case.name}, threads: {threads}", ours, rows, 256))
+        with run.start("benchmarks.ours", run.checkpoint, threads) as ours:
+            lines.append(alone(f"{case.name}, threads: {threads}", ours, content, rows, 256))
     return lines
 
 
-def growth(run: Run) -> list[Line]:
-    """Memory and speed by the number of rows, with a tiny network so that 40,000 are feasible."""
-    sizes = (1_000, 2_000) if run.quick else (1_000, 10_000, 40_000)
-    path = run.write(cases.many(run.data, 1_000 + sizes[-1]))
-    lines: list[Line] = []
-    for rows in sizes:
-        with run.start("benchmarks.ours", path, network="tiny") as ours:
-            line = alone(f"{rows:,} rows, 0 shots, network of width 64", ours, rows, 256, 1_000)
-            first = lines[0].memory if lines and not run.quick else None
-            lines.append(line._replace(first_memory=first))
-    return lines
-
-
-def alone(name: str, ours: Worker, rows: int, batch: int, first: int = 0) -> Line:
-    """Ours without a peer: a call on the `first` rows, then one on others, which counts."""
-    first = first or rows
-    cold = ours.ask(rows=(0, first), batch=batch)
-    warm = ours.ask(rows=(first, first + rows), batch=batch)
+def alone(name: str, ours: Worker, content: dict[str, Any], rows: int, batch: int) -> Line:
+    """Ours without a peer: a call on the first `rows`, then one on others, which counts."""
+    texts, labels = content["texts"], content["labels"]
+    cold = ours.ask(texts=texts[:rows], labels=labels, batch=batch)
+    warm = ours.ask(texts=texts[rows : 2 * rows], labels=labels, batch=batch)
     line = Line(
         name,
         rows=rows,
         rate=rows / warm["seconds"],
-        cold_rate=first / cold["seconds"],
+        cold_rate=rows / cold["seconds"],
         compiled=compiled(cold),
         again=compiled(warm),
         memory=warm["memory"],

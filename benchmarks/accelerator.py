@@ -1,0 +1,247 @@
+"""Items a second and share of peak on an accelerator, in bfloat16, and what bfloat16 changes.
+
+    python -m benchmarks.accelerator            # Qwen3-0.6B's shape, random weights
+    python -m benchmarks.accelerator --train    # also the embedded models' training minutes
+    python -m benchmarks.accelerator --host     # only what needs no accelerator
+    python -m benchmarks.accelerator --quick    # a small shape, a few rows: any device, a minute
+
+Rows are 300 random tokens and two labels of one token each, alone or with 240 tokens that all
+share. Each line runs with the attention that is chosen for the device and with XLA's, in turn;
+rates are of the best call after compilation. Of peak: floating point operations of the unique
+tokens (weights, attention, unembedding) over time and the best rate of matrix products measured in
+this run. Host: processor time of the thread that lays rows out. A vocabulary of whole words
+tokenizes faster than a learned one.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from batch_calibration.data import read
+from batch_calibration.embedded import CHECKPOINTS, MINI
+from batch_calibration.models import FAMILIES
+from batch_calibration.models.checkpoint import Checkpoint, load_checkpoint
+from batch_calibration.models.config import read_config
+from batch_calibration.prompts.render import render
+from batch_calibration.scoring import programs
+from batch_calibration.scoring.batches import group
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.packing import lay_out, pack
+from batch_calibration.scoring.tokens import encode
+from batch_calibration.scoring.trie import build_trie
+from batch_calibration.settings import Settings
+from batch_calibration.tasks import TASKS
+from benchmarks.ours import matmul_peak
+from benchmarks.shapes import SHAPES
+
+QWEN3 = SHAPES["Qwen3-0.6B"].config
+SMALL = QWEN3 | {
+    "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 128,
+}  # fmt: skip
+TOKENS, SHARED = 300, 240
+LABELS = [" w1", " w2"]
+GOALS = {0: 1500, SHARED: 6000}
+"""Items a second on an H100-class GPU, by the tokens that all rows share."""
+
+
+class Size(NamedTuple):
+    """How much a run does.
+
+    Attributes:
+        shape: The network's config.
+        rows: How many rows, by the tokens that they share.
+        calls: How often each is timed.
+        tasks: Of the embedded suite, whose scores in bfloat16 and float32 are compared.
+        compared: Rows of each of them.
+    """
+
+    shape: dict[str, Any]
+    rows: dict[int, int]
+    calls: int
+    tasks: tuple[str, ...]
+    compared: int
+
+
+FULL = Size(QWEN3, {0: 8192, SHARED: 32_768}, 3, ("sst2", "mnli", "copa", "wic", "cb", "rte"), 64)
+QUICK = Size(SMALL, {0: 8, SHARED: 12}, 1, ("sst2",), 12)
+
+
+def network(shape: dict[str, Any]) -> Checkpoint:
+    """A random network on the device."""
+    family = FAMILIES[shape["model_type"]]
+    config = read_config(family, shape, Path("random"))
+    graph, shapes = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
+
+    def draw(path: Any, like: Any) -> jax.Array:
+        name = jax.tree_util.keystr(path)
+        if "scale" in name:
+            return jnp.ones(like.shape, jnp.bfloat16)
+        key = jax.random.fold_in(jax.random.key(0), sum(map(ord, name)))
+        return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)
+
+    model = nnx.merge(graph, jax.tree_util.tree_map_with_path(draw, shapes))
+    for _, part in nnx.iter_modules(model):
+        if isinstance(part, nnx.Embed):
+            part.dtype = jnp.bfloat16  # it keeps the dtype it was made with, float32
+    return Checkpoint(
+        Path("random"), family.name, family.kind, config, model, word_tokenizer(config.vocab_size),
+        None, "", "bfloat16",
+    )  # fmt: skip
+
+
+def word_tokenizer(size: int) -> Tokenizer:
+    """A token for each of the words `w0`, `w1` ..."""
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(size)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def make_rows(count: int, shared: int, words: int) -> list[str]:
+    """Texts of `TOKENS` random words, the first `shared` of them the same."""
+    random = np.random.default_rng(shared)
+    beginning = random.integers(3, words, shared)
+    return [
+        " ".join(f"w{i}" for i in (*beginning, *random.integers(3, words, TOKENS - shared)))
+        for _ in range(count)
+    ]
+
+
+def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:
+    """Floating point operations of unique tokens: two for each weight, pair's number and logit."""
+    config: Any = checkpoint.config
+    leaves = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
+    weights = sum(leaf.size for path, leaf in leaves if "kernel" in jax.tree_util.keystr(path))
+    tokens = shared + rows * (TOKENS - shared)
+    pairs = shared * (shared + 1) // 2 + rows * sum(range(shared + 1, TOKENS + 1))
+    attention = 4 * config.layers * config.heads * config.head_size * pairs
+    return 2.0 * weights * tokens + attention + 2.0 * config.width * config.vocab_size * rows
+
+
+@contextmanager
+def attention(kind: programs.Kind) -> Iterator[None]:
+    """Scorers made inside run this attention."""
+    chosen = programs.attention_kind
+    programs.attention_kind = lambda *_: kind
+    try:
+        yield
+    finally:
+        programs.attention_kind = chosen
+
+
+def best(call: Callable[[], object], calls: int) -> float:
+    """Seconds of the best of `calls` after a first one that compiles."""
+    found = []
+    for _ in range(calls + 1):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return min(found[1:])
+
+
+def host(words: int, rows: int) -> None:
+    """Print what the thread that lays rows out does for each, of the shared rows."""
+    tokenizer, texts = word_tokenizer(words), make_rows(rows, SHARED, words)
+    times = [time.thread_time()]
+    encoded = encode(tokenizer, texts, LABELS)
+    times.append(time.thread_time())
+    tries = [build_trie(labels) for labels in encoded.labels]
+    for shared, members in group(encoded.prompts):
+        lengths = [len(prompt) - shared for prompt in encoded.prompts]
+        sequences = pack(members, lengths, 256, skipping=65_536)
+        for start in range(0, len(sequences), 4):
+            lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
+    times.append(time.thread_time())
+    tokens, rest = (1e6 * seconds / rows for seconds in np.diff(times))
+    print(f"host: {tokens:.0f} microseconds a row for tokens, {rest:.0f} for the layout")
+
+
+def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) -> None:
+    """Print items a second and share of peak, each attention on each kind of rows."""
+    peak = matmul_peak()
+    print(f"matrix products: {peak / 1e12:.2f} TFLOP/s at most")
+    for shared, count in size.rows.items():
+        texts = make_rows(count, shared, size.shape["vocab_size"])
+        work = operations(checkpoint, count, shared)
+        name = f"{count} rows of {TOKENS} tokens, {shared} shared"
+        for kind in kinds:
+            with attention(kind):
+                scorer = CausalLM(checkpoint)
+            seconds = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
+            print(
+                f"{name}, attention {kind}: {count / seconds:.0f} items/s "
+                f"(goal {GOALS[shared]}), {work / seconds / peak:.1%} of peak"
+            )
+            for note in scorer.notes:
+                print(f"  {note}")
+
+
+def parity(tasks: tuple[str, ...], rows: int) -> None:
+    """Print how far bfloat16 is from float32 on the embedded model."""
+    both = [load_checkpoint(CHECKPOINTS[MINI], dtype) for dtype in ("float32", "bfloat16")]
+    differences, relative, alike = [], [], []
+    for name in tasks:
+        task, cell = TASKS[name], Settings.of(data=MINI, shots=1, limit=rows).cell(name)
+        test, train = read(task, MINI, "validation", rows), read(task, MINI, "train")
+        context = render(task, cell, test, train)
+        texts, labels = list(context.blocks["test"].inputs), context.label_texts
+        exact, narrow = (CausalLM(one).score(texts, labels).log_probs for one in both)
+        difference = narrow - exact
+        differences.append(np.abs(difference).ravel())
+        relative.append(np.abs(difference - difference.mean(axis=1, keepdims=True)).ravel())
+        alike.append(narrow.argmax(axis=1) == exact.argmax(axis=1))
+    found, centered = np.concatenate(differences), np.concatenate(relative)
+    print(
+        f"bfloat16 against float32, the embedded model, {len(tasks)} tasks, 1 shot a class, "
+        f"{found.size} scores: mean {found.mean():.4f}, 99th percentile "
+        f"{np.quantile(found, 0.99):.4f}, largest {found.max():.4f} nats (goal 0.02); between "
+        f"labels of a row: mean {centered.mean():.4f}, largest {centered.max():.4f}; "
+        f"{np.concatenate(alike).mean():.2%} of predictions alike"
+    )
+
+
+def training() -> None:
+    """Print the minutes that each embedded model takes to train from scratch."""
+    for program in ("train_mini", "train_mini_clip"):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            command = f"-m experiments.{program} --config=configs/{program}.py --out={folder}/out"
+            subprocess.run([sys.executable, *command.split(), f"--workdir={folder}"], check=True)
+            print(f"{program}: {(time.perf_counter() - start) / 60:.1f} minutes")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small shape and a few rows")
+    parser.add_argument("--host", action="store_true", help="only what needs no accelerator")
+    parser.add_argument("--train", action="store_true", help="also train the embedded models")
+    chosen = parser.parse_args(arguments)
+    size = QUICK if chosen.quick else FULL
+    backend = jax.default_backend()
+    print(f"jax {jax.__version__} on {backend}: {jax.devices()[0].device_kind}")
+    kinds: tuple[programs.Kind, ...] = ("in turn",)
+    if backend == "gpu" or chosen.quick:
+        kinds = ("fused" if backend == "gpu" else "interpreted", *kinds)
+    if not chosen.host:
+        rates(size, network(size.shape), kinds)
+    host(size.shape["vocab_size"], size.rows[0])
+    parity(size.tasks, size.compared)
+    if chosen.train:
+        training()
+
+
+if __name__ == "__main__":
+    main()

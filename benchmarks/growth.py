@@ -1,0 +1,153 @@
+"""Rate and memory of our scorer as rows, labels, shots and prompts grow, drawn log-log.
+
+    python -m benchmarks.growth           # --full for a million rows and whole prompts of 32,000
+
+Small random networks in GPT-2's and Gemma 3's shape, so that the largest sizes are feasible; each
+point in a process of its own. Writes the table to benchmarks/RESULTS.md and the curves to
+docs/figures/growth.png.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batch_calibration.artifacts.figures.style import STYLE, plt
+from benchmarks import cases, report, scoring
+from benchmarks.cases import Case
+from benchmarks.shapes import SHAPES, TINY, random_checkpoint
+from experiments.cli import enter
+
+LONG = SHAPES["Gemma3-270M"].config | {"num_hidden_layers": 6, "vocab_size": 50_257}
+"""Layers with a window and one without, as in Gemma 3."""
+COLUMNS = ("what grows", "network", "size", "rows/s", "first", "tokens/s", "memory, GB")
+
+
+class Point(NamedTuple):
+    """One measured size of one curve."""
+
+    what: str
+    network: str
+    size: int
+    rate: float
+    first: float
+    tokens: float
+    memory: int
+
+
+def main() -> None:
+    """Measure the four curves, print and record the table, draw them."""
+    data, tokenizer = scoring.check()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        run = scoring.Run(Path(name), data, scoring.THREADS.value, scoring.QUICK.value)
+        networks = {"width 64": TINY | {"n_positions": 40_000}, "Gemma 3, 6 layers": LONG}
+        for folder, shape in networks.items():
+            random_checkpoint(run.folder / folder, tokenizer, shape)
+        device = scoring.peak(run, "width 64")
+        points = [
+            point
+            for what, network, sizes in curves(run.quick, scoring.FULL.value)
+            for point in (measure(run, what, network, size) for size in sizes)
+        ]
+    text = report.section(
+        "growth",
+        "`python -m benchmarks.growth`: random networks, each point a process of its own; rows/s "
+        "of a call on other rows than the first.",
+        report.table([list(COLUMNS), *map(cells, points)]),
+        device=device, threads=run.threads, minutes=(time.monotonic() - began) / 60,
+    )  # fmt: skip
+    print("\n" + text)
+    if not run.quick:
+        report.record(scoring.ROOT / "benchmarks" / "RESULTS.md", text, "growth")
+        draw(points, scoring.ROOT / "docs" / "figures" / "growth.png")
+
+
+def curves(quick: bool, full: bool) -> list[tuple[str, str, Sequence[int]]]:
+    """What grows, in which network, and to which sizes."""
+    if quick:
+        return [("rows", "width 64", (100, 400)), ("labels", "width 64", (2, 40))]
+    rows = (1_000, 10_000, 40_000, *((200_000, 1_000_000) if full else ()))
+    return [
+        ("rows", "width 64", rows),
+        ("labels", "Gemma 3, 6 layers", (2, 10, 100, 1_000)),
+        ("shots", "Gemma 3, 6 layers", (0, 1, 4, 16, 64)),
+        ("prompt tokens", "Gemma 3, 6 layers", (512, 2_048, 8_192, 32_000)),
+    ]
+
+
+def content(run: scoring.Run, what: str, size: int) -> tuple[dict[str, Any], int]:
+    """Texts and labels of one size, and how many rows a call takes."""
+    if what == "rows":
+        return cases.many(run.data, 1_000 + size), size
+    rows = 32
+    shots = {"shots": size, "labels": 1}.get(what, 64)
+    made = cases.render(Case(what, "sst2", shots, rows, 0), run.data, 2 * rows)
+    if what == "labels":
+        made["labels"] = [f" {number:,} {number}" for number in range(1_000, 1_000 + size)]
+    if what == "prompt tokens":
+        head, _, _ = made["texts"][0].rpartition("\n\n")
+        words = (head + "\n\n") * 40
+        start = words[: size * 4]  # about four characters a token
+        made["texts"] = [start + text.rpartition("\n\n")[2] for text in made["texts"]]
+    return made, rows
+
+
+def measure(run: scoring.Run, what: str, network: str, size: int) -> Point:
+    """One point: a first call, then one on other rows."""
+    made, rows = content(run, what, size)
+    texts, labels = made["texts"], made["labels"]
+    before = 1_000 if what == "rows" else rows
+    with run.start("benchmarks.ours", run.folder / network) as ours:
+        first = ours.ask(texts=texts[:before], labels=labels)
+        again = ours.ask(texts=texts[before : before + rows], labels=labels)
+    point = Point(
+        what,
+        network,
+        size,
+        rows / again["seconds"],
+        before / first["seconds"],
+        again["tokens"] / again["seconds"],
+        again["memory"],
+    )
+    print(f"{what} {size:,}: {point.rate:.1f} rows/s, {point.memory / 1e9:.2f} GB", flush=True)
+    return point
+
+
+def cells(point: Point) -> list[str]:
+    """A point as cells under `COLUMNS`."""
+    return [
+        point.what,
+        point.network,
+        f"{point.size:,}",
+        f"{point.rate:,.1f}",
+        f"{point.first:,.1f}",
+        f"{point.tokens:,.0f}",
+        f"{point.memory / 1e9:.2f}",
+    ]
+
+
+def draw(points: list[Point], path: Path) -> None:
+    """The curves, a column for each thing that grows: rows a second above memory."""
+    kinds = list(dict.fromkeys(point.what for point in points))
+    with plt.rc_context({**STYLE, "text.parse_math": True}):  # powers of ten
+        figure, axes = plt.subplots(2, len(kinds), figsize=(2.5 * len(kinds), 4), squeeze=False)
+        for column, what in enumerate(kinds):
+            some = [point for point in points if point.what == what]
+            sizes = [max(point.size, 0.5) for point in some]
+            rates, memory = [one.rate for one in some], [one.memory / 1e9 for one in some]
+            for row, (name, values) in enumerate((("rows a second", rates), ("GB", memory))):
+                axis = axes[row][column]
+                axis.plot(sizes, values, marker="o")
+                axis.set(xscale="log", yscale="log", xlabel=what, ylabel="" if column else name)
+                axis.set_ylim(min(values) / 3, max(values) * 3)
+                axis.minorticks_off()
+                axis.grid(alpha=0.3)
+        figure.tight_layout()
+        figure.savefig(path, dpi=110)
+        plt.close(figure)
+
+
+if __name__ == "__main__":
+    enter(main)

@@ -1,0 +1,118 @@
+"""Loads a random checkpoint of Llama-2-7B's shape in bfloat16 and scores 32 rows with it.
+
+    python -m benchmarks.loading --folder=DIR               # 13.5 GB are written there, and removed
+    python -m benchmarks.loading --folder=DIR --layers=2    # the same width, 1.3 GB
+
+Prints seconds of loading beside those of reading and of hashing the same files alone, each with the
+page cache emptied of them; the most memory held beside the files' size; and rows a second, with and
+without the softmax's denominator. Loading and scoring are a process of their own. Goals: memory at
+most the files and 2 GB, loading at the speed of the disk.
+"""
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.large_checkpoint import SHAPE, make
+
+ROOT = Path(__file__).resolve().parents[1]
+ROWS = 32
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Make the checkpoint, read it, load it, score with it, remove it."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where there is room")
+    parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"])
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        measure(given.measure, given.dtype, given.shared / "data")
+        return
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        files = make(Path(name), given.layers, given.shared / "tokenizers" / "gpt2")
+        size = sum(path.stat().st_size for path in files)
+        print(f"{given.layers} layers: {len(files)} files, {size / 1e9:.2f} GB", flush=True)
+        for what, read in (("read alone", touch), ("hashed alone", digest)):
+            forget(files)
+            timed(what, size, lambda read=read: [read(path) for path in files])
+        forget(files)
+        command = [sys.executable, "-m", "benchmarks.loading", *sys.argv[1:], f"--measure={name}"]
+        subprocess.run(command, check=True)
+
+
+def measure(directory: Path, dtype: str, data: Path) -> None:
+    """Load a checkpoint and score with it."""
+    import jax
+
+    from batch_calibration.models.checkpoint import load_checkpoint
+    from batch_calibration.scoring.causal_lm import CausalLM
+    from benchmarks.cases import Case, render
+
+    size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
+    jax.device_put(0).block_until_ready()
+    print(f"before: {held()}")
+    checkpoint = timed("loaded", size, lambda: load_checkpoint(directory, dtype))
+    print(f"loaded: {held()}")
+    case = render(Case("SST-2, 4 shots a class", "sst2", 4, 2 * ROWS, 0), data, 2 * ROWS)
+    for logits_only in (False, True):
+        scorer = CausalLM(checkpoint, logits_only=logits_only)
+        for start in (0, ROWS):
+            what = f"rows {start} to {start + ROWS}{', logits_only' * logits_only}"
+            texts = case["texts"][start : start + ROWS]
+            timed(what, 0, lambda score=scorer.score, texts=texts: score(texts, case["labels"]))
+            print(f"{what}: {held()}", flush=True)
+
+
+def timed(what: str, size: int, call: Callable[[], T]) -> T:
+    """Do it and print the seconds, and bytes a second of `size`, or `ROWS` a second."""
+    wall, busy = time.perf_counter(), time.process_time()
+    result = call()
+    wall, busy = time.perf_counter() - wall, time.process_time() - busy
+    rate = f"{size / wall / 1e9:.2f} GB/s" if size else f"{ROWS / wall:.2f} rows/s"
+    print(f"{what}: {wall:.1f} s, {rate}; {busy:.1f} s of processors", flush=True)
+    return result
+
+
+def held() -> str:
+    """What this process holds in memory now, and has held at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    now = dict(line.split(":", 1) for line in lines)
+    rss, most = (int(now[key].split()[0]) * 1024 / 1e9 for key in ("VmRSS", "VmHWM"))
+    return f"{rss:.2f} GB held, {most:.2f} GB at most"
+
+
+def forget(files: list[Path]) -> None:
+    """Have the page cache let go of the files, as far as the system does that on request."""
+    for path in files:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def touch(path: Path) -> None:
+    """Read a file into one buffer, over and over."""
+    buffer = bytearray(1 << 24)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def digest(path: Path) -> None:
+    """What a checkpoint's digest asks of a file."""
+    with path.open("rb") as file:
+        hashlib.file_digest(file, "sha256")
+
+
+if __name__ == "__main__":
+    main()

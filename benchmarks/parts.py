@@ -1,0 +1,120 @@
+"""What the time of one batch goes to, for each network of `benchmarks.limit`.
+
+    python -m benchmarks.parts
+
+A batch is 16 sequences of 128 slots that are full. Beside the whole forward pass: the bare products
+of its matrices, attention within the sequences, attention over a prefix of 768 tokens, and the
+reading of 128 positions; what is left of the pass are norms, rotary positions, activations and
+residuals. The best of ten rounds, all parts in turn. Writes the table to benchmarks/RESULTS.md.
+"""
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from batch_calibration.models.attention import prefix_attention, self_attention
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import programs
+from batch_calibration.scoring.reading import WORDS
+from benchmarks import limit, report, scoring
+from benchmarks.attention import best
+from benchmarks.ours import matmul_peak
+from benchmarks.shapes import SHAPES, random_checkpoint
+from experiments.cli import enter
+
+BATCH = (16, 128)
+PREFIX = 768
+READ = 128
+COLUMNS = (
+    "network (layers)", "forward, ms", "products at the peak", "products", "attention within",
+    "the rest", "products' share", "prefix of 768, ms more", "at the peak", "128 reads, ms",
+    "at the peak",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Time the parts of every network, print and record them."""
+    _, tokenizer = scoring.check()
+    began = time.monotonic()
+    rows, peaks = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for network, shape in SHAPES.items():
+            config = shape.cut(scoring.FULL.value)
+            directory = random_checkpoint(Path(name) / network, tokenizer, config)
+            peaks.append(matmul_peak())
+            cells = parts(directory, peaks[-1])
+            rows.append([f"{network} ({limit.layers(shape, config)})", *cells])
+            print(*rows[-1], sep=" | ", flush=True)
+    text = report.section(
+        "parts of a batch of 2,048 positions",
+        f"`python -m benchmarks.parts`: milliseconds, float32. Matmul peak {min(peaks) / 1e9:.0f} "
+        f"to {max(peaks) / 1e9:.0f} GFLOP/s.",
+        report.table([list(COLUMNS), *rows]),
+        device={"backend": jax.default_backend(), "device": jax.devices()[0].device_kind},
+        threads=scoring.THREADS.value, minutes=(time.monotonic() - began) / 60,
+    )  # fmt: skip
+    print("\n" + text)
+    report.record(scoring.ROOT / "benchmarks" / "RESULTS.md", text, "parts")
+
+
+def parts(directory: Path, peak: float) -> list[str]:
+    """A network's cells under `COLUMNS`."""
+    checkpoint = load_checkpoint(directory)
+    config: Any = checkpoint.config
+    graph, state = nnx.split(checkpoint.model)
+    kernels = [leaf for path, leaf in nnx.to_flat_state(state) if path[-1] == "kernel"]
+    matrices = [jnp.asarray(kernel[...]) for kernel in kernels]
+    count, length = BATCH
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, 50_000, BATCH).astype(np.int32)
+    places = np.tile(np.arange(length, dtype=np.int32), (count, 1))
+    ends = np.full(BATCH, length, np.int32)
+    heads, groups = config.heads, getattr(config, "num_key_value_heads", None) or config.heads
+    d = getattr(config, "head_dim", None) or config.width // heads
+
+    def normal(*shape: int) -> jax.Array:
+        return jnp.asarray(random.standard_normal(shape, np.float32))
+
+    q, k, v = (normal(*BATCH, n, d) for n in (heads, groups, groups))
+    keys, values = normal(PREFIX, groups, d), normal(PREFIX, groups, d + 1).at[..., -1].set(1)
+    mask = jnp.tril(jnp.ones((1, length, length), bool))
+    inputs = {size: normal(count * length, size) for size in {m.shape[0] for m in matrices}}
+    h = normal(READ, config.width)
+    few = np.arange(8, dtype=np.int32)
+    products = jax.jit(lambda inputs, ms: [inputs[m.shape[0]] @ m for m in ms])
+    within = jax.jit(self_attention)
+    over = jax.jit(prefix_attention)
+    read = partial(
+        programs.read, graph, None, config.vocab_size,
+        WORDS.get(jax.default_backend(), config.vocab_size), state, h, few,
+        np.zeros((READ, 2), np.int32),
+    )  # fmt: skip
+    kind = programs.attention_kind(jax.default_backend(), checkpoint.dtype, False)
+    found = best({
+        "forward": lambda: programs.forward_packed(graph, kind, state, (), tokens, places, ends),
+        "products": lambda: products(inputs, matrices),
+        "within": lambda: within(q, k, v, mask),
+        "over": lambda: over(q.reshape(-1, heads, d), keys, values),
+        "read": read,
+    })  # fmt: skip
+    ideal = 2e3 * count * length * sum(m.size for m in matrices) / peak
+    attention = config.layers * found["within"]
+    rest = found["forward"] - found["products"] - attention
+    prefix = 4e3 * count * length * PREFIX * heads * d * config.layers / peak
+    reads = 2e3 * READ * config.width * config.vocab_size / peak
+    return [
+        *(f"{x:.0f}" for x in (found["forward"], ideal, found["products"], attention, rest)),
+        f"{ideal / found['forward']:.0%}",
+        *(f"{x:.0f}" for x in (config.layers * found["over"], prefix, found["read"], reads)),
+    ]
+
+
+if __name__ == "__main__":
+    enter(main)

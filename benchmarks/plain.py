@@ -1,0 +1,130 @@
+"""A plain transformers loop that keeps the prefix's cache, measured on the same jobs as ours.
+
+The fastest that a careful user writes: the beginning that all prompts share is run once; rows of
+like length go in batches, right-padded, over a copy of its cache; only the hidden states that are
+read are unembedded; labels of several tokens go on from their row's cache.
+"""
+
+import copy
+import os
+import sys
+import time
+from collections.abc import Iterator
+from os.path import commonprefix
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from benchmarks import worker
+
+
+class Plain:
+    """A network and what it scores with."""
+
+    def __init__(self, directory: Path):
+        self.cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
+        dtype = torch.bfloat16 if self.cuda else torch.float32
+        self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+        self.model.to("cuda" if self.cuda else "cpu").eval()
+        self.tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self.tokens = 0
+
+    def run(
+        self, ids: np.ndarray, mask: np.ndarray, places: np.ndarray, cache: DynamicCache
+    ) -> Any:
+        """Hidden states `[b, t, d]` of `ids [b, t]` at `places`, after what is cached."""
+        self.tokens += ids.size
+        put = lambda x: torch.as_tensor(x, device=self.model.device)  # noqa: E731
+        return self.model.base_model(
+            input_ids=put(ids), attention_mask=put(mask), position_ids=put(places),
+            past_key_values=cache, use_cache=True,
+        ).last_hidden_state  # fmt: skip
+
+    def read(self, h: Any) -> Any:
+        """Log-probabilities `[n, vocabulary]` after hidden states `[n, d]`."""
+        return torch.log_softmax(self.model.lm_head(h).float(), dim=-1)
+
+    @torch.inference_mode()
+    def score(self, texts: list[str], labels: list[str], batch: int) -> np.ndarray:
+        """Log-probabilities `[n, k]` in nats."""
+        prompts = [one.ids for one in self.tokenizer.encode_batch_fast(texts)]
+        words = [one.ids for one in self.tokenizer.encode_batch_fast(labels)]
+        shared = min(len(commonprefix(prompts)), min(map(len, prompts)) - 1)  # noqa: RUF071
+        prefix = DynamicCache()
+        if shared:
+            whole = np.array([prompts[0][:shared]])
+            self.run(whole, np.ones_like(whole), np.arange(shared)[None], prefix)
+        found = np.zeros((len(texts), len(labels)), np.float32)
+        for rows in in_batches(prompts, batch):
+            cache = copy.deepcopy(prefix)
+            if shared:
+                cache.batch_repeat_interleave(len(rows))
+            ids, mask = padded([prompts[row][shared:] for row in rows])
+            seen = np.concatenate([np.ones((len(rows), shared), int), mask], axis=1)
+            places = np.broadcast_to(shared + np.arange(ids.shape[1]), ids.shape)
+            h = self.run(ids, seen, places, cache)
+            ends = mask.sum(axis=1)
+            first = self.read(h[torch.arange(len(rows)), torch.as_tensor(ends - 1)])
+            found[rows] = first[:, [word[0] for word in words]].cpu().numpy()
+            longer = [i for i, word in enumerate(words) if len(word) > 1]
+            if longer:
+                found[np.ix_(rows, longer)] += self.rest(
+                    [words[i] for i in longer], cache, seen, shared + ends
+                )
+        return found
+
+    def rest(self, words: list[list[int]], cache: Any, seen: np.ndarray, ends: np.ndarray) -> Any:
+        """Log-probabilities `[rows, words]` of all tokens of words but the first."""
+        rows = len(seen)
+        cache.batch_repeat_interleave(len(words))
+        ids, mask = padded([word[:-1] for word in words])
+        ids, mask = np.tile(ids, (rows, 1)), np.tile(mask, (rows, 1))
+        places = np.repeat(ends, len(words))[:, None] + np.arange(ids.shape[1])
+        seen = np.concatenate([np.repeat(seen, len(words), axis=0), mask], axis=1)
+        h = self.run(ids, seen, places, cache)
+        real = torch.as_tensor(mask, dtype=torch.bool)
+        wanted = torch.as_tensor([token for word in words for token in word[1:]] * rows)
+        each = self.read(h[real]).gather(1, wanted[:, None].to(h.device))[:, 0].cpu()
+        sums = torch.zeros(real.shape).masked_scatter(real, each).sum(axis=1)
+        return sums.reshape(rows, len(words)).numpy()
+
+
+def in_batches(prompts: list[list[int]], size: int) -> Iterator[list[int]]:
+    """Rows of like length, `size` at a time."""
+    order = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
+    yield from (order[start : start + size] for start in range(0, len(order), size))
+
+
+def padded(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids as one array, padded on the right, and which of them are real."""
+    length = max(map(len, lists))
+    ids, mask = (np.zeros((len(lists), length), int) for _ in range(2))
+    for row, one in enumerate(lists):
+        ids[row, : len(one)], mask[row, : len(one)] = one, 1
+    return ids, mask
+
+
+def main() -> None:
+    """Serve jobs on a checkpoint."""
+    torch.set_num_threads(worker.pin())
+    plain = Plain(Path(sys.argv[1]))
+
+    def answer(texts: list[str], labels: list[str], batch: int) -> dict[str, Any]:
+        plain.tokens, start = 0, time.perf_counter()
+        log_probs = plain.score(texts, labels, batch)
+        return {
+            "seconds": time.perf_counter() - start,
+            "tokens": plain.tokens,
+            "memory": torch.cuda.max_memory_allocated() if plain.cuda else worker.peak_memory(),
+            "log_probs": log_probs.tolist(),
+        }
+
+    worker.serve(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""How long a study takes from its command to the first scored rows, and what that time goes to.
+
+    python -m benchmarks.start [--repeats=5]
+    python -m benchmarks.start --programs
+
+Cold: no compiled programs are kept. Warm: those of a run before are. Of several repeats the
+quickest is shown. With `--programs`: how many programs the score commands of `make run` compile,
+one after the other, none of them kept before the first.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.after_scoring import CONFIGS
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPORTS = {
+    "import jax": ("jax",),
+    "import flax": ("flax.nnx",),
+    "import the rest": (
+        "experiments.score",
+        "experiments.progress",
+        "batch_calibration.scoring.causal_lm",
+        "batch_calibration.study.scoring",
+    ),
+}
+CALLS = {
+    "config": ("experiments.cli", "configured_study"),
+    "tokenizer": ("batch_calibration.study.scoring", "load_token_budget"),
+    "rows and prompts": ("batch_calibration.study.scoring", "_render"),
+    "checkpoint": ("batch_calibration.study.scoring", "load_scorer"),
+    "tokens": ("batch_calibration.scoring.causal_lm", "encode"),
+}
+EVENTS = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace programs",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower programs",
+    "/jax/core/compile/backend_compile_duration": "compile programs, or read them",
+}
+COMPILED = list(EVENTS)[-1]
+
+
+def inside(began: float, told: Path, flags: list[str]) -> None:
+    """Run `experiments.score`, and write what its parts took until rows were scored."""
+    spent = Counter({"interpreter": time.monotonic() - began})
+    programs = Counter[str]()
+
+    def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def measured(*args: Any, **keywords: Any) -> Any:
+            start = time.monotonic()
+            found = call(*args, **keywords)
+            spent[part] += time.monotonic() - start
+            return found
+
+        return measured
+
+    for part, names in IMPORTS.items():
+        for name in names:
+            timed(part, import_module)(name)
+    for part, (name, call) in CALLS.items():
+        module = import_module(name)
+        setattr(module, call, timed(part, getattr(module, call)))
+    jax, cli = import_module("jax"), import_module("experiments.cli")
+    journal = import_module("batch_calibration.store.journal")
+
+    def heard(event: str, duration_secs: float, **about: Any) -> None:
+        if event in EVENTS:
+            spent[EVENTS[event]] += duration_secs
+        if event == COMPILED:
+            programs[str(about.get("fun_name"))] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    first, add = dict[str, float](), journal.Journal.add
+
+    def added(*args: Any) -> None:
+        if not first:
+            first.update(spent, programs=sum(programs.values()))
+            first.update(all=time.monotonic() - began, processor=time.process_time())
+        add(*args)
+
+    journal.Journal.add = added
+    sys.argv = ["score", *flags]
+    try:
+        cli.enter(import_module("experiments.score").main, loads=("jax",))
+    finally:
+        told.write_text(json.dumps({"first": first, "programs": programs}))
+
+
+def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
+    """What a process of its own tells of `experiments.score FLAGS`."""
+    told = folder / "told.json"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment.setdefault("JAX_PLATFORMS", "cpu")
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.start", f"--began={time.monotonic()}",
+         f"--told={told}", *flags],
+        cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    answer: dict[str, Any] = json.loads(told.read_text())
+    return answer
+
+
+def starts(folder: Path, repeats: int) -> None:
+    """Print the parts of a cold and of a warm start."""
+    best = dict[str, dict[str, float]]()
+    for turn in range(repeats):
+        for kind in ("cold", "warm"):
+            flags = "--config=configs/mini.py:smoke", f"--workdir={folder / f'{kind}{turn}'}"
+            found = run(folder, f"cache{turn}", *flags)["first"]
+            best[kind] = min(best.get(kind, found), found, key=lambda one: one["all"])
+    parts = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
+    print("| until the first rows are scored | cold | warm |\n|---|---|---|")
+    for part in parts:
+        print(f"| {part} | " + " | ".join(f"{best[k].get(part, 0):.2f}" for k in best) + " |")
+    rest = (best[kind]["all"] - sum(best[kind].get(part, 0) for part in parts) for kind in best)
+    print("| the rest: flags, weights to the device, the network itself | "
+          + " | ".join(f"{seconds:.2f}" for seconds in rest) + " |")  # fmt: skip
+    print("| **seconds in all** | " + " | ".join(f"{best[k]['all']:.2f}" for k in best) + " |")
+    print("| processor time | " + " | ".join(f"{best[k]['processor']:.2f}" for k in best) + " |")
+    print("| programs | " + " | ".join(f"{best[k]['programs']}" for k in best) + " |")
+
+
+def count(folder: Path) -> None:
+    """Print how many programs the score commands compile."""
+    print("| command | programs | of them |\n|---|---|---|")
+    for config in CONFIGS:
+        flags = f"--config=configs/{config}", f"--workdir={folder / 'work'}"
+        found = Counter(run(folder, "cache", *flags)["programs"])
+        named = ", ".join(f"{number} {name}" for name, number in found.most_common())
+        print(f"| {config} | {sum(found.values())} | {named} |", flush=True)
+
+
+def main() -> None:
+    """Measures starts or, with `--programs`, counts programs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
+    parser.add_argument("--programs", action="store_true", help="count programs of whole studies")
+    parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
+    given, flags = parser.parse_known_args()
+    if given.told:
+        inside(given.began, given.told, flags)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        count(Path(folder)) if given.programs else starts(Path(folder), given.repeats)
+
+
+if __name__ == "__main__":
+    main()
