@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import ray
 from ray.cluster_utils import Cluster
 from test_sweep import SETTINGS
 
@@ -29,10 +30,12 @@ def main(workdir: Path) -> None:
         (workdir / "removed").touch()
 
     threading.Thread(target=remove).start()
+    cancelled = []
+    ray.cancel = lambda task, **_: cancelled.append(task)
     studies = grid(SETTINGS, shots=(1, 2))
     report = sweep(studies, workdir, launch=Ray(workers=2, address=cluster.address))
     found = {"contexts": report.contexts, "lost": report.lost, "workers": len(report.workers)}
-    print(json.dumps(found))
+    print(json.dumps(found | {"cancelled": len(cancelled)}))
     cluster.shutdown()
 
 

@@ -243,7 +243,8 @@ def test_a_node_of_ray_is_removed_and_the_sweep_ends_whole(studies, one, tmp_pat
     said, errors = cluster.communicate(timeout=300)
     assert cluster.returncode == 0, errors[-3000:]
     report = json.loads(said.splitlines()[-1])
-    assert report == {"contexts": 6, "lost": [], "workers": 2}
+    # Ray may abort where a task is cancelled whose result is there.
+    assert report == {"contexts": 6, "lost": [], "workers": 2, "cancelled": 0}
     said = "".join(log.read_text() for log in (workdir / "work" / "logs").iterdir())
     assert said.count("beginning token") == 3, "the lost node's task was started again"
     assert tables(workdir) == tables(one)

@@ -8,7 +8,7 @@ estimate is a monoid: each block gives one by `update`, and `merge` makes one of
 which is what Ray calls an aggregate. Rows never travel; a block's estimate is two rows and a count.
 
 It starts two processes on this machine that listen on the loopback address alone; on a cluster
-leave out LOOPBACK and give `ray.init` the cluster's address.
+leave out LOOPBACK and give `ray.init` the cluster's address instead of "local".
 """
 
 # ruff: noqa: E402 (Ray reads its settings when it is imported)
@@ -77,7 +77,8 @@ def corrected(batch: dict[str, np.ndarray], labels: list[str], bias: State) -> d
 
 def main(source: str, target: str, labels: list[str]) -> None:
     """Correct the scores of `source`, and write them to `target`."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address=LOOPBACK)
+    quiet = {"include_dashboard": False, "log_to_driver": False}
+    ray.init("local", num_cpus=2, _node_ip_address=LOOPBACK, **quiet)
     print("nodes:", *(node["NodeManagerAddress"] for node in ray.nodes()))
     rows = ray.data.read_parquet(source)
     bias = rows.aggregate(RunningMean(labels))["bias"]

@@ -64,7 +64,10 @@ class Ray:
         try:
             return [_end(number, one) for number, one in enumerate(tasks)]
         finally:
-            for one in tasks:
+            # Only what still runs: Ray 2.60 aborts this process where it
+            # cancels a task whose result is there and that it has not yet taken off its list.
+            _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
+            for one in running:
                 ray.cancel(one, force=False)
             ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
             if mine:
@@ -93,7 +96,9 @@ def _connect(address: str) -> None:
         if port.isdecimal() and "/" not in host:
             # Ray itself would try for minutes.
             socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address or None, include_dashboard=False, log_to_driver=False)
+        # Without "local" it would also join what somebody else's `ray start` left running.
+        where = address or os.environ.get("RAY_ADDRESS") or "local"
+        ray.init(where, include_dashboard=False, log_to_driver=False)
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
