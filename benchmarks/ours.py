@@ -1,9 +1,11 @@
 """Our scorer, measured: seconds, compilations, memory, and in a pass of its own the work done."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import jax
@@ -26,17 +28,19 @@ MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048,
 def count_work() -> dict[str, int]:
     """From now on count the positions that compiled programs run and those they unembed."""
     work = dict.fromkeys(("tokens", "read"), 0)
+    one_at_a_time = Lock()
 
     def counted(program: Callable[..., Any], what: str, number: int) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            work[what] += arguments[number].size
+            with one_at_a_time:
+                work[what] += math.prod(arguments[number].shape)
             return program(*arguments)
 
         return call
 
     programs.forward_packed = counted(programs.forward_packed, "tokens", 4)
     programs.prefill = counted(programs.prefill, "tokens", 6)
-    programs.take = counted(programs.take, "read", 1)
+    programs.read = counted(programs.read, "read", 7)
     return work
 
 

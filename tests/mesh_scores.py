@@ -29,7 +29,7 @@ def main(out: str, devices: str, directories: str, meshes: str, *hosts: str) -> 
             texts = [SHOTS + query for query in queries(21)]
             scores = scorer.score(texts, [" positive", " negative", " a", " ab"])
             found[f"{directory}|{text}"] = scores.log_probs
-            state = jax.tree.leaves(scorer._state)
+            state = jax.tree.leaves(scorer._forward._state)
             parts = sum(leaf.addressable_shards[0].data.size for leaf in state)
             found[f"{directory}|{text}|part"] = np.float64(parts / sum(x.size for x in state))
     np.savez(out, **found)

@@ -56,8 +56,10 @@ def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
 
 
 def test_sequences_are_long_where_attention_skips():
-    lengths = [300] * 130
-    usual, some, long = (pack(range(130), lengths, 256, most) for most in (0, 1024, 65_536))
+    prompts = [[row] * 300 for row in range(130)]
+    usual, some, long = (
+        pack(range(130), prompts, 0, [0] * 130, 256, most) for most in (0, 1024, 65_536)
+    )
     assert {packed.length for packed in usual} == {512}
     assert {packed.length for packed in some} == {1024}  # a batch holds no more
     assert [packed.length for packed in long] == [4096] * 10

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_causal_lm import LABELS, SHOTS, naive, queries
 from tiny import GPT2, write
 
@@ -11,10 +13,11 @@ from batch_calibration import calibrate
 from batch_calibration.errors import InputError
 from batch_calibration.models.attention import AttentionOptions, append_cache
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.scoring import causal_lm, programs, reading
+from batch_calibration.scoring import forward, programs, reading
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.packing import lay_out, pack
+from batch_calibration.scoring.forward import Forward
+from batch_calibration.scoring.packing import SHORTEST, lay_out, pack
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.scoring.trie import build_trie
 
@@ -29,19 +32,21 @@ def checkpoint(tmp_path_factory):
 def test_sequences_hold_every_row_once_and_waste_little():
     random = np.random.default_rng(0)
     lengths = random.integers(1, 200, 500).tolist()
-    sequences = pack(range(500), lengths, 64)
+    prompts = [[row] * length for row, length in enumerate(lengths)]
+    sequences = pack(range(500), prompts, 0, [0] * 500, 64)
     assert sorted(row for packed in sequences for row in packed.rows) == list(range(500))
     for packed in sequences:
         assert sum(lengths[row] for row in packed.rows) <= packed.length
         assert packed.length in (128, 256) and len(packed.rows) <= 64
     assert sum(lengths) > 0.95 * sum(packed.length for packed in sequences)
-    assert all(len(packed.rows) == 1 for packed in pack(range(500), lengths, 1))
+    alone = pack(range(500), prompts, 0, [0] * 500, 1)
+    assert all(len(packed.rows) == 1 for packed in alone)
 
 
 def test_a_layout_lets_each_slot_see_its_own_tokens():
     trie = build_trie(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
     prompts = [[1, 2, 3], [1, 4]]
-    (packed,) = pack([0, 1], [4, 3], 8)
+    (packed,) = pack([0, 1], prompts, 1, [2, 2], 8)
     layout = lay_out([packed], 1, 1, prompts, [trie, trie])
     slot = np.arange(packed.length)
     sees = (slot <= slot[:, None]) & (slot[:, None] < layout.ends[0])
@@ -57,9 +62,60 @@ def test_a_layout_lets_each_slot_see_its_own_tokens():
     assert layout.slots.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=70), min_size=1, max_size=30),
+    st.integers(0, 2),
+    st.integers(1, 40),
+)
+def test_each_row_sees_its_prompt_alone_and_reads_after_it(prompts, shared, most):
+    """Whatever rows begin alike: what a read slot sees is the row's prompt, then label tokens."""
+    prompts = [[9] * shared + prompt for prompt in prompts]
+    trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))  # three inner nodes: 5, 7 and 7 9
+    extra = [len(trie.tokens)] * len(prompts)
+    rows = range(len(prompts))
+    sequences = pack(rows, prompts, shared, extra, most)
+    assert sorted(row for packed in sequences for row in packed.rows) == list(rows)
+    assert all(len(packed.rows) <= most for packed in sequences)
+    for packed in sequences:
+        layout = lay_out([packed], 1, shared, prompts, [trie] * len(prompts))
+        reads = layout.slots.reshape(len(packed.rows), 1 + len(trie.tokens))
+        for row, slots in zip(packed.rows, reads, strict=True):
+            labels = [[], [5], [7], [7, 9]]
+            for slot, label in zip(slots, labels, strict=True):
+                seen = np.flatnonzero(slot < layout.ends[0, : slot + 1])
+                assert layout.tokens[0, seen].tolist() == prompts[row][shared:] + label
+                places = range(shared, len(prompts[row]) + len(label))
+                assert layout.positions[0, seen].tolist() == list(places)
+
+
+def test_rows_that_begin_alike_lie_together():
+    """Three questions on each passage take the slots of one passage and three questions."""
+    random = np.random.default_rng(0)
+    passages = random.integers(10, 1000, (40, 80)).tolist()
+    prompts = [
+        [1, 2, *passage, 3, question]
+        for passage in passages
+        for question in random.integers(9, 99, 3)
+    ]
+    random.shuffle(prompts)
+    sequences = pack(range(120), prompts, 0, [0] * 120, 64)
+    assert sum(packed.length for packed in sequences) <= 40 * 128
+    unlike = random.integers(10, 1000, (120, 84)).tolist()
+    assert sum(one.length for one in pack(range(120), unlike, 0, [0] * 120, 64)) > 100 * 84
+
+
+def test_a_short_beginning_of_all_rows_is_run_once_a_sequence():
+    random = np.random.default_rng(0)
+    prompts = [[1, 2, 3, 4, *random.integers(10, 99, 20).tolist()] for _ in range(60)]
+    (only,) = group(prompts, SHORTEST)
+    assert only.shared == 0
+    sequences = pack(range(60), prompts, 0, [0] * 60, 64)
+    assert len(sequences) == 10  # six rows of 20 tokens and the four of all in each
+
+
 def test_branches_do_not_see_each_other():
     trie = build_trie(((5, 6), (7, 8), (7, 9, 1)))
-    (packed,) = pack([0], [1 + len(trie.tokens)], 8)
+    (packed,) = pack([0], [[3]], 0, [len(trie.tokens)], 8)
     layout = lay_out([packed], 1, 0, [[3]], [trie])
     slot = np.arange(packed.length)
     sees = ((slot <= slot[:, None]) & (slot[:, None] < layout.ends[0]))[:4, :4]
@@ -76,7 +132,7 @@ def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
     texts = [SHOTS * 4 + query for query in queries(3)]
     expected = naive(checkpoint, texts, LABELS)
     np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
-    monkeypatch.setattr(causal_lm, "CHUNK", 256)
+    monkeypatch.setattr(forward, "CHUNK", 256)
     np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
 
 
@@ -93,7 +149,7 @@ def test_a_prefix_grows_from_what_it_shares_with_the_last(checkpoint, monkeypatc
         got = scorer.score(part, LABELS).log_probs
         np.testing.assert_allclose(got, naive(checkpoint, part, LABELS), atol=1e-4)
     assert ran[0][0] == 0
-    assert all(start >= causal_lm.STEP and count < ran[0][1] for start, count in ran[1:])
+    assert all(start >= forward.STEP and count < ran[0][1] for start, count in ran[1:])
     before = len(ran)
     scorer.score(texts[-1], LABELS)
     assert len(ran) == before
@@ -106,20 +162,24 @@ def test_one_call_with_nested_prefixes(checkpoint):
     order = np.random.default_rng(0).permutation(len(texts))
     texts = [texts[i] for i in order]
     prompts, _ = encode(checkpoint.tokenizer, texts, LABELS)
-    shared = sorted(part.shared for part in group(prompts))
+    shared = sorted(part.shared for part in group(prompts, SHORTEST))
     assert len(shared) == 3 and shared[0] == 0 and shared[1] > 100
     got = CausalLM(checkpoint).score(texts, LABELS).log_probs
     np.testing.assert_allclose(got, naive(checkpoint, texts, LABELS), atol=1e-4)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypatch, late):
+@pytest.mark.parametrize("on_threads", [False, True])
+def test_out_of_memory_halves_the_batches_and_loses_no_row(
+    checkpoint, monkeypatch, late, on_threads
+):
     texts = [SHOTS + query for query in queries(150)]
     expected = CausalLM(checkpoint).score(texts, LABELS).log_probs
-    forward, full = (
+    run, full = (
         programs.forward_packed,
         jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
     )
+    monkeypatch.setattr(Forward, "_on_threads", on_threads)
 
     class Late:
         """A result whose computation turns out not to fit."""
@@ -131,23 +191,25 @@ def test_out_of_memory_halves_the_batches_and_loses_no_row(checkpoint, monkeypat
             raise full
 
     def small(*args):
-        if args[4].shape[0] <= 4:
-            return forward(*args)
+        if args[4].shape[0] <= 2:
+            return run(*args)
         if late:
-            return None
+            return Late()
         raise full
 
     monkeypatch.setattr(programs, "forward_packed", small)
     take = programs.take
-    monkeypatch.setattr(programs, "take", lambda h, slots: None if h is None else take(h, slots))
+    monkeypatch.setattr(programs, "take", lambda h, i: h if isinstance(h, Late) else take(h, i))
     read = programs.read
-    monkeypatch.setattr(programs, "read", lambda *args: Late() if args[5] is None else read(*args))
+    monkeypatch.setattr(
+        programs, "read", lambda *args: args[5] if isinstance(args[5], Late) else read(*args)
+    )
     scorer = CausalLM(checkpoint)
     heard: list[int] = []
     got = scorer.score(texts, LABELS, progress=heard.append).log_probs
     np.testing.assert_allclose(got, expected, atol=2e-5)
     assert heard[-1] == 150 and heard == sorted(set(heard))
-    assert len(scorer.notes) == 2 and "halved to 512 token positions" in scorer.notes[-1]
+    assert len(scorer.notes) == 2 and "halved to 256 token positions" in scorer.notes[-1]
 
 
 def test_a_batch_is_sent_before_the_one_before_it_is_awaited(checkpoint, monkeypatch):
@@ -169,6 +231,7 @@ def test_a_batch_is_sent_before_the_one_before_it_is_awaited(checkpoint, monkeyp
 
     read = programs.read
     monkeypatch.setattr(programs, "read", lambda *args: Result(read(*args)))
+    monkeypatch.setattr(Forward, "_on_threads", False)
     CausalLM(checkpoint, batch_size=8).score(queries(32), LABELS)
     batches = events.count("sent")
     assert batches >= 3

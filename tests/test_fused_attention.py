@@ -14,7 +14,7 @@ from batch_calibration.models import attention
 from batch_calibration.models.attention import AttentionOptions, append_cache
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.models.fused_attention import fused_attention
-from batch_calibration.scoring import causal_lm, programs
+from batch_calibration.scoring import forward, programs
 from batch_calibration.scoring.causal_lm import CausalLM
 
 interpreted = partial(fused_attention, interpret=True)
@@ -145,7 +145,7 @@ def test_the_engine_scores_alike(family, tmp_path, monkeypatch):
     texts = [SHOTS + query for query in queries(5)]
     expected = CausalLM(checkpoint).score(texts, SIX).log_probs
     monkeypatch.setattr(programs, "attention_kind", lambda *_: "interpreted")
-    monkeypatch.setattr(causal_lm, "CHUNK", 128)  # a prefix in chunks, each over those before
+    monkeypatch.setattr(forward, "CHUNK", 128)  # a prefix in chunks, each over those before
     scorer = CausalLM(checkpoint)
     np.testing.assert_allclose(scorer.score(texts, SIX).log_probs, expected, atol=2e-5)
     alone = queries(3)
@@ -157,7 +157,7 @@ def test_the_engine_scores_alike(family, tmp_path, monkeypatch):
 def test_attention_in_turns_takes_large_turns_on_accelerators(monkeypatch):
     # 65,536 queries over 1,024 keys, 16 heads in 8 groups
     sizes = 8, 2, 65_536, 4 * 65_536 * 1024
-    assert attention._turn(*sizes) == (1, 1, 32)
+    assert attention._turn(*sizes) == (1, 1, 64)
     monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
     assert attention._turn(*sizes) == (1, 2, 1)
 

@@ -5,6 +5,7 @@ import pytest
 from test_images import RAW, encoded, noise
 from tiny import byte_level, write
 
+from batch_calibration.scoring import forward
 from batch_calibration.settings import Settings
 from batch_calibration.store import Store
 from batch_calibration.store.journal import Journal, Part, forget
@@ -49,6 +50,7 @@ def test_a_run_that_was_stopped_gives_the_bytes_of_one_that_was_not(
 ):
     if values is IMAGES:
         values = {"data": str(clip), "model": str(clip)} | values
+    monkeypatch.setattr(forward, "READ_AFTER", 512)
     settings = Settings.of(**values)
     scorer, plain, added = load_scorer(settings), Journal.add, []
 

@@ -124,7 +124,7 @@ def test_trie_reads_each_label_along_its_own_path(labels):
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=40))
 def test_groups_share_what_they_say(prompts):
-    groups = group(prompts)
+    groups = group(prompts, 128)
     assert sorted(row for g in groups for row in g.rows) == list(range(len(prompts)))
     for shared, rows in groups:
         assert len({tuple(prompts[row][:shared]) for row in rows}) == 1
@@ -132,9 +132,9 @@ def test_groups_share_what_they_say(prompts):
 
 
 def test_contexts_of_their_own_are_run_once_each():
-    long, short = list(range(100)), list(range(50, 100))
+    long, short = list(range(200)), list(range(50, 150))
     prompts = [(long if row % 3 else short) + [200 + row, 7] for row in range(30)]
-    assert sorted((g.shared, len(g.rows)) for g in group(prompts)) == [(50, 10), (100, 20)]
+    assert sorted((g.shared, len(g.rows)) for g in group(prompts, 128)) == [(100, 10), (200, 20)]
 
 
 def test_batches_cover_rows_in_few_shapes():

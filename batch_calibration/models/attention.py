@@ -24,7 +24,7 @@ class AttentionOptions(NamedTuple):
 
 
 PLAIN = AttentionOptions()
-LOGITS = {"cpu": 8 << 20}
+LOGITS = {"cpu": 4 << 20}
 """Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
 
 

@@ -9,7 +9,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import memory
 from batch_calibration.models.checkpoint import Checkpoint
 
-ON_CPU = 2048
+ON_CPU = 1024
 """Positions on CPUs, where a batch should stay in the caches."""
 MOST, LEAST = 65536, 128
 """Positions on accelerators: more would be no faster, and a sequence is no shorter."""

@@ -45,20 +45,24 @@ APART = 256
 """What a run of its own costs beside its tokens, in tokens: padding, a batch not full."""
 
 
-def group(prompts: Sequence[list[int]]) -> list[Group]:
+def group(prompts: Sequence[list[int]], line: int) -> list[Group]:
     """Rows by the beginning they share, so that each unique token is run once.
 
     All rows make one group, with their longest common prefix, unless some of them go on alike for
     so long that running the longer prefix of their own costs less than running it in every row.
     At least one token of each row stays out of the prefix, and a prefix that saves too little to
-    be run apart is none.
+    be run apart is none: a short one is run once in each packed sequence of `line` slots.
     """
+
+    def apart(shared: int, rows: list[int]) -> int:
+        times = len(rows) - 1
+        if shared < line // 2:
+            times = min(times, sum(len(prompts[row]) - shared for row in rows) // line)
+        return shared if times * shared > APART else 0
+
     common = _shared(prompts, range(len(prompts)))
     order = sorted(range(len(prompts)), key=lambda row: prompts[row][common:])
-    return [
-        Group(shared if (len(rows) - 1) * shared > APART else 0, rows)
-        for shared, rows in _group(prompts, order)
-    ]
+    return [Group(apart(*part), part.rows) for part in _group(prompts, order)]
 
 
 def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[Group]:

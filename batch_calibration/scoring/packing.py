@@ -1,7 +1,8 @@
 """Packs prompts into fixed-length sequences; a mask keeps them apart."""
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,11 @@ SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
 SKIPPING = 4096
 """The shortest one where attention skips what a row does not see, and length costs nothing."""
+ALIKE = (2.0, 0.2, 0.0)
+"""Rows lie together that have this share of their tokens in common with the row before: none do,
+those of one premise or passage, and all that begin with one word. What packs best is taken."""
+SQUARE = 1500
+"""Slots of a sequence in which attention costs as much as all else."""
 
 
 class PackedSequence(NamedTuple):
@@ -25,8 +31,9 @@ class PackedSequence(NamedTuple):
 class Layout(NamedTuple):
     """A batch of `b` packed sequences of `t` slots.
 
-    Rows are trees in preorder (a prompt is a chain, the label trie hangs from its last token), so
-    that slot `i` sees slot `j` if `j <= i < ends[j]`: causality, tries, rows and padding in one.
+    Rows are trees in preorder (prompts are chains that branch where they differ, the label trie
+    hangs from a prompt's last token), so that slot `i` sees slot `j` if `j <= i < ends[j]`:
+    causality, tries, rows and padding in one.
 
     Attributes:
         tokens: `[b, t]` token ids.
@@ -43,31 +50,105 @@ class Layout(NamedTuple):
     targets: np.ndarray
 
 
+class _Item(NamedTuple):
+    """Rows that lie together in `slots` slots, each a branch of the row before it."""
+
+    slots: int
+    rows: list[int]
+
+
 def pack(
-    rows: Sequence[int], lengths: Sequence[int], most: int, skipping: int = 0
+    rows: Sequence[int],
+    prompts: Sequence[list[int]],
+    shared: int,
+    extra: Sequence[int],
+    most: int,
+    skipping: int = 0,
 ) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 
-    `skipping`, where attention skips what a row does not see, is how many slots a batch may have.
+    Of several ways to lay rows together that begin alike, in sequences of two lengths, the one
+    that costs the least.
 
-    >>> [tuple(packed) for packed in pack([0, 1, 2, 3], [40, 100, 200, 30], 64)]
+    Args:
+        rows: which of the prompts.
+        prompts: token ids, the first `shared` of which are run apart.
+        shared: how many tokens that is.
+        extra: slots that each prompt needs for its labels.
+        most: rows in a sequence.
+        skipping: where attention skips what a row does not see, how many slots a batch may have.
+
+    >>> prompts = [[1] * 40, [2] * 100, [3] * 200, [4] * 30]
+    >>> [tuple(packed) for packed in pack([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
     [(256, [2, 0]), (128, [1]), (128, [3])]
     """
+    order = sorted(rows, key=lambda row: prompts[row][shared:])
+    branches = [0, *(branch(prompts[a], prompts[b], shared) for a, b in pairwise(order))]
+    shortest_row = min(len(prompts[row]) for row in rows) - shared
+    head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
+    need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}
+    own = [number - head for number in branches]
     shortest = max(SHORTEST, min(SKIPPING, skipping))
+    plans = (
+        _fit(_lay_together(order, own, need, head, alike, length, most), head, length, most)
+        for alike in ALIKE[: 1 if most == 1 else None]
+        for length in ((shortest,) if skipping else (shortest, 2 * shortest))
+    )
+
+    def cost(plan: Iterable[PackedSequence]) -> float:
+        square = 0 if skipping else 1 / SQUARE
+        return sum(packed.length * (1 + packed.length * square) for packed in plan)
+
+    return sorted(min(plans, key=cost), key=lambda packed: -packed.length)
+
+
+def branch(before: list[int], prompt: list[int], shared: int) -> int:
+    """Tokens after `shared` that a prompt has in common with the one before; its last never."""
+    most = min(len(before), len(prompt) - 1)
+    return next((i for i in range(shared, most) if before[i] != prompt[i]), most) - shared
+
+
+def _lay_together(
+    order: list[int],
+    own: list[int],
+    need: dict[int, int],
+    head: int,
+    alike: float,
+    length: int,
+    most: int,
+) -> list[_Item]:
+    """Neighbours in `order` as one item where enough of a row is common, `own` tokens of each."""
+    items: list[_Item] = []
+    for row, common in zip(order, own, strict=True):
+        slots = need[row] - common
+        if items and common and common >= alike * need[row] and len(items[-1].rows) < most:
+            # Small items fit best where little is won by large ones.
+            room = (max(length, power(head + need[row])) - head) // (1 if alike else 2)
+            if items[-1].slots + slots <= room:
+                items[-1] = _Item(items[-1].slots + slots, [*items[-1].rows, row])
+                continue
+        items.append(_Item(need[row], [row]))
+    return items
+
+
+def _fit(items: list[_Item], head: int, shortest: int, most: int) -> list[PackedSequence]:
+    """Items into sequences that begin with the `head` that all rows share."""
     sequences: list[PackedSequence] = []
     spare: list[tuple[int, int, int]] = []  # free slots, the latest change first, which sequence
-    for change, row in enumerate(sorted(rows, key=lambda row: (-lengths[row], row))):
-        need = lengths[row]
-        found = bisect_left(spare, (need,))
-        if found < len(spare):
+    for change, (slots, rows) in enumerate(
+        sorted(items, key=lambda item: (-item.slots, item.rows))
+    ):
+        found = bisect_left(spare, (slots,))
+        if found < len(spare) and len(sequences[spare[found][2]].rows) + len(rows) <= most:
             space, _, number = spare.pop(found)
         else:
-            space, number = max(shortest, power(need)), len(sequences)
-            sequences.append(PackedSequence(space, []))
-        sequences[number].rows.append(row)
+            length, number = max(shortest, power(head + slots)), len(sequences)
+            sequences.append(PackedSequence(length, []))
+            space = length - head
+        sequences[number].rows.extend(rows)
         if len(sequences[number].rows) < most:
-            insort(spare, (space - need, -change, number))
-    return sorted(sequences, key=lambda packed: -packed.length)
+            insort(spare, (space - slots, -change, number))
+    return sequences
 
 
 def lay_out(
@@ -84,18 +165,23 @@ def lay_out(
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
     for number, packed in enumerate(sequences):
-        start = 0
+        start, before = 0, list[int]()
+        chain = np.zeros(0, np.int32)  # where the tokens of the last prompt lie
         for row in packed.rows:
-            prompt, trie = prompts[row][shared:], tries[row]
-            middle, end = start + len(prompt), start + len(prompt) + len(trie.tokens)
-            tokens[number, start:middle] = prompt
+            prompt, trie = prompts[row], tries[row]
+            kept = branch(before, prompt, shared) if before else 0
+            new = prompt[shared + kept :]
+            middle, end = start + len(new), start + len(new) + len(trie.tokens)
+            tokens[number, start:middle] = new
             tokens[number, middle:end] = trie.tokens
-            positions[number, start:middle] = range(shared, shared + len(prompt))
-            positions[number, middle:end] = shared + len(prompt) + trie.depths
-            ends[number, start:middle] = end
+            positions[number, start:middle] = range(shared + kept, len(prompt))
+            positions[number, middle:end] = len(prompt) + trie.depths
+            chain = np.concatenate([chain[:kept], np.arange(start, middle, dtype=np.int32)])
+            ends[number, chain] = end
             ends[number, middle:end] = middle + trie.ends
-            slots.append(number * length + np.arange(middle - 1, end, dtype=np.int32))
-            start = end
+            read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
+            slots.append(number * length + read)
+            start, before = end, prompt
     reads = [tries[row].targets for packed in sequences for row in packed.rows]
     width = max(one.shape[1] for one in reads)
     targets = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in reads])

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from batch_calibration.models.checkpoint import TokenizerInfo
 from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
+from batch_calibration.scoring.packing import SHORTEST
 from batch_calibration.scoring.tokens import Encoded, encode, token_ids
 
 TOKENIZED_ROWS = 4096
@@ -81,7 +82,7 @@ class TokenBudget:
         for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
             computed += sum(len(trie.build_trie(row).tokens) for row in ids)
-            for shared, rows in group(prompts):
+            for shared, rows in group(prompts, SHORTEST):
                 computed += shared + sum(len(prompts[row]) - shared for row in rows)
         return Cost(read, computed)
 

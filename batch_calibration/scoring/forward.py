@@ -1,0 +1,264 @@
+"""Runs prompts and their label tries through a causal network, batch by batch."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os.path import commonprefix
+from threading import Lock
+from typing import NamedTuple, cast
+
+import jax
+import numpy as np
+from flax import nnx
+
+from batch_calibration.models.checkpoint import Checkpoint
+from batch_calibration.models.family import CausalNetwork
+from batch_calibration.scoring import batch_memory, programs, sharding, trie
+from batch_calibration.scoring.batches import group
+from batch_calibration.scoring.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
+from batch_calibration.scoring.reading import read_targets
+
+CHUNK = 1024
+"""Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
+STEP = 128
+"""Prefixes are padded to a multiple of this, short ones of its half: compiled programs stay few."""
+THREADS = 2
+"""Batches that run at once on a CPU: what XLA does in one thread leaves a core for the other."""
+READ_AFTER = 4096
+"""Positions on a CPU after which what is to be read is read: few reads at once are slow."""
+
+
+class PrefixCache(NamedTuple):
+    """The tokens of a prefix that was run, and its keys and values."""
+
+    tokens: list[int]
+    cache: programs.Cache
+
+
+class Batch(NamedTuple):
+    """Sequences of one length, and how many the program takes."""
+
+    sequences: list[PackedSequence]
+    size: int
+
+
+class _Sent(NamedTuple):
+    """Batches on their way, and what waits for the log-probabilities that they are read for."""
+
+    batches: list[Batch]
+    values: Callable[[], np.ndarray]
+
+    @property
+    def sequences(self) -> list[PackedSequence]:
+        return [packed for batch in self.batches for packed in batch.sequences]
+
+
+class Forward:
+    """A causal network on its devices, the prefix it ran last, and its batches.
+
+    On a CPU two batches run at once, and the hidden states of several are read together.
+    Elsewhere a batch is sent while the one before it runs.
+
+    Attributes:
+        notes: what a user should know of how it went.
+        prefix: the prefix that was run last.
+
+    Args:
+        checkpoint: a causal language model and its tokenizer.
+        batch_size: most rows in a batch.
+        normalized: whether to subtract the log of the softmax's denominator.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, batch_size: int, normalized: bool):
+        self.notes: list[str] = []
+        self.prefix = PrefixCache([], ())
+        self._graph, self._state = nnx.split(cast(CausalNetwork, checkpoint.model))
+        self._mesh = checkpoint.mesh
+        self._vocabulary = checkpoint.config.vocab_size
+        self._batch_size, self._normalized = batch_size, normalized
+        self._attention = programs.attention_kind(
+            jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
+        )
+        self._budget = batch_memory.budget(checkpoint, logits=self._attention == "at once")
+        self._compiled: set[tuple[int, ...]] = set()
+        self._compiling = Lock()
+
+    def run(
+        self, prompts: list[list[int]], tries: Sequence[trie.Trie], done: set[int]
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Row numbers and their log-probabilities `[rows, k]`, rows `done` left out where all are.
+
+        Args:
+            prompts: token ids.
+            tries: the label trie of each.
+            done: rows that need no scores.
+
+        Raises:
+            InputError: a single sequence does not fit in the device's memory.
+        """
+        threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
+        try:
+            extra = [len(one.tokens) for one in tries]
+            skipping = self._budget if self._attention == "fused" else 0
+            for shared, members in group(prompts, SHORTEST):
+                self._run_prefix(prompts[members[0]][:shared])
+                waiting = pack(members, prompts, shared, extra, self._batch_size, skipping)
+                yield from self._batches(waiting, shared, prompts, tries, done, threads)
+        finally:
+            if threads:
+                threads.shutdown(cancel_futures=True)
+
+    @property
+    def _on_threads(self) -> bool:
+        return jax.default_backend() == "cpu" and self._mesh is None
+
+    def _batches(
+        self,
+        waiting: list[PackedSequence],
+        shared: int,
+        prompts: list[list[int]],
+        tries: Sequence[trie.Trie],
+        done: set[int],
+        threads: ThreadPoolExecutor | None,
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
+        running: deque[_Sent] = deque()
+        while waiting or running:
+            try:
+                # Some are computed while the next are laid out, and no more wait in memory.
+                if waiting and len(running) < 2:
+                    batches = self._next(waiting)
+                    count = sum(len(batch.sequences) for batch in batches)
+                    if not done.issuperset(row for one in waiting[:count] for row in one.rows):
+                        layouts = [lay_out(*batch, shared, prompts, tries) for batch in batches]
+                        running.append(_Sent(batches, self._send(layouts, threads)))
+                    waiting = waiting[count:]
+                    continue
+                values = running[0].values()
+            except jax.errors.JaxRuntimeError as error:
+                waiting = [packed for sent in running for packed in sent.sequences] + waiting
+                running.clear()
+                self._halve(error, waiting[0].length)
+                continue
+            rows = [row for packed in running.popleft().sequences for row in packed.rows]
+            yield rows, trie.sums(values, [tries[row] for row in rows])
+
+    def _next(self, waiting: list[PackedSequence]) -> list[Batch]:
+        """The batches that are read together: one, but more on a CPU."""
+        batches: list[Batch] = []
+        positions, count = 0, 0
+        while waiting[count:] and (not batches or (self._on_threads and positions < READ_AFTER)):
+            batches.append(self._batch(waiting[count:]))
+            positions += batches[-1].size * waiting[count].length
+            count += len(batches[-1].sequences)
+        return batches
+
+    def _batch(self, sequences: list[PackedSequence]) -> Batch:
+        """The first sequences, of one length and as many as fit.
+
+        Batches of one length are alike in size, which leaves little of the last one empty.
+        """
+        length, rows, count = sequences[0].length, 0, 0
+        most = max(1, self._budget // length)
+        alike = next((i for i, one in enumerate(sequences) if one.length != length), len(sequences))
+        even = -(-alike // -(-alike // most))
+        step = max(1, most // 8)
+        size = min(most, -(-even // step) * step)
+        for packed in sequences[: min(size, alike)]:
+            rows += len(packed.rows)
+            if rows > self._batch_size and count:
+                break
+            count += 1
+        step = sharding.rows_of(self._mesh)
+        return Batch(sequences[:count], -(-size // step) * step)
+
+    def _halve(self, error: Exception, length: int) -> None:
+        """Smaller batches from now on if the device is out of memory; other errors go on."""
+        self._budget = batch_memory.halve(self._budget, error, length)
+        self.notes.append(
+            f"out of memory: batches were halved to {self._budget} token positions, and no row "
+            "was lost"
+        )
+
+    def _send(
+        self, layouts: list[Layout], threads: ThreadPoolExecutor | None
+    ) -> Callable[[], np.ndarray]:
+        """Begin to run batches; the result waits for what is read of them `[m, c]`."""
+        cache = self.prefix.cache
+        if threads is None:
+            (layout,) = layouts
+            parts = self._read(self._hidden(cache, layout), layout.targets, layout.slots)
+            for part in parts:
+                part.copy_to_host_async()
+            return lambda: np.concatenate([np.asarray(part) for part in parts])
+        futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
+        width = max(layout.targets.shape[1] for layout in layouts)
+        targets = np.concatenate(
+            [np.pad(one.targets, ((0, 0), (0, width - one.targets.shape[1]))) for one in layouts]
+        )
+
+        def values() -> np.ndarray:
+            h = np.concatenate([future.result() for future in futures])
+            return np.concatenate([np.asarray(part) for part in self._read(h, targets)])
+
+        return values
+
+    def _states_read(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+        """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
+        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0
+        if key in self._compiled:
+            return self._wait(cache, layout)
+        with self._compiling:  # or both threads would compile the same program
+            found = self._wait(cache, layout)
+            self._compiled.add(key)
+        return found
+
+    def _wait(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
+        h = np.asarray(self._hidden(cache, layout))
+        found: np.ndarray = h[layout.slots]
+        return found
+
+    def _hidden(self, cache: programs.Cache, layout: Layout) -> jax.Array:
+        """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
+        arrays = (layout.tokens, layout.positions, layout.ends)
+        h: jax.Array = programs.forward_packed(
+            self._graph, self._attention, self._state, cache,
+            *sharding.over_rows(self._mesh, arrays),
+        )  # fmt: skip
+        return h
+
+    def _read(
+        self, h: jax.Array | np.ndarray, targets: np.ndarray, slots: np.ndarray | None = None
+    ) -> list[jax.Array]:
+        """Log-probabilities `[m, c]` of targets after `h`, or after its `slots`, in parts."""
+        return read_targets(
+            self._graph, sharding.whole(self._mesh), self._vocabulary, self._state, h, targets,
+            slots, normalized=self._normalized,
+        )  # fmt: skip
+
+    def _run_prefix(self, tokens: list[int]) -> None:
+        """The shared tokens, run from where they leave those that were run last."""
+        before, cache = self.prefix
+        if tokens == before:
+            return
+        if not tokens:
+            self.prefix = PrefixCache([], ())
+            return
+        start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
+        if start < STEP:
+            start, cache = 0, ()
+        size = _padded(len(tokens))
+        while start < len(tokens):
+            part = tokens[start : start + CHUNK]
+            padded = np.zeros((1, _padded(len(part))), np.int32)
+            padded[0, : len(part)] = part
+            cache = programs.prefill(
+                self._graph, size, self._attention, self._state, cache, start,
+                padded, len(part),
+            )  # fmt: skip
+            start += len(part)
+        self.prefix = PrefixCache(tokens, cache)
+
+
+def _padded(tokens: int) -> int:
+    step = STEP if tokens > 2 * STEP else STEP // 2
+    return -(-tokens // step) * step
