@@ -38,7 +38,7 @@ from batch_calibration.prompts.render import render
 from batch_calibration.scoring import programs
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.scoring.packing import lay_out, pack
+from batch_calibration.scoring.packing import SHORTEST, lay_out, pack
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.scoring.trie import build_trie
 from batch_calibration.settings import Settings
@@ -158,9 +158,9 @@ def host(words: int, rows: int) -> None:
     encoded = encode(tokenizer, texts, LABELS)
     times.append(time.thread_time())
     tries = [build_trie(labels) for labels in encoded.labels]
-    for shared, members in group(encoded.prompts):
-        lengths = [len(prompt) - shared for prompt in encoded.prompts]
-        sequences = pack(members, lengths, 256, skipping=65_536)
+    for shared, members in group(encoded.prompts, SHORTEST):
+        extra = [len(one.tokens) for one in tries]
+        sequences = pack(members, encoded.prompts, shared, extra, 256, skipping=65_536)
         for start in range(0, len(sequences), 4):
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())

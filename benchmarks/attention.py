@@ -58,7 +58,8 @@ def main() -> None:
         lengths = random.integers(low, high, 1000).tolist()
         rows, total = range(len(lengths)), sum(lengths)
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
-        packed = sum(sequence.length for sequence in pack(rows, lengths, 256))
+        prompts = [[row] * length for row, length in enumerate(lengths)]
+        packed = sum(one.length for one in pack(rows, prompts, 0, [0] * len(rows), 256))
         print(
             f"1,000 rows of {low} to {high} tokens: {total / buckets:.0%} of bucketed slots real, "
             f"{total / packed:.0%} of packed ones"

@@ -49,9 +49,8 @@ COLUMNS = (
 )  # fmt: skip
 LEGEND = """\
 Each side scores the same rows in turn, tokenization included and loading not, in processes of \
-their own on the same cores; rates are rows a second, of a call (--full: the median of three, each \
-on other rows) whose programs are compiled; first is the first call of the case, which compiles \
-what earlier cases had not. Of peak: the \
+their own on the same cores; rates are rows a second, of a second call (--full: the median of \
+three more); first is the first call, which compiles what earlier cases had not. Of peak: the \
 operations of every distinct beginning once (weights, attention as far as masks let it see, \
 unembedding of what is read) over time and over the best rate of large matrix products right \
 before and after each call. The plain loop runs the shared beginning once, then rows of like \
@@ -120,26 +119,25 @@ def measure(
         )
         for case in CASES[::2] if run.quick else CASES:
             rows, turns = case.rows, 3 if scoring.FULL.value else 1
-            content = cases.render(case, run.data, rows * (turns + 1))
-            labels = content["labels"]
-            parts = [content["texts"][i * rows : (i + 1) * rows] for i in range(turns + 1)]
-            first = ours.ask(texts=parts[0], labels=labels)
-            few = parts[0][:32]
-            plain.ask(texts=few, labels=labels, batch=BATCHES[0])
-            tried = {
-                size: plain.ask(texts=few, labels=labels, batch=size)["seconds"] for size in BATCHES
+            content = cases.render(case, run.data, rows)
+            texts, labels = content["texts"], content["labels"]
+            first = ours.ask(texts=texts, labels=labels)
+            few = texts[: max(BATCHES)]
+            plain.ask(texts=few[:4], labels=labels, batch=BATCHES[0])
+            tried = {  # few rows fill no large batch
+                size: plain.ask(texts=few, labels=labels, batch=size)["seconds"]
+                for size in BATCHES[: 2 if len(few) < rows else 1]
             }
             batch = min(tried, key=tried.__getitem__)
             warm, theirs, peaks = [], [], []
-            for part in parts[1:]:
-                ours.ask(texts=part, labels=labels)  # other rows may need another program
+            for _ in range(turns):
                 before = ours.ask(peak=True)["peak"]
-                warm.append(ours.ask(texts=part, labels=labels))
+                warm.append(ours.ask(texts=texts, labels=labels))
                 peaks.append(max(before, ours.ask(peak=True)["peak"]))
-                theirs.append(plain.ask(texts=part, labels=labels, batch=batch))
+                theirs.append(plain.ask(texts=texts, labels=labels, batch=batch))
             peer = None
             if case.peer_rows:
-                some = parts[-1][: case.peer_rows]
+                some = texts[: case.peer_rows]
                 harness.ask(texts=some[:1], labels=labels)
                 peer = harness.ask(texts=some, labels=labels, batch=32)
             gap = max(
@@ -151,7 +149,7 @@ def measure(
                     f"error: {network}, {case.name}: ours and the plain loop's scores differ by "
                     f"{gap:.2g} nats; no time is worth reading."
                 )
-            work = least_work(directory, config, parts[-1], labels)
+            work = least_work(directory, config, texts, labels)
             yield Line(network, case, work, first, warm, peaks, theirs, batch, peer, gap)
 
 

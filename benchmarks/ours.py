@@ -30,17 +30,19 @@ def count_work() -> dict[str, int]:
     work = dict.fromkeys(("tokens", "read"), 0)
     one_at_a_time = Lock()
 
-    def counted(program: Callable[..., Any], what: str, number: int) -> Callable[..., Any]:
+    def counted(
+        program: Callable[..., Any], what: str, number: int, axes: int
+    ) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             with one_at_a_time:
-                work[what] += math.prod(arguments[number].shape)
+                work[what] += math.prod(arguments[number].shape[:axes])
             return program(*arguments)
 
         return call
 
-    programs.forward_packed = counted(programs.forward_packed, "tokens", 4)
-    programs.prefill = counted(programs.prefill, "tokens", 6)
-    programs.read = counted(programs.read, "read", 7)
+    programs.forward_packed = counted(programs.forward_packed, "tokens", 4, 2)
+    programs.prefill = counted(programs.prefill, "tokens", 6, 2)
+    programs.read = counted(programs.read, "read", 5, 1)
     return work
 
 

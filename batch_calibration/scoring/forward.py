@@ -20,8 +20,8 @@ from batch_calibration.scoring.reading import read_targets
 
 CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
-STEP = 128
-"""Prefixes are padded to a multiple of this, short ones of its half: compiled programs stay few."""
+STEP = 64
+"""Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
 THREADS = 2
 """Batches that run at once on a CPU: what XLA does in one thread leaves a core for the other."""
 READ_AFTER = 4096
@@ -56,7 +56,8 @@ class _Sent(NamedTuple):
 class Forward:
     """A causal network on its devices, the prefix it ran last, and its batches.
 
-    On a CPU two batches run at once, and the hidden states of several are read together.
+    On a CPU two batches run at once, and the hidden states of several are read together. They run
+    in threads, which `jax.config` reaches and context managers such as `jax.debug_nans` do not.
     Elsewhere a batch is sent while the one before it runs.
 
     Attributes:
@@ -246,10 +247,10 @@ class Forward:
         start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
         if start < STEP:
             start, cache = 0, ()
-        size = _padded(len(tokens))
+        size = -(-len(tokens) // STEP) * STEP
         while start < len(tokens):
             part = tokens[start : start + CHUNK]
-            padded = np.zeros((1, _padded(len(part))), np.int32)
+            padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
             padded[0, : len(part)] = part
             cache = programs.prefill(
                 self._graph, size, self._attention, self._state, cache, start,
@@ -257,8 +258,3 @@ class Forward:
             )  # fmt: skip
             start += len(part)
         self.prefix = PrefixCache(tokens, cache)
-
-
-def _padded(tokens: int) -> int:
-    step = STEP if tokens > 2 * STEP else STEP // 2
-    return -(-tokens // step) * step
