@@ -162,8 +162,12 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
             return own
         keys, values = cache[layer]
         if window is not None:
+            # Queries come after the prefix: what they see of it are its last keys.
+            size = min(window, len(keys))
+            first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
+            keys, values = (jax.lax.dynamic_slice_in_dim(x, first, size) for x in (keys, values))
             # Padding weighs nothing, but is the first key again: it must not be the largest either.
-            near = in_window(positions.reshape(-1), jnp.arange(len(keys)), window)
+            near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
             prefix_mask = near & (values[:, 0, -1] > 0)
         prefix, prefix_mass = prefix_attention(
             q.reshape(-1, *q.shape[2:]), keys, values, prefix_mask, options, at_once=at_once
