@@ -46,7 +46,7 @@ class Worker:
             return dict(json.loads(self.process.stdout.readline()))
         except (BrokenPipeError, json.JSONDecodeError):
             lines = self.log.read_text().strip().splitlines() or ["it was ended from outside"]
-            sys.exit(f"error: {self.module} broke off at {job}: {lines[-1]}")
+            sys.exit(f"error: {self.module} broke off at {job!s:.200}: {lines[-1]}")
 
     def __enter__(self) -> Self:
         return self
