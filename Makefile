@@ -60,7 +60,7 @@ tools:
 reference: $(REFERENCE)/.installed $(SERVER)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
 
-# What it costs to score, beside the limit (26 minutes) and others. FLAGS=--full for the rest.
+# What it costs to score, beside the limit and others: 20 minutes. FLAGS=--full for the rest.
 bench: $(BENCH)/.installed
 	$(BENCH)/bin/python -m benchmarks.limit $(FLAGS)
 	$(BENCH)/bin/python -m benchmarks.scoring $(FLAGS)

@@ -124,11 +124,13 @@ def measure(
             first = ours.ask(texts=texts, labels=labels)
             few = texts[: max(BATCHES)]
             plain.ask(texts=few[:4], labels=labels, batch=BATCHES[0])
-            tried = {  # few rows fill no large batch
-                size: plain.ask(texts=few, labels=labels, batch=size)["seconds"]
-                for size in BATCHES[: 2 if len(few) < rows else 1]
-            }
-            batch = min(tried, key=tried.__getitem__)
+            batch = BATCHES[0]
+            if len(few) < rows:  # else no large batch is full
+                tried = {
+                    size: plain.ask(texts=few, labels=labels, batch=size)["seconds"]
+                    for size in BATCHES
+                }
+                batch = min(tried, key=tried.__getitem__)
             warm, theirs, peaks = [], [], []
             for _ in range(turns):
                 before = ours.ask(peak=True)["peak"]

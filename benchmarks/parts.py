@@ -94,7 +94,7 @@ def parts(directory: Path, peak: float) -> list[str]:
     read = partial(
         programs.read, graph, None, config.vocab_size,
         WORDS.get(jax.default_backend(), config.vocab_size), state, h, few,
-        np.zeros((READ, 2), np.int32),
+        np.repeat(np.arange(READ), 2), np.zeros(2 * READ, np.int32),
     )  # fmt: skip
     kind = programs.attention_kind(jax.default_backend(), checkpoint.dtype, False)
     found = best({

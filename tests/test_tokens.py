@@ -93,8 +93,9 @@ def test_trie_shares_beginnings():
     assert built.tokens.tolist() == [7, 6, 8]
     assert built.depths.tolist() == [0, 1, 1]
     assert built.ends.tolist() == [3, 2, 3]
-    assert built.targets.tolist() == [[7, 4], [8, 6], [5, -1], [9, -1]]
-    assert built.paths.tolist() == [[0, 2, 6], [0, 2, -1], [0, 3, 4], [1, -1, -1]]
+    assert built.slots.tolist() == [0, 0, 1, 1, 2, 3]
+    assert built.targets.tolist() == [4, 7, 6, 8, 5, 9]
+    assert built.paths.tolist() == [[1, 3, 5], [1, 3, -1], [1, 2, 4], [0, -1, -1]]
 
 
 @given(
@@ -105,12 +106,13 @@ def test_trie_shares_beginnings():
 )  # fmt: skip
 def test_trie_reads_each_label_along_its_own_path(labels):
     built = trie.build_trie(labels)
-    slots, width = built.targets.shape
-    assert slots == 1 + len(built.tokens)
+    slots = 1 + len(built.tokens)
+    assert set(built.slots.tolist()) == set(range(slots))
+    assert built.slots.tolist() == sorted(built.slots)
     for label, path in zip(labels, built.paths, strict=True):
         places = [place for place in path.tolist() if place >= 0]
-        assert [built.targets.ravel()[place] for place in places] == list(label)
-        read = [place // width for place in places]
+        assert [built.targets[place] for place in places] == list(label)
+        read = [int(built.slots[place]) for place in places]
         # slot 0 is the prompt; each slot lies in the subtree of all before it, and holds its token
         assert read[0] == 0
         for depth, (slot, token) in enumerate(zip(read[1:], label, strict=False)):

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import accumulate
 from os.path import commonprefix
 from threading import Lock
 from typing import NamedTuple, cast
@@ -16,7 +18,7 @@ from batch_calibration.models.family import CausalNetwork
 from batch_calibration.scoring import batch_memory, programs, sharding, trie
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
-from batch_calibration.scoring.reading import read_targets
+from batch_calibration.scoring.reading import Part, read_targets, wait
 
 CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
@@ -107,7 +109,7 @@ class Forward:
                 yield from self._batches(waiting, shared, prompts, tries, done, threads)
         finally:
             if threads:
-                threads.shutdown(cancel_futures=True)
+                threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def _on_threads(self) -> bool:
@@ -183,23 +185,23 @@ class Forward:
     def _send(
         self, layouts: list[Layout], threads: ThreadPoolExecutor | None
     ) -> Callable[[], np.ndarray]:
-        """Begin to run batches; the result waits for what is read of them `[m, c]`."""
+        """Begin to run batches; the result waits for what is read of them `[e]`."""
         cache = self.prefix.cache
         if threads is None:
             (layout,) = layouts
-            parts = self._read(self._hidden(cache, layout), layout.targets, layout.slots)
+            h = self._hidden(cache, layout)
+            parts = self._read(h, layout.reads, layout.targets, layout.slots)
             for part in parts:
-                part.copy_to_host_async()
-            return lambda: np.concatenate([np.asarray(part) for part in parts])
+                part.log_probs.copy_to_host_async()
+            return partial(wait, parts)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
-        width = max(layout.targets.shape[1] for layout in layouts)
-        targets = np.concatenate(
-            [np.pad(one.targets, ((0, 0), (0, width - one.targets.shape[1]))) for one in layouts]
-        )
+        before = accumulate((len(one.slots) for one in layouts), initial=0)
+        reads = np.concatenate([n + one.reads for n, one in zip(before, layouts, strict=False)])
+        targets = np.concatenate([one.targets for one in layouts])
 
         def values() -> np.ndarray:
             h = np.concatenate([future.result() for future in futures])
-            return np.concatenate([np.asarray(part) for part in self._read(h, targets)])
+            return wait(self._read(h, reads, targets))
 
         return values
 
@@ -228,12 +230,16 @@ class Forward:
         return h
 
     def _read(
-        self, h: jax.Array | np.ndarray, targets: np.ndarray, slots: np.ndarray | None = None
-    ) -> list[jax.Array]:
-        """Log-probabilities `[m, c]` of targets after `h`, or after its `slots`, in parts."""
+        self,
+        h: jax.Array | np.ndarray,
+        reads: np.ndarray,
+        targets: np.ndarray,
+        slots: np.ndarray | None = None,
+    ) -> list[Part]:
+        """Log-probabilities `[e]` of targets after `h`, or after its `slots`, in parts."""
         return read_targets(
-            self._graph, sharding.whole(self._mesh), self._vocabulary, self._state, h, targets,
-            slots, normalized=self._normalized,
+            self._graph, sharding.whole(self._mesh), self._vocabulary, self._state, h, reads,
+            targets, slots, normalized=self._normalized,
         )  # fmt: skip
 
     def _run_prefix(self, tokens: list[int]) -> None:

@@ -40,13 +40,15 @@ class Layout(NamedTuple):
         positions: `[b, t]` tokens before each in its sequence.
         ends: `[b, t]` slot after the last that sees each slot.
         slots: `[m]` slots that are read, counted through all sequences.
-        targets: `[m, c]` tokens read at each slot, 0 where there are fewer.
+        reads: `[e]` which of them each read is at, ascending.
+        targets: `[e]` token that is read there.
     """
 
     tokens: np.ndarray
     positions: np.ndarray
     ends: np.ndarray
     slots: np.ndarray
+    reads: np.ndarray
     targets: np.ndarray
 
 
@@ -164,6 +166,8 @@ def lay_out(
     positions = np.zeros((size, length), np.int32)
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
+    reads: list[np.ndarray] = []
+    known = 0
     for number, packed in enumerate(sequences):
         start, before = 0, list[int]()
         chain = np.zeros(0, np.int32)  # where the tokens of the last prompt lie
@@ -181,8 +185,9 @@ def lay_out(
             ends[number, middle:end] = middle + trie.ends
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)
+            reads.append(known + trie.slots)
+            known += len(read)
             start, before = end, prompt
-    reads = [tries[row].targets for packed in sequences for row in packed.rows]
-    width = max(one.shape[1] for one in reads)
-    targets = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in reads])
-    return Layout(tokens, positions, ends, np.concatenate(slots), np.maximum(targets, 0))
+    targets = [tries[row].targets for packed in sequences for row in packed.rows]
+    flat = (np.concatenate(parts) for parts in (slots, reads, targets))
+    return Layout(tokens, positions, ends, *flat)

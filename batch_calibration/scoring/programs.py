@@ -109,15 +109,16 @@ def read(
     state: State,
     h: jax.Array,
     tokens: jax.Array,
+    rows: jax.Array,
     indices: jax.Array,
 ) -> jax.Array:
-    """Log-probabilities `[m, c]` of `tokens [indices]` after `h [m, d]`, a program tasks share.
+    """Log-probabilities `[e]` of `tokens[indices]` after `h[rows]`, a program that tasks share.
 
     The softmax's denominator is summed over the `vocabulary`, so many words `at_a_time` that their
     logits stay in the caches; None leaves it out, and logits are returned.
     """
     model = nnx.merge(graph, state)
-    found = jnp.take_along_axis(model.unembed(h, tokens), indices, axis=1)
+    found = model.unembed(h, tokens)[rows, indices]
     if at_a_time:
 
         def add(total: jax.Array, words: Span) -> jax.Array:
@@ -132,7 +133,7 @@ def read(
         if rest:
             total = add(total, Span(vocabulary - rest, rest))
         # A probability is at most 1, though its logit and the sum were rounded apart.
-        found = jnp.minimum(found - total[:, None], 0)
+        found = jnp.minimum(found - total[rows], 0)
     return replicate(found, whole)
 
 

@@ -13,20 +13,21 @@ class Trie(NamedTuple):
     """Inner nodes of the label trie in preorder: each node's subtree is a run that it begins.
 
     A label of `m` tokens is read at `m` slots: its first token at slot 0, the prompt's last token,
-    and each later one at the slot of what comes before it. Slot `s > 0` is node `s - 1`; each slot
-    is read for up to `c` tokens.
+    and each later one at the slot of what comes before it. Slot `s > 0` is node `s - 1`.
 
     Attributes:
         tokens: `[t]` token of each node.
         depths: `[t]` tokens between the prompt's end and the node.
         ends: `[t]` the node after the last of its subtree.
-        targets: `[1 + t, c]` tokens whose log-probabilities are read at each slot, -1 for none.
-        paths: `[k, m]` indices into `targets`, flat, that sum to each label, -1 for none.
+        slots: `[e]` slot of each read, ascending.
+        targets: `[e]` token whose log-probability is read there.
+        paths: `[k, m]` reads that sum to each label, -1 for none.
     """
 
     tokens: np.ndarray
     depths: np.ndarray
     ends: np.ndarray
+    slots: np.ndarray
     targets: np.ndarray
     paths: np.ndarray
 
@@ -36,26 +37,18 @@ def build_trie(labels: LabelTokens) -> Trie:
     """Pack the labels' proper beginnings.
 
     >>> trie = build_trie(((7, 8), (7, 9), (5,)))
-    >>> trie.tokens, trie.targets.tolist(), trie.paths.tolist()
-    (array([7], dtype=int32), [[7, 5], [8, 9]], [[0, 2], [0, 3], [1, -1]])
+    >>> trie.tokens.tolist(), trie.slots.tolist(), trie.targets.tolist(), trie.paths.tolist()
+    ([7], [0, 0, 1, 1], [5, 7, 8, 9], [[1, 2], [1, 3], [0, -1]])
     """
     # In sorted order a beginning stands right before all that it begins.
     inner = sorted({label[:end] for label in labels for end in range(len(label))})
     slot_of = {beginning: slot for slot, beginning in enumerate(inner)}
-    read: list[dict[int, int]] = [{} for _ in inner]
+    reads = sorted({(slot_of[one[:end]], one[end]) for one in labels for end in range(len(one))})
+    place = {read: number for number, read in enumerate(reads)}
     paths = np.full((len(labels), max(map(len, labels))), -1, np.int32)
-    for label in labels:
-        for end, token in enumerate(label):
-            children = read[slot_of[label[:end]]]
-            children.setdefault(token, len(children))
-    width = max(map(len, read))
-    targets = np.full((len(inner), width), -1, np.int32)
-    for slot, children in enumerate(read):
-        targets[slot, : len(children)] = list(children)
     for row, label in enumerate(labels):
         for end, token in enumerate(label):
-            slot = slot_of[label[:end]]
-            paths[row, end] = slot * width + read[slot][token]
+            paths[row, end] = place[slot_of[label[:end]], token]
     nodes = inner[1:]
     ends = [
         next((j for j in range(i, len(nodes)) if nodes[j][: len(node)] != node), len(nodes))
@@ -65,18 +58,18 @@ def build_trie(labels: LabelTokens) -> Trie:
         np.array([node[-1] for node in nodes], np.int32),
         np.array([len(node) - 1 for node in nodes], np.int32),
         np.array(ends, np.int32),
-        targets,
+        np.array([slot for slot, _ in reads], np.int32),
+        np.array([token for _, token in reads], np.int32),
         paths,
     )
 
 
 def sums(values: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
-    """Log-probabilities `[rows, k]` from those of each slot `[m, c]`, row after row."""
+    """Log-probabilities `[rows, k]` from those of each read, row after row."""
     found = np.zeros((len(tries), len(tries[0].paths)), np.float32)
     start = 0
-    for row, (_, _, _, targets, paths) in enumerate(tries):
-        slots, width = targets.shape
-        read = values[start : start + slots, :width].ravel()
-        found[row] = np.sum(read[paths], axis=1, where=paths >= 0)
-        start += slots
+    for row, one in enumerate(tries):
+        read = values[start : start + len(one.targets)]
+        found[row] = np.sum(read[one.paths], axis=1, where=one.paths >= 0)
+        start += len(one.targets)
     return found
