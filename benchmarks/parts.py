@@ -2,10 +2,11 @@
 
     python -m benchmarks.parts
 
-A batch is 16 sequences of 128 slots that are full. Beside the whole forward pass: the bare products
-of its matrices, attention within the sequences, attention over a prefix of 768 tokens, and the
-reading of 128 positions; what is left of the pass are norms, rotary positions, activations and
-residuals. The engine runs two batches of half the size at once. The best of ten rounds, all parts in turn. Writes the table to benchmarks/RESULTS.md.
+A batch is 16 sequences of 128 slots that are full. Beside the whole forward pass, and two of half
+the size at once, as the engine runs them: the bare products of its matrices, attention within the
+sequences, attention over a prefix of 768 tokens, and the reading of 128 positions; what is left of
+the pass are norms, rotary positions, activations and residuals. The best of ten rounds, all parts
+in turn. Writes the table to benchmarks/RESULTS.md.
 """
 
 import tempfile
