@@ -37,17 +37,16 @@ def queries(rows: int, seed: int = 0) -> list[str]:
     return [f"Review: {' '.join(random.choice(WORDS, n))}\nSentiment:" for n in lengths]
 
 
+@jax.jit
+def whole_log_softmax(model, tokens):
+    positions = jnp.arange(tokens.shape[1])[None]
+    return jax.nn.log_softmax(model.unembed(model.hidden(tokens, positions, causal)))
+
+
 def naive(checkpoint, texts, labels):
     """Every text with every label, the whole log-softmax of each, padded to one length."""
     tokenizer, bos = checkpoint.tokenizer, checkpoint.bos
     most = checkpoint.config.positions
-    run = jax.jit(
-        lambda tokens: jax.nn.log_softmax(
-            checkpoint.model.unembed(
-                checkpoint.model.hidden(tokens, jnp.arange(most)[None], causal)
-            )
-        )
-    )
     scores = np.zeros((len(texts), len(labels)))
     for row, text in enumerate(texts):
         prompt = tokenizer.encode(text.rstrip(), add_special_tokens=False).ids
@@ -55,7 +54,8 @@ def naive(checkpoint, texts, labels):
         for column, label in enumerate(labels):
             ids = tokenizer.encode(text + label, add_special_tokens=False).ids[len(prompt) :]
             whole = start + prompt + ids
-            log_probs = run(jnp.array([whole + [0] * (most - len(whole))]))[0]
+            padded = np.array([whole + [0] * (most - len(whole))], np.int32)
+            log_probs = np.asarray(whole_log_softmax(checkpoint.model, padded))[0]
             ends = range(len(whole) - len(ids) - 1, len(whole) - 1)
             scores[row, column] = sum(float(log_probs[end, whole[end + 1]]) for end in ends)
     return scores

@@ -7,6 +7,7 @@ from tiny import GPT2, write
 
 from batch_calibration.models import FAMILIES
 from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.scoring import batch_memory, packing
 from batch_calibration.scoring.causal_lm import CausalLM
 
 SHAPE = {
@@ -92,7 +93,9 @@ def test_equals_naive_scoring(checkpoint, shots, rows, labels):
     np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
-def test_batch_size_and_order_do_not_matter(checkpoint):
+def test_batch_size_and_order_do_not_matter(checkpoint, monkeypatch):
+    # Two sequences a batch: of 8, the batches of the last rows would be 8 programs to compile.
+    monkeypatch.setattr(batch_memory, "budget", lambda *_, **__: 2 * packing.SHORTEST)
     texts = [SHOTS + query for query in queries(257)]
     scores = CausalLM(checkpoint, batch_size=64).score(texts, LABELS).log_probs
     single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS).log_probs

@@ -35,10 +35,20 @@ def golden(name):
     return jnp.asarray(arrays["tokens"]), arrays["answers"]
 
 
+# Apart, so that tests of one network share what is compiled for its hidden states.
 @jax.jit
-def run(model, tokens):
+def hidden(model, tokens):
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    return model.unembed(model.hidden(tokens, positions, causal))
+    return model.hidden(tokens, positions, causal)
+
+
+@jax.jit
+def unembed(model, h, some=None):
+    return model.unembed(h, some)
+
+
+def run(model, tokens):
+    return unembed(model, hidden(model, tokens))
 
 
 def load(path, raw, dtype=np.float32, ignored=()):
@@ -162,12 +172,12 @@ def test_every_option_matters(copy, name, change):
 def test_every_weight_matters(name):
     model, (tokens, answers) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
     graph, state = nnx.split(model)
-    score = jax.jit(lambda state: run(nnx.merge(graph, state), tokens))
     flat = nnx.to_flat_state(state)
     for index, (path, leaf) in enumerate(flat):
         same = leaf.replace(jnp.roll(leaf[...], 1, axis=-1))
         spoiled = [(p, same if i == index else v) for i, (p, v) in enumerate(flat)]
-        far = np.abs(score(nnx.from_flat_state(spoiled)) - answers).max()
+        got = run(nnx.merge(graph, nnx.from_flat_state(spoiled)), tokens)
+        far = np.abs(got - answers).max()
         # Without rotation it moves all of a query's logits alike: softmax is blind to it.
         still = {"cohere2_untied": 0, "smollm3_named": 0}.get(name)
         blind = path[-2:] == ("key", "bias") or path[1:] == (still, "attention", "k", "bias")
@@ -219,14 +229,8 @@ def test_half_precision_stays_half(name):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_logits_of_some_tokens_alone(name):
     model, (tokens, _) = load(GOLDEN[name], read(GOLDEN[name])), golden(name)
-    some = jnp.array([5, 0, 11])
-
-    @jax.jit
-    def both(model):
-        h = model.hidden(tokens, jnp.arange(tokens.shape[1])[None], causal)
-        return model.unembed(h, some), model.unembed(h)[..., some]
-
-    np.testing.assert_allclose(*both(model), atol=1e-5)
+    some, h = jnp.array([5, 0, 11]), hidden(model, tokens)
+    np.testing.assert_allclose(unembed(model, h, some), unembed(model, h)[..., some], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
