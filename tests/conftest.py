@@ -8,6 +8,7 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -46,6 +47,14 @@ def shared() -> Path:
         lacking = pytest.fail if os.environ.get("REQUIRE_SHARED") == "1" else pytest.skip
         lacking(f"needs the shared data, and {SHARED} is not there")
     return SHARED
+
+
+@pytest.fixture
+def standard_promotion() -> Iterator[None]:
+    """Flax's own normalization promotes bfloat16; scorers run in threads, past any context."""
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def pytest_configure() -> None:

@@ -2,21 +2,17 @@
 
 import re
 
-import jax
+import pytest
 
 from benchmarks import accelerator
 
 
+@pytest.mark.usefixtures("standard_promotion")
 def test_quick(capsys, monkeypatch):
     monkeypatch.setattr(
         accelerator, "matmul_peak", lambda: 1e12
     )  # measuring it takes half a minute
-    # Flax's LayerNorm needs it in bfloat16, and batches run in threads that no context reaches.
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    try:
-        accelerator.main(["--quick"])
-    finally:
-        jax.config.update("jax_numpy_dtype_promotion", "strict")
+    accelerator.main(["--quick"])
     said = capsys.readouterr().out
     for line in ("0 shared, attention interpreted", "240 shared, attention in turn", "host: "):
         assert line in said

@@ -346,13 +346,12 @@ def test_dtypes(directory):
         load_checkpoint(directory, "float8")
 
 
+@pytest.mark.usefixtures("standard_promotion")
 def test_half_precision_scores_are_near(directory):
-    # Flax's own normalization promotes bfloat16 to float32.
-    with jax.numpy_dtype_promotion("standard"):
-        whole, half = (
-            CausalLM(load_checkpoint(directory, dtype)).score(["very fine"] * 3, [" a", " ab"])
-            for dtype in ("float32", "bfloat16")
-        )
+    whole, half = (
+        CausalLM(load_checkpoint(directory, dtype)).score(["very fine"] * 3, [" a", " ab"])
+        for dtype in ("float32", "bfloat16")
+    )
     np.testing.assert_allclose(whole.log_probs, half.log_probs, atol=0.5)
     assert half.log_probs.dtype == np.float32
 
