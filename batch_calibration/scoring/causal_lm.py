@@ -1,8 +1,9 @@
 """Scores labels with a causal language model that runs each unique token once.
 
 What all prompts begin with is run once and its keys and values cached. Then each row is its own
-tokens followed by the trie of its label tokens; rows attend to the cached keys with one dense
-product, to themselves under a tree mask, and the two are merged by their log-sum-exps.
+tokens, from where it branches off the row before it, followed by the trie of its label tokens;
+rows attend to the cached keys with one dense product, to their sequence under a tree mask, and the
+two are merged by their log-sum-exps.
 """
 
 from collections import deque
