@@ -14,9 +14,8 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
     from batch_calibration.calibration.base import Calibrator, predict
-    from batch_calibration.diagnosis import diagnose
+    from batch_calibration.diagnosis import Diagnosis, Recommendation, diagnose, recommend
     from batch_calibration.errors import InputError
-    from batch_calibration.findings import Diagnosis
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
     from batch_calibration.metrics import (
@@ -32,24 +31,21 @@ if TYPE_CHECKING:
         summary,
         total_variation,
     )
-    from batch_calibration.recommendation import Recommendation, recommend
-    from batch_calibration.results import load_results
     from batch_calibration.scores import ScoreTable
+    from batch_calibration.store import load_results
 
 _HOMES = {
     "api": ("calibrate",),
     "calibration.base": ("Calibrator", "predict"),
-    "diagnosis": ("diagnose",),
+    "diagnosis": ("Diagnosis", "Recommendation", "diagnose", "recommend"),
     "errors": ("InputError",),
-    "findings": ("Diagnosis",),
     "importers": ("Reading", "read"),
     "methods": ("METHODS", "Method"),
     "metrics": (
         "accuracy", "balanced_accuracy", "bias_score", "bootstrap_interval", "brier", "ece",
         "macro_f1", "nll", "rsd", "summary", "total_variation",
     ),
-    "recommendation": ("Recommendation", "recommend"),
-    "results": ("load_results",),
+    "store": ("load_results",),
     "scores": ("ScoreTable",),
 }  # fmt: skip
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""

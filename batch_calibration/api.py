@@ -9,20 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import check_key
-from batch_calibration.censored import Missing
+from batch_calibration.arrays import Missing, check_key, is_frame, like, names_of
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Evidence, correct
-from batch_calibration.frames import is_frame, like, names_of
-from batch_calibration.methods import Method, get_method
-from batch_calibration.typing import Key
-from batch_calibration.validation import (
+from batch_calibration.methods import (
+    Evidence,
+    Method,
     check_labels,
     check_options,
     check_scores,
+    correct,
+    get_method,
     no_log_probs,
     warn_of_few,
 )
+from batch_calibration.typing import Key
 
 Given = TypeVar("Given")
 

@@ -19,15 +19,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from batch_calibration.arrays import check_key
+from batch_calibration.arrays import Missing, check_key, class_columns
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
-from batch_calibration.censored import Missing
-from batch_calibration.classes import class_columns
 from batch_calibration.errors import InputError, shown
-from batch_calibration.fitting import make_calibrator
-from batch_calibration.methods import Method, get_method
-from batch_calibration.validation import check_labels, check_options, check_scores, warn_of_few
+from batch_calibration.methods import (
+    Method,
+    check_labels,
+    check_options,
+    check_scores,
+    get_method,
+    make_calibrator,
+    warn_of_few,
+)
 
 STREAMED = "bc"
 """The method whose bias is a running mean of rows, which `partial_fit` goes on with."""

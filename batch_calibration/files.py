@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, names that become paths, JSON that is read."""
+"""Files that are written whole or not at all, names that become paths, JSON, process names."""
 
 import dataclasses
 import hashlib
@@ -8,16 +8,18 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import tempfile
 import types
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batch_calibration.errors import shown
-from batch_calibration.processes import ended, process_name
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
@@ -178,3 +180,48 @@ def _finite(value: object) -> bool:
 def _fits(value: object) -> bool:
     """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
     return not isinstance(value, int) or value.bit_length() < 64
+
+
+def process_name() -> str:
+    """The name of this process: its machine, its number there, and when it began.
+
+    >>> ended(process_name()), process_name().count("-")
+    (False, 2)
+    """
+    return f"{_machine()}-{os.getpid()}-{_began(os.getpid())}"
+
+
+def ended(name: str) -> bool:
+    """Whether the process of that name, which more may follow after a `-`, is known to have ended.
+
+    False of processes on other machines, of which nothing is known here.
+    """
+    machine, number, began, *_ = [*name.split("-"), "", "", ""]
+    if machine != _machine() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _began(int(number)) != began
+
+
+@cache
+def _machine() -> str:
+    """A name for the running system, another one after it was started anew or in a container."""
+    about = f"{socket.gethostname()} {uuid.getnode()}"
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        about = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    return sha256(about.encode()).hexdigest()[:12]
+
+
+def _began(number: int) -> str:
+    """When a process began, in the kernel's ticks; empty where it ended or nothing tells."""
+    with suppress(OSError):
+        # The name of the program, in parentheses, may hold spaces.
+        about = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()
+        return "" if about[0] in (b"Z", b"X") else about[19].decode()
+    return ""

@@ -17,8 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from batch_calibration.calibration.prototypes import RIDGE, prototypes
-from batch_calibration.fitting import compare
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, compare
 
 STARTS = 100
 

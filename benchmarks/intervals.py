@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import stdtrit
 
-from batch_calibration.intervals import OF_GAIN, over_rows
+from batch_calibration.metrics import OF_GAIN, over_rows
 from batch_calibration.store import Store
 
 SEEDS = (1, 2, 5)

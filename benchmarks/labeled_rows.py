@@ -11,8 +11,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from batch_calibration import metrics
-from batch_calibration.fitting import Evidence, compare
+from batch_calibration.methods import Evidence, compare
+from batch_calibration.metrics import table as metrics
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores" / "mmlu_base"
 METHODS = ("icl", "bc", "bcl", "rbcorr", "temperature", "vector", "matrix", "linc")

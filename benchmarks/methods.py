@@ -14,8 +14,7 @@ import time
 import jax
 import numpy as np
 
-from batch_calibration.fitting import Blocks, Evidence, correct
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Blocks, Evidence, correct
 
 LABELED = 512
 """Rows of the labeled set, and of every other probe together with its labels."""

@@ -27,8 +27,8 @@ import numpy as np
 
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.prototypes import SEARCHED, prototypes
-from batch_calibration.evidence.sets import read_sets
 from benchmarks.calibration import scores
+from experiments.evidence.sets import read_sets
 
 KEYS = (0, 1, 2)
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"

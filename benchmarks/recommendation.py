@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.calibration.base import predict
-from batch_calibration.fitting import Evidence, correct
-from batch_calibration.methods import METHODS
-from batch_calibration.recommendation import recommend
+from batch_calibration.diagnosis import recommend
+from batch_calibration.methods import METHODS, Evidence, correct
 
 LEAST_ROWS = 400
 """Rows of a context from which labeled ones are taken."""

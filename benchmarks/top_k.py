@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.censored import BELOW, fill
+from batch_calibration.arrays import BELOW, fill
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]

@@ -1,6 +1,6 @@
 """What every config is made of: the defaults of `batch_calibration.settings`, and what differs.
 
-`batch_calibration/settings.py` says what each key means and when to change it.
+`batch_calibration/settings/sections.py` says what each key means and when to change it.
 """
 
 from collections.abc import Iterator, Mapping

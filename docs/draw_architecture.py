@@ -22,21 +22,14 @@ END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
     "programs": ("experiments", "configs", "cli", "__main__"),
-    "study": (
-        "evidence", "study", "artifacts", "results", "merging", "store", "records", "tidy",
-        "accuracies", "outcomes", "runs", "streams",
-    ),
+    "study": ("study", "artifacts", "store", "settings", "streams"),
     "calibration: pure JAX, no Flax, no files": (
-        FACE, "api", "layer", "estimator", "validation", "method_options", "fitting", "methods",
-        "probes", "calibration", "metrics", "intervals", "boundary", "diagnosis", "findings",
-        "stability", "recommendation", "cross_validation", "classes",
+        FACE, "api", "layer", "estimator", "diagnosis", "metrics", "methods", "calibration",
+        "arrays",
     ),
-    "between the two": ("scores", "importers"),
+    "between the two": ("scores", "importers", "responses"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": (
-        "grids",
-        "settings", "settings_key", "files", "processes", "frames", "arrays", "censored",
-    ),
+    "below all": ("files",),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

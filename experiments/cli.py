@@ -17,8 +17,7 @@ from ml_collections import config_flags
 
 from batch_calibration.cli.guard import catch_stops, fail, guard
 from batch_calibration.errors import InputError
-from batch_calibration.grids import Study
-from batch_calibration.settings import Settings, keys
+from batch_calibration.settings import Settings, Study, keys
 from experiments import config_files, grid_flags
 
 # The flags that the functions below define are those of the program that calls them.

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import ended, process_name
 
 SHARED = "shared"
 """The name of the folder whose entries all processes begin with."""

@@ -9,8 +9,7 @@ from types import ModuleType
 from ml_collections import ConfigDict
 
 from batch_calibration.errors import InputError
-from batch_calibration.grids import Study, combinations, gather
-from batch_calibration.settings import Settings
+from batch_calibration.settings import Settings, Study, combinations, gather
 
 
 @cache

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import get_origin
 
 from batch_calibration.errors import InputError
-from batch_calibration.grids import varied
-from batch_calibration.settings import keys
+from batch_calibration.settings import keys, varied
 
 PREFIX = "config."
 WORDS = {"True": True, "False": False}

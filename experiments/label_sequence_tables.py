@@ -9,8 +9,8 @@ import numpy as np
 from batch_calibration.artifacts.cells import Cells, markdown, plain_csv
 from batch_calibration.artifacts.gains import marked
 from batch_calibration.files import write_whole
-from batch_calibration.intervals import OF_GAIN, over_rows, over_tasks
 from batch_calibration.methods import METHODS
+from batch_calibration.metrics import OF_GAIN, over_rows, over_tasks
 from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
 
 ALL = "mean of tasks"

@@ -12,9 +12,8 @@ WORKDIR = cli.folder_flag("folder with scores and records")
 
 def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
-    from batch_calibration import runs
     from batch_calibration.artifacts import catalogue, writing
-    from batch_calibration.store import Store
+    from batch_calibration.store import Store, runs
     from batch_calibration.study.row_texts import row_texts
 
     compilation_cache.keep_programs()

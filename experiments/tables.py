@@ -14,8 +14,7 @@ TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write WORKDIR/tensor
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
     from batch_calibration.artifacts import catalogue, tensorboard, terminal, writing
-    from batch_calibration.results import write_results
-    from batch_calibration.store import Store
+    from batch_calibration.store import Store, write_results
 
     store = Store(WORKDIR.value)
     records, folder = store.records(), store.workdir / "tables"

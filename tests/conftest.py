@@ -24,11 +24,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 install_import_hook(
     [
         "batch_calibration.calibration",
-        "batch_calibration.boundary",
-        "batch_calibration.fitting",
         "batch_calibration.layer",
-        "batch_calibration.methods",
-        "batch_calibration.metrics",
+        "batch_calibration.methods.fitting",
+        "batch_calibration.methods.table",
+        "batch_calibration.metrics.boundary",
+        "batch_calibration.metrics.table",
     ],
     "beartype.beartype",
 )

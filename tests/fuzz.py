@@ -31,7 +31,7 @@ import table_forms
 from making import make_curve, make_record, make_sizes
 from tiny import GPT2, write
 
-from batch_calibration import calibrate, importers, scores, tidy
+from batch_calibration import calibrate, importers, scores
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.cli import commands, options
@@ -41,10 +41,9 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, frames
 from batch_calibration.importers import read as read_tables
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.records import ContextInfo
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.scoring.causal_lm import CausalLM
-from batch_calibration.store import Store
+from batch_calibration.store import ContextInfo, Store, tidy
 from batch_calibration.streams import correct_stream
 from batch_calibration.tasks import TASKS
 

@@ -2,10 +2,16 @@
 
 import numpy as np
 
-from batch_calibration.accuracies import Curve, OverStream, ProbeSizes
 from batch_calibration.metrics import with_intervals
-from batch_calibration.outcomes import pack
-from batch_calibration.records import ContextInfo, Record, ScorerInfo
+from batch_calibration.store import (
+    ContextInfo,
+    Curve,
+    OverStream,
+    ProbeSizes,
+    Record,
+    ScorerInfo,
+    pack,
+)
 
 MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "validation"}
 

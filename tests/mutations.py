@@ -27,14 +27,14 @@ LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
 PROTOTYPES = "tests/test_prototypes.py tests/test_prototypes_at_size.py"
 # file -> the tests that have to notice, the fastest first.
 TESTS = {
-    "arrays.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
-    "boundary.py": "tests/test_boundary.py",
-    "classes.py": "tests/test_estimator.py",
-    "frames.py": "tests/test_frames.py",
-    "intervals.py": "tests/test_metrics.py",
-    "metrics.py": "tests/test_metrics.py",
-    "methods.py": f"{LAWS} tests/test_calibration_study.py",
-    "validation.py": "tests/test_api.py tests/test_arrays.py tests/test_estimator.py",
+    "arrays/numbers.py": "tests/test_arrays.py tests/test_api.py tests/test_frames.py",
+    "metrics/boundary.py": "tests/test_boundary.py",
+    "arrays/class_names.py": "tests/test_estimator.py",
+    "arrays/frames.py": "tests/test_frames.py",
+    "metrics/intervals.py": "tests/test_metrics.py",
+    "metrics/table.py": "tests/test_metrics.py",
+    "methods/table.py": f"{LAWS} tests/test_calibration_study.py",
+    "methods/validation.py": "tests/test_api.py tests/test_arrays.py tests/test_estimator.py",
     "calibration/assignment.py": "tests/test_prototypes.py",
     "calibration/base.py": f"tests/test_arrays.py {LAWS}",
     "calibration/learned_shift.py": LAWS,

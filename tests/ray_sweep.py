@@ -13,7 +13,7 @@ import ray
 from ray.cluster_utils import Cluster
 from test_sweep import SETTINGS
 
-from batch_calibration.grids import grid
+from batch_calibration.settings import grid
 from batch_calibration.study import sweep
 from experiments.launchers.ray import Ray
 

@@ -7,7 +7,7 @@ import pytest
 from api_asking import TEXTS, scorer, want, want_first
 from api_server import LABELS, Reply, answer, completion, first_tokens, nats, running, token_of
 
-from batch_calibration.censored import BELOW
+from batch_calibration.arrays import BELOW
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.inputs import ImageInputs

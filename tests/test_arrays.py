@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from batch_calibration import METHODS, InputError, accuracy, calibrate, metrics, predict, summary
+from batch_calibration import METHODS, InputError, accuracy, calibrate, predict, summary
 from batch_calibration.arrays import LARGEST
-from batch_calibration.boundary import decision_margin
 from batch_calibration.calibration.running import empty, update
 from batch_calibration.estimator import LabelBiasCorrector
-from batch_calibration.fitting import fit
 from batch_calibration.layer import BatchCalibration
+from batch_calibration.methods import fit
+from batch_calibration.metrics import decision_margin
+from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study import run_calibration
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration import boundary
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
+from batch_calibration.metrics import boundary
 
 KEY = jax.random.key(0)
 

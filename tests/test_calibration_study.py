@@ -9,15 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration import calibrate, metrics, probes
+from batch_calibration import calibrate
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.calibration.shift import Shift
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import compare
-from batch_calibration.methods import METHODS, Method
-from batch_calibration.outcomes import unpack
-from batch_calibration.records import Records
+from batch_calibration.methods import METHODS, Method, compare, probes
+from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Records, unpack
 from batch_calibration.study.calibration import run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")

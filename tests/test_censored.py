@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batch_calibration import calibrate
-from batch_calibration.censored import (
+from batch_calibration.arrays import (
     BELOW,
     DISTANCES,
     absent,

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import compare, correct, fit, gather, make_calibrator
-from batch_calibration.methods import METHODS, get_method
+from batch_calibration.methods import (
+    METHODS,
+    compare,
+    correct,
+    fit,
+    gather,
+    get_method,
+    make_calibrator,
+)
 
 KEY = jax.random.key(0)
 ROWS, LABELS = 24, 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import InputError, calibrate, diagnose
-from batch_calibration.stability import centered_error
+from batch_calibration.diagnosis import centered_error
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,11 @@ from scipy.optimize import brentq
 from scipy.stats import binomtest, norm, permutation_test
 
 from batch_calibration.errors import InputError
-from batch_calibration.evidence import (
+from batch_calibration.methods import METHODS
+from batch_calibration.metrics import balanced_accuracy
+from batch_calibration.scores import ScoreTable, make_block
+from experiments import config_files
+from experiments.evidence import (
     batches,
     comparing,
     failure,
@@ -22,10 +26,6 @@ from batch_calibration.evidence import (
     statistics,
     studies,
 )
-from batch_calibration.methods import METHODS
-from batch_calibration.metrics import balanced_accuracy
-from batch_calibration.scores import ScoreTable, make_block
-from experiments import config_files
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("real", "failure", "shares", "rows")

@@ -23,7 +23,7 @@ from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
 from batch_calibration.artifacts.figures import forest
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.cli import said
-from batch_calibration.records import Records
+from batch_calibration.store import Records
 
 
 def study(*records):

@@ -4,8 +4,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from batch_calibration.errors import InputError
-from batch_calibration.grids import combinations, gather, grid
-from batch_calibration.settings import Settings
+from batch_calibration.settings import Settings, combinations, gather, grid
 from experiments import config_files, grid_flags
 
 SETTINGS = Settings.of(tasks=("sst2", "rte"), model="mini", seeds=2)

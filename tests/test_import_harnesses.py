@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from batch_calibration import importers
-from batch_calibration.censored import BELOW
+from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import importers
-from batch_calibration.censored import BELOW
+from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, lm_eval, lm_eval_results
 from batch_calibration.importers.one_context import differing_demonstrations

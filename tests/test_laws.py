@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from batch_calibration import metrics
 from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply
 from batch_calibration.calibration.shrunk import shrinkage
-from batch_calibration.fitting import compare
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, compare
+from batch_calibration.metrics import table as metrics
 
 ROWS, LABELS = 16, 3
 nats = st.floats(-12.0, 0.0, width=32)

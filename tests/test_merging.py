@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from making import make_record
 
-from batch_calibration import runs
 from batch_calibration.errors import InputError
-from batch_calibration.merging import merge_workdirs
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.store import Store
+from batch_calibration.store import Store, merge_workdirs, runs
 
 TEST = make_block([[-1.0, -2.0], [-3.0, -np.inf]], [0, 1], [5, 6], ["a", "b"], {"texts": "t"})
 CC = make_block([[-1.5, -2.5]], spec={"texts": "c"})

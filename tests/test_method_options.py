@@ -5,13 +5,10 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import compare, correct
-from batch_calibration.method_options import check_chosen, read_options
-from batch_calibration.methods import METHODS
-from batch_calibration.records import Record
+from batch_calibration.methods import METHODS, check_chosen, compare, correct, read_options
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings
-from batch_calibration.store import Store
+from batch_calibration.store import Record, Store
 from batch_calibration.study import calibrate_store
 from batch_calibration.study.calibration import run_calibration
 

@@ -9,7 +9,9 @@ import pytest
 from scipy.stats import binom, multinomial, norm
 from sklearn import metrics as peer
 
-from batch_calibration import InputError, intervals, metrics
+from batch_calibration import InputError
+from batch_calibration.metrics import intervals
+from batch_calibration.metrics import table as metrics
 
 KEY = jax.random.key(0)
 

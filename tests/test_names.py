@@ -10,8 +10,7 @@ from making import make_curve, make_record, make_sizes
 
 from batch_calibration.artifacts import catalogue, terminal, writing
 from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
-from batch_calibration.results import write_results
-from batch_calibration.store import Store
+from batch_calibration.store import Store, write_results
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
 

@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from batch_calibration import METHODS, calibrate, probes
+from batch_calibration import METHODS, calibrate
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.figures import boundaries
 from batch_calibration.calibration.shift import shift
-from batch_calibration.methods import Method
-from batch_calibration.results import write_results
+from batch_calibration.methods import Method, probes
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.store import Store, write_results
 from batch_calibration.study import calibrate_store
 
 SCORER = {"kind": "causal_lm"}

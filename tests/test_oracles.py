@@ -10,8 +10,7 @@ from scipy.optimize import linprog, root
 from scipy.special import log_softmax
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
-from batch_calibration.fitting import correct, fit
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, correct, fit
 
 
 @pytest.fixture(scope="module")

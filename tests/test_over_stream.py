@@ -8,7 +8,7 @@ from batch_calibration.artifacts import curves
 from batch_calibration.artifacts.figures import lines
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Evidence
+from batch_calibration.methods import Evidence
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.study.calibration import run_calibration
 from batch_calibration.study.over_stream import accuracy_over_stream

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from batch_calibration import InputError, calibrate, recommend
+from batch_calibration.diagnosis import signals
 from batch_calibration.methods import METHODS
-from batch_calibration.recommendation import signals
 
 SHARES = "prior_matching" if "prior_matching" in METHODS else "bc"
 

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.records import (
+from batch_calibration.scores import ScoreTable, digest, make_block
+from batch_calibration.store import (
+    KINDS,
     VERSION,
     ContextInfo,
     Curve,
@@ -16,8 +18,6 @@ from batch_calibration.records import (
     Records,
     ScorerInfo,
 )
-from batch_calibration.scores import ScoreTable, digest, make_block
-from batch_calibration.tidy import KINDS
 
 IDENTITY = {"kind": "causal_lm", "checkpoint": "abc", "version": "1"}
 SCORER = ScorerInfo("causal_lm", digest(IDENTITY), {"checkpoint": "abc", "version": "1"})

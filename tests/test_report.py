@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
-from batch_calibration import runs
 from batch_calibration.artifacts import catalogue, report, writing
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.tables import html as table_html
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.store import Store, runs
 from batch_calibration.study import calibrate_store
 
 METHODS = ("icl", "cc", "dc", "pc", "bc", "bcl", "bc_running")

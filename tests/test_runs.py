@@ -6,12 +6,11 @@ import sys
 import pytest
 from workers import CONTEXTS, SIZES, FakeScorer, render, score
 
-from batch_calibration import runs
 from batch_calibration.artifacts.report.facts import html
 from batch_calibration.errors import InputError
-from batch_calibration.merging import merge_workdirs
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
+from batch_calibration.store import merge_workdirs, runs
 from batch_calibration.study import scoring
 from batch_calibration.study.row_texts import row_texts
 from batch_calibration.version import __version__

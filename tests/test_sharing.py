@@ -15,7 +15,7 @@ import pytest
 from workers import BATCH, CONTEXTS, SIZES, FakeScorer, render, score
 
 from batch_calibration import processes
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import ended, process_name
 from batch_calibration.settings import Cell, PromptSettings
 from batch_calibration.store import Store, claims
 from batch_calibration.store.claims import Claims

@@ -8,9 +8,8 @@ import pytest
 from making import make_record
 
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.records import ScorerInfo
 from batch_calibration.scores import ScoreTable, load, make_block
-from batch_calibration.store import Store
+from batch_calibration.store import ScorerInfo, Store
 from batch_calibration.study import calibrate_store
 
 ROWS = [

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.grids import grid
-from batch_calibration.settings import Settings
+from batch_calibration.settings import Settings, grid
 from batch_calibration.store import Store
 from batch_calibration.study import Work, sweep
 from experiments.launchers.local import Local

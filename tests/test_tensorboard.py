@@ -9,7 +9,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from batch_calibration.artifacts.tensorboard import write_events
 from batch_calibration.errors import InputError
-from batch_calibration.records import Records
+from batch_calibration.store import Records
 
 RECORDS = Records(
     [

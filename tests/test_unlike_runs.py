@@ -6,9 +6,9 @@ import pytest
 
 from batch_calibration.artifacts.grouping import axis, by_setting, with_settings
 from batch_calibration.artifacts.robustness import value
-from batch_calibration.records import ContextInfo, Record
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
+from batch_calibration.store import ContextInfo, Record
 from batch_calibration.study import render_contexts
 from batch_calibration.study.context_scores import describe
 from batch_calibration.study.loading import load_scorer

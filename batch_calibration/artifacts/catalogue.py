@@ -7,8 +7,8 @@ from batch_calibration.artifacts import curves, drawings, main_table, of_paper
 from batch_calibration.artifacts import tables as made
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
-from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 
 __all__ = [
     "ACROSS",

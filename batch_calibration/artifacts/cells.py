@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from batch_calibration.artifacts.grouping import title
-from batch_calibration.intervals import deviation
-from batch_calibration.records import Record
-from batch_calibration.tidy import csv_text
+from batch_calibration.metrics import deviation
+from batch_calibration.store import Record, csv_text
 
 MARK = "✓"
 """What stands behind a task that the model has learned."""

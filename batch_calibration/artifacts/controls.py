@@ -17,9 +17,9 @@ from batch_calibration.artifacts.grouping import (
     with_settings,
 )
 from batch_calibration.embedded import suite
-from batch_calibration.intervals import OF_ACCURACY, OF_GAIN, Estimate, over_rows
-from batch_calibration.records import Record
+from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"

@@ -14,8 +14,8 @@ from batch_calibration.artifacts.grouping import (
     joined,
     title,
 )
-from batch_calibration.intervals import Estimate, deviation
 from batch_calibration.methods import METHODS
+from batch_calibration.metrics import Estimate, deviation
 
 Points = dict[int, np.ndarray]
 """Accuracies in %, one for each seed or draw, by the number on the axis below them."""

@@ -15,7 +15,7 @@ from batch_calibration.artifacts.controls import (
     Point,
 )
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, joined, title
-from batch_calibration.intervals import Estimate, over_tasks
+from batch_calibration.metrics import Estimate, over_tasks
 
 COLORS = {
     NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",

@@ -7,9 +7,8 @@ import numpy as np
 
 from batch_calibration.artifacts.cells import Best, Cells, named, plain_csv, tested
 from batch_calibration.artifacts.grouping import BASELINE, SettingRecords, title
-from batch_calibration.intervals import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
-from batch_calibration.outcomes import unpack
-from batch_calibration.records import Record
+from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
+from batch_calibration.store import Record, unpack
 
 MARK = "*"
 """What stands behind a gain or a loss that exceeds noise."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Group
-from batch_calibration.records import Record
+from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 BASELINE = "icl"

@@ -7,7 +7,7 @@ import numpy as np
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, named
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, title
-from batch_calibration.intervals import Estimate
+from batch_calibration.metrics import Estimate
 
 IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),

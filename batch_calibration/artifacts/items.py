@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from batch_calibration.artifacts import curves, sizes
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from batch_calibration.artifacts import gains, learned
 from batch_calibration.artifacts.cells import MARK, Best, Cells, best_of, named, tested
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, of_group
-from batch_calibration.intervals import over_tasks
 from batch_calibration.methods import Group
+from batch_calibration.metrics import over_tasks
 
 GAIN = "gain over icl"
 """The name of the row of average gains."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.intervals import over_tasks
 from batch_calibration.methods import METHODS, Method
+from batch_calibration.metrics import over_tasks
 from batch_calibration.tasks import TASKS
 
 NOTE = (

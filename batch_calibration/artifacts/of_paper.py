@@ -19,7 +19,7 @@ from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, tit
 from batch_calibration.artifacts.items import ACROSS, Drawing, Results, Table
 from batch_calibration.artifacts.shifted import Shifted
 from batch_calibration.artifacts.sizes import Column
-from batch_calibration.intervals import over_tasks
+from batch_calibration.metrics import over_tasks
 
 SCORES_TASK = "qnli"
 """The task whose distributions of scores are drawn: the paper's; else the first of two labels."""

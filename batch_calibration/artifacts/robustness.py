@@ -22,9 +22,9 @@ from batch_calibration.artifacts.grouping import (
     with_settings,
 )
 from batch_calibration.artifacts.steadiness import change_of_deviation
-from batch_calibration.intervals import Estimate
 from batch_calibration.methods import METHODS
-from batch_calibration.records import Record
+from batch_calibration.metrics import Estimate
+from batch_calibration.store import Record
 
 SUMMARY = 2
 """Rows at the end of a table that sum up the others."""

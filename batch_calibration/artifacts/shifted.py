@@ -7,8 +7,8 @@ import numpy as np
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, title
 from batch_calibration.methods import METHODS
-from batch_calibration.records import Record
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 
 
 class Shifted(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batch_calibration.intervals import Estimate, deviation
+from batch_calibration.metrics import Estimate, deviation
 
 FEWEST = 3
 """Prompts that a change of their standard deviation is told of, at least."""

@@ -8,9 +8,9 @@ import numpy as np
 from batch_calibration.artifacts import controls, curves, demonstration_labels, gains, robustness
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, joined, title
 from batch_calibration.artifacts.learned import MARGIN, learned
-from batch_calibration.intervals import Estimate, deviation, over_tasks
 from batch_calibration.methods import METHODS
-from batch_calibration.records import Record
+from batch_calibration.metrics import Estimate, deviation, over_tasks
+from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 FEW = 3

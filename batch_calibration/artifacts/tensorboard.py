@@ -7,7 +7,7 @@ from batch_calibration.artifacts.grouping import axis, with_settings
 from batch_calibration.artifacts.robustness import value
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name
-from batch_calibration.records import Record, Records
+from batch_calibration.store import Record, Records
 
 
 def write_events(records: Records, folder: Path) -> int:

@@ -18,7 +18,7 @@ from batch_calibration.artifacts.grouping import (
     title,
     with_settings,
 )
-from batch_calibration.records import Record
+from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 SHOTS = "shots"

@@ -7,8 +7,8 @@ from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown, plain_csv
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.runs import Run
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Run
 
 
 def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:

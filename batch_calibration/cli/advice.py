@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from batch_calibration.artifacts.cells import Cells
-from batch_calibration.recommendation import LEAVE, Recommendation
+from batch_calibration.diagnosis import LEAVE, Recommendation
 
 
 def sentence(one: Recommendation) -> str:

@@ -10,15 +10,12 @@ from typing import TextIO
 
 import numpy as np
 
-from batch_calibration.censored import DISTANCES
+from batch_calibration.arrays import DISTANCES
 from batch_calibration.cli import inputs, options, output, prior, said, stream
 from batch_calibration.cli.said import Found
-from batch_calibration.diagnosis import diagnose
+from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Evidence, correct
-from batch_calibration.method_options import read_options
-from batch_calibration.methods import get_method
-from batch_calibration.recommendation import Recommendation, recommend
+from batch_calibration.methods import Evidence, correct, get_method, read_options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.corrected import corrected_scores
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from batch_calibration import importers
-from batch_calibration.censored import check_missing
+from batch_calibration.arrays import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading

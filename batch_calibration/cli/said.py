@@ -7,17 +7,16 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from batch_calibration.arrays import DISTANCES, range_of
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
 from batch_calibration.artifacts.gains import MARK, counted, marked
-from batch_calibration.censored import DISTANCES, range_of
 from batch_calibration.cli import advice
-from batch_calibration.findings import Diagnosis, Right
-from batch_calibration.intervals import Estimate
+from batch_calibration.diagnosis import Diagnosis, Recommendation, Right
 from batch_calibration.methods import METHODS
-from batch_calibration.recommendation import Recommendation
-from batch_calibration.records import Records
+from batch_calibration.metrics import Estimate
 from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.store import Records
 
 ALL = 3
 """Contexts that are described one by one; more are rows of a table."""

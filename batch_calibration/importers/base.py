@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.arrays import nats, whole_numbers
-from batch_calibration.censored import BELOW, Missing, absent, fill
+from batch_calibration.arrays import BELOW, Missing, absent, fill, nats, whole_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.scores import ScoreTable, check, make_block

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from batch_calibration.arrays import GOLD
 from batch_calibration.errors import InputError, shown
-from batch_calibration.frames import GOLD
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import Column, is_whole, number, text_of, values
 from batch_calibration.importers.labels import choose, gold_indices, renumbered

@@ -6,10 +6,9 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import EACH_SCORE, SCORES, numbers
+from batch_calibration.arrays import EACH_SCORE, GOLD, SCORES, numbers
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.frames import GOLD
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import text_of
 from batch_calibration.importers.columns import SCORES as SCORE_NAMES

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.censored import absent
+from batch_calibration.arrays import absent
 from batch_calibration.errors import InputError, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")

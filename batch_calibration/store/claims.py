@@ -27,8 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from batch_calibration.files import PARTIAL, WrongJson, parse_json, read_as
-from batch_calibration.processes import ended, process_name
+from batch_calibration.files import PARTIAL, WrongJson, ended, parse_json, process_name, read_as
 
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""

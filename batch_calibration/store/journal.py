@@ -18,8 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from batch_calibration.files import WrongJson, read_as
-from batch_calibration.processes import process_name
+from batch_calibration.files import WrongJson, process_name, read_as
 from batch_calibration.scores import canonical, sealed, unsealed
 
 SYNC = 5.0

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from batch_calibration.files import Json, file_name, parse_json, read_as, write_whole
-from batch_calibration.processes import process_name
+from batch_calibration.files import Json, file_name, parse_json, process_name, read_as, write_whole
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.store import Store
 from batch_calibration.store.claims import Heartbeat
 from batch_calibration.store.progress import Failure, Planned
+from batch_calibration.store.workdir import Store
 
 
 class Status(NamedTuple):

@@ -14,9 +14,8 @@ from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.files import whole_file
 from batch_calibration.importers.base import Reading
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few
 from batch_calibration.streams.source import MOST_ROWS, Rows, Source, open_source, sentences
-from batch_calibration.validation import check_options, check_scores, warn_of_few
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,21 +8,28 @@ from operator import itemgetter
 import jax
 import jax.numpy as jnp
 
-from batch_calibration import metrics, scores
+from batch_calibration import scores
 from batch_calibration.calibration.learned_shift import strength_curve
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Corrected, Evidence, compare
-from batch_calibration.method_options import check_chosen
-from batch_calibration.methods import METHODS, Options, get_method
-from batch_calibration.records import Record, Records
+from batch_calibration.methods import (
+    METHODS,
+    Corrected,
+    Evidence,
+    Options,
+    check_chosen,
+    check_scores,
+    compare,
+    get_method,
+)
+from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record, Records
 from batch_calibration.study.groups import Group, grouped
 from batch_calibration.study.left_out import left_out
 from batch_calibration.study.measured import Measured, make_record
 from batch_calibration.study.over_stream import accuracy_over_stream, check_orders
 from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
-from batch_calibration.validation import check_scores
 
 Progress = Callable[[int], None]
 Frozen = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]

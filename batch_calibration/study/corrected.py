@@ -8,12 +8,17 @@ import numpy as np
 from batch_calibration import scores
 from batch_calibration.arrays import check_key
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Evidence, correct
-from batch_calibration.methods import get_method
+from batch_calibration.methods import (
+    Evidence,
+    check_options,
+    check_scores,
+    correct,
+    get_method,
+    warn_of_few,
+)
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.groups import grouped
 from batch_calibration.study.left_out import left_out
-from batch_calibration.validation import check_options, check_scores, warn_of_few
 
 
 def corrected_scores(

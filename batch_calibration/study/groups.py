@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.fitting import Evidence
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Evidence
 from batch_calibration.scores import Block, ScoreTable
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from batch_calibration.methods import METHODS, Options
+from batch_calibration.methods import METHODS, Options, no_log_probs
 from batch_calibration.scores import ScoreTable
-from batch_calibration.validation import no_log_probs
 
 
 def left_out(

@@ -6,14 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration import metrics
-from batch_calibration.accuracies import Curve
 from batch_calibration.files import Json
 from batch_calibration.methods import METHODS
-from batch_calibration.outcomes import pack
+from batch_calibration.metrics import table as metrics
 from batch_calibration.prompts import length_limit
-from batch_calibration.records import ContextInfo, Record
 from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.store import ContextInfo, Curve, Record, pack
 
 
 class Measured(NamedTuple):

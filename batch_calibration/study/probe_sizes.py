@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration import metrics
-from batch_calibration.accuracies import ProbeSizes
 from batch_calibration.errors import InputError
-from batch_calibration.fitting import Evidence, correct
-from batch_calibration.methods import METHODS, Options
+from batch_calibration.methods import METHODS, Evidence, Options, correct
+from batch_calibration.metrics import table as metrics
+from batch_calibration.store import ProbeSizes
 from batch_calibration.typing import Key, Labels, Rows, Weight
 
 

@@ -6,9 +6,8 @@ from contextlib import suppress
 from batch_calibration.data import RowReader, load_task
 from batch_calibration.errors import InputError
 from batch_calibration.prompts.rendered import text_digest
-from batch_calibration.records import ContextInfo
-from batch_calibration.runs import Run
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import ContextInfo, Run
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.base import Task
 

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from batch_calibration import runs
 from batch_calibration.data import RowReader, image_splits, load_task
 from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.errors import InputError
@@ -18,7 +17,7 @@ from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import Scorer
 from batch_calibration.settings import Cell, ModelSettings, Settings
-from batch_calibration.store import Store
+from batch_calibration.store import Store, runs
 from batch_calibration.store.claims import Claim
 from batch_calibration.store.progress import Planned
 from batch_calibration.study.context_scores import describe, missing, name_of, score_context

@@ -7,14 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from batch_calibration.accuracies import OverStream, ProbeSizes
 from batch_calibration.errors import InputError
-from batch_calibration.method_options import read_options
-from batch_calibration.methods import METHODS, Options, get_method
-from batch_calibration.records import Record, Records
+from batch_calibration.methods import METHODS, Options, get_method, read_options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.settings import CalibrationSettings
-from batch_calibration.store import Store
+from batch_calibration.store import OverStream, ProbeSizes, Record, Records, Store
 from batch_calibration.study.calibration import check, run_calibration
 
 Along = TypeVar("Along", ProbeSizes, OverStream)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from batch_calibration.errors import InputError
-from batch_calibration.grids import Study
+from batch_calibration.settings import Study
 from batch_calibration.store import Store
 from batch_calibration.study.scoring import ScoringReport, render_contexts, run_scoring
 

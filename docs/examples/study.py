@@ -6,7 +6,7 @@ Each `# %%` begins a cell of a notebook. The model is asked once per context; a 
 all scores in the workdir and asks nothing.
 """
 
-# %% Settings: what all contexts share. Each key is explained in batch_calibration/settings.py.
+# %% Settings: what all contexts share. batch_calibration/settings/sections.py explains each key.
 import sys
 from pathlib import Path
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from batch_calibration.files import Json
-from batch_calibration.grids import Study
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id
+from batch_calibration.settings import Study
 from batch_calibration.store import Store
 from batch_calibration.study.context_scores import missing, model_name
 from batch_calibration.study.loading import load_api_scorer, load_token_budget

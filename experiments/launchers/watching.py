@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from batch_calibration.grids import Study
+from batch_calibration.settings import Study
 from batch_calibration.store import Store
 from batch_calibration.store.progress import Planned
 from batch_calibration.study.scoring import plan_name

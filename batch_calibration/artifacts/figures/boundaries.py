@@ -11,15 +11,13 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batch_calibration import boundary
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
-from batch_calibration.fitting import Evidence, fit
-from batch_calibration.methods import METHODS
-from batch_calibration.metrics import accuracy
-from batch_calibration.records import ContextInfo
+from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import ContextInfo
 
 OPPOSITE = "entailment", "contradiction"
 """The two labels drawn of a task that has them among others, wherever they stand."""

@@ -9,7 +9,7 @@ from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import named
 from batch_calibration.artifacts.figures import forest
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.intervals import over_tasks
+from batch_calibration.metrics import over_tasks
 
 VERDICTS = {1: "gain", 0: "inside the noise", -1: "loss"}
 """What `forest` calls a gain by its sign."""

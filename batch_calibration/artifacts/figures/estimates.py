@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
-from batch_calibration.intervals import Estimate
+from batch_calibration.metrics import Estimate
 
 Panels = Mapping[str, Mapping[str, Estimate]]
 """Title -> method -> accuracy, 0 to 1."""

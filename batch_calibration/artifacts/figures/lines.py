@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from batch_calibration.artifacts.curves import Curves, Points
 from batch_calibration.artifacts.figures.style import COLUMNS, STYLE, color
 from batch_calibration.artifacts.grouping import REFERENCES, title
-from batch_calibration.intervals import deviation
+from batch_calibration.metrics import deviation
 
 
 def draw(curves: Curves) -> Figure:

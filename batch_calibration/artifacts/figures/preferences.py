@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.figures.style import STYLE, color
+from batch_calibration.diagnosis import Diagnosis
 from batch_calibration.files import write_whole
-from batch_calibration.findings import Diagnosis
 
 ONE_BY_ONE = 3
 """Contexts that have panels of their own."""

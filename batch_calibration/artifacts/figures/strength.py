@@ -11,7 +11,7 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import COLORS, COLUMNS, STYLE
 from batch_calibration.artifacts.grouping import SettingRecords, title
 from batch_calibration.calibration.learned_shift import STRENGTHS
-from batch_calibration.intervals import deviation
+from batch_calibration.metrics import deviation
 
 
 def can_draw(group: SettingRecords) -> bool:

@@ -9,10 +9,9 @@ import numpy as np
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import BASELINE, title
 from batch_calibration.artifacts.report import plots
-from batch_calibration.diagnosis import diagnose
-from batch_calibration.findings import Diagnosis
-from batch_calibration.records import Record
+from batch_calibration.diagnosis import Diagnosis, diagnose
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record
 
 MANY = 12
 """Labels whose shares stand upright; of more the bars lie."""

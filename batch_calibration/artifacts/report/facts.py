@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
-from batch_calibration.runs import Run
+from batch_calibration.store import Run
 
 NONE = (
     "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "

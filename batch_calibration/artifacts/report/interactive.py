@@ -21,7 +21,7 @@ from batch_calibration.artifacts.report.plots import (
     text,
 )  # fmt: skip
 from batch_calibration.calibration.learned_shift import STRENGTHS
-from batch_calibration.intervals import Estimate, deviation, over_tasks
+from batch_calibration.metrics import Estimate, deviation, over_tasks
 
 ROW = 26
 """Pixels of a task's row."""

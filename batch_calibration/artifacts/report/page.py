@@ -9,7 +9,7 @@ from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.report import facts, plots, tables
 from batch_calibration.artifacts.report.contexts import Context
 from batch_calibration.artifacts.report.contexts import html as context_html
-from batch_calibration.runs import Run
+from batch_calibration.store import Run
 
 TITLE = "Label-bias correction"
 FEW = 4

@@ -8,7 +8,6 @@ from textwrap import wrap
 import jax
 import numpy as np
 
-from batch_calibration import boundary
 from batch_calibration.artifacts.catalogue import Results
 from batch_calibration.artifacts.figures import boundaries
 from batch_calibration.artifacts.figures.boundaries import TwoLabels
@@ -25,8 +24,8 @@ from batch_calibration.artifacts.report.plots import (
     floats,
     text,
 )  # fmt: skip
-from batch_calibration.fitting import Evidence, fit
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.metrics import boundary
 from batch_calibration.scores import ScoreTable
 
 Texts = Callable[[ScoreTable], Mapping[str, str]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.censored import Missing, absent, fill
+from batch_calibration.arrays import Missing, absent, fill
 from batch_calibration.errors import shown
 from batch_calibration.importers.top_k import scores_of_top_k
 from batch_calibration.scoring import LabelTexts

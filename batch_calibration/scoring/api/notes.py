@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from batch_calibration.censored import Missing
+from batch_calibration.arrays import Missing
 from batch_calibration.importers.base import label_mass, little_mass
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.censored import BELOW, check_missing
+from batch_calibration.arrays import BELOW, check_missing
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import refuse_constant

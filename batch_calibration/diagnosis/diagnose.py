@@ -1,0 +1,127 @@
+"""What a prompt prefers, what correcting it changes, and whether that helps, in numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from batch_calibration.api import calibrate
+from batch_calibration.diagnosis.findings import WANTED, Diagnosis, Right
+from batch_calibration.diagnosis.stability import centered_error, hanging, pair_error, rows_needed
+from batch_calibration.methods import check_labels, check_scores, no_log_probs
+from batch_calibration.metrics import (
+    Estimate,
+    accuracy_interval,
+    gain_interval,
+    mean_recall_interval,
+)
+
+DRAWS = 2000
+"""Of rows, for intervals that have no closed form."""
+BATCH_MEAN = "bc"
+"""The method whose bias is the mean row, of which the jackknife has a closed form."""
+
+
+def diagnose(
+    scores: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    corrected: ArrayLike | None = None,
+    label_names: Sequence[str] = (),
+    method: str = "bc",
+    strength: float = 1.0,
+) -> Diagnosis:
+    """What a prompt prefers, which predictions a correction changes, and whether it helps.
+
+    The preference of a label is its mean score less the mean of those of all labels; its standard
+    error is over rows. A prediction that BC changes hangs on one row if leaving some row out of
+    the batch changes it again (the jackknife). Correcting each row by the mean of all others
+    instead predicts the same: m s_i / (m - 1) less a constant per label, as BC of strength 1.
+
+    Args:
+        scores: [n, k], log-probabilities in nats.
+        labels: [n], the right labels as column indices, -1 where unknown.
+        corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
+        label_names: k names; by default "label 0" and so on.
+        method: what corrected them, by its name in `METHODS`.
+        strength: of BC, where another than 1 corrected them.
+
+    Raises:
+        InputError: as `calibrate`.
+
+    >>> found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1])
+    >>> print(found.before.accuracy, found.after.accuracy, len(found.changed))
+    50.0 [35.0, 65.0] 100.0 [100.0, 100.0] 20
+    >>> print(found.sentences()[0])  # doctest: +ELLIPSIS
+    Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
+    """
+    rows = check_scores(scores)
+    if corrected is None and strength == 1.0:
+        corrected = calibrate(rows, method)
+    elif corrected is None:
+        corrected = calibrate(rows, method, strength=strength)
+    after = np.asarray(corrected)
+    k = rows.shape[-1]
+    gold = np.full(len(rows), -1) if labels is None else check_labels(labels, rows)
+    known = gold >= 0
+    exact = rows.astype(np.float64)
+    mean = exact.mean(axis=0)
+    error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
+    guess, new = rows.argmax(axis=-1), after.argmax(axis=-1)
+    changed = np.flatnonzero(guess != new)
+    some = bool(known.any())
+    return Diagnosis(
+        label_names=tuple(label_names) or tuple(f"label {i}" for i in range(k)),
+        method=method,
+        rows=len(rows),
+        labeled=int(known.sum()),
+        preference=mean - mean.mean(),
+        error=centered_error(exact),
+        pair_error=error,
+        rows_needed=rows_needed(error, len(rows), WANTED),
+        classes=_share(gold[known], k) if some else None,
+        predicted=_share(guess, k),
+        corrected=_share(new, k),
+        changed=changed,
+        hanging=hanging(exact, after, changed, strength=strength) if method == BATCH_MEAN else None,
+        tied=int((np.ptp(after, axis=-1) == 0).sum()),
+        mass=None if no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
+        before=_right(guess[known], gold[known], k) if some else None,
+        after=_right(new[known], gold[known], k) if some else None,
+        gain=_gain(guess[known] == gold[known], new[known] == gold[known]) if some else None,
+    )
+
+
+def accuracy_of(hits: np.ndarray) -> Estimate:
+    """The share of rows that are right, with its exact percentile bootstrap interval.
+
+    >>> print(accuracy_of(np.array([True, False, True, True])))
+    75.0 [25.0, 100.0]
+    """
+    share = float(hits.mean())
+    low, high = accuracy_interval(share, len(hits))
+    return Estimate(share, float(low), float(high))
+
+
+def _share(labels: np.ndarray, k: int) -> np.ndarray:
+    return np.bincount(labels, minlength=k) / len(labels)
+
+
+def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
+    return Right(accuracy_of(guess == gold), _balanced(guess == gold, gold, k))
+
+
+def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
+    counts = np.bincount(gold, minlength=k)
+    occurs = counts > 0
+    recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
+    ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
+    return Estimate(float(recall.mean()), *ends)
+
+
+def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
+    """The difference of two accuracies on the same rows."""
+    n = len(before)
+    won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    low, high = gain_interval(won, lost, n)
+    return Estimate((won - lost) / n, float(low), float(high))

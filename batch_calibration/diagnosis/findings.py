@@ -1,0 +1,213 @@
+"""What a diagnosis found, and the sentences that say it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.metrics import Estimate
+
+MANY_NAMES = 5
+"""Labels that a sentence lists by name; of more it gives the number."""
+WANTED = 0.1
+"""Nats: the standard error for which the rows needed are given."""
+
+
+class Right(NamedTuple):
+    """How often predictions are right, where the right labels are known.
+
+    Attributes:
+        accuracy: of all labeled rows; the interval is the exact percentile bootstrap one.
+        balanced: mean over labels that occur of the accuracy on rows of that label; the bootstrap
+            draws rows within each label.
+    """
+
+    accuracy: Estimate
+    balanced: Estimate
+
+
+class Diagnosis(NamedTuple):
+    """What one context's scores say, before and after a correction.
+
+    Attributes:
+        label_names: k names.
+        method: what corrected them.
+        rows: n.
+        labeled: rows whose right label is known.
+        preference: [k], mean log-probability of each label less the mean of those, in nats: which
+            labels the prompt prefers, if the labels are about as frequent.
+        error: [k], the standard error of each preference over rows, in nats; NaN for one row.
+        pair_error: the standard error of the difference between the largest and the least.
+        rows_needed: how many rows bring `pair_error` down to 0.1 nats; None for one row.
+        classes: [k], share of each label among the right ones; None where none is known.
+        predicted: [k], share of each label among the predictions from the scores as they are.
+        corrected: [k], the same from the corrected scores.
+        changed: indices of the rows whose prediction the correction changes.
+        hanging: those of them that change again if one row is left out of the batch; None for a
+            method other than BC.
+        tied: rows whose corrected scores are all equal, so that the first label is predicted.
+        mass: the probability of all labels together, mean over rows; None where the scores cannot
+            be full-vocabulary log-probabilities.
+        before: how often the scores as they are are right; None where no label is known.
+        after: the same of the corrected scores.
+        gain: accuracy after less accuracy before, paired by row.
+    """
+
+    label_names: tuple[str, ...]
+    method: str
+    rows: int
+    labeled: int
+    preference: np.ndarray
+    error: np.ndarray
+    pair_error: float
+    rows_needed: int | None
+    classes: np.ndarray | None
+    predicted: np.ndarray
+    corrected: np.ndarray
+    changed: np.ndarray
+    hanging: np.ndarray | None
+    tied: int
+    mass: float | None
+    before: Right | None
+    after: Right | None
+    gain: Estimate | None
+
+    @property
+    def rare(self) -> np.ndarray:
+        """Indices of the labels predicted, uncorrected, for less than 1 / (10 k) of the rows."""
+        return np.flatnonzero(self.predicted < 1 / (10 * len(self.label_names)))
+
+    def sentences(self) -> list[str]:
+        """What the prompt prefers, what the correction changes, and whether that helps."""
+        if self.rows == 1:
+            return [self._one_row()]
+        said = [self._preference(), self._mass(), self._shares(), self._rare(), self._changes()]
+        return [sentence for sentence in said if sentence] + self._verdict()
+
+    def _one_row(self) -> str:
+        said = (
+            "There is one row: what the prompt prefers cannot be told from what is right for it, "
+            "nor what a correction brings; give 10 rows of the prompt or more."
+        )
+        if not self.tied:
+            return said
+        first = self.label_names[0]
+        return f"{said} {self.method} makes its scores equal, which predicts {first!r}, the first."
+
+    def _preference(self) -> str:
+        high, low = int(self.preference.argmax()), int(self.preference.argmin())
+        names, size = self.label_names, float(np.ptp(self.preference))
+        said = (
+            f"Averaged over {self.rows:,} rows, the scores favor {names[high]!r} over "
+            f"{names[low]!r} by {size:.2f}"
+        )
+        if self.rows == 2:
+            return f"{said} nats, of which two rows cannot say how sure it is."
+        error = f"{self.pair_error:.2f}" if self.pair_error >= 0.01 else f"{self.pair_error:.1g}"
+        said += f" ± {error} nats (a factor of {_factor(size)}; ± a standard error)"
+        return f"{said}; {self.rows_needed:,} rows would give ± {WANTED:g}."
+
+    def _mass(self) -> str:
+        if self.mass is None:
+            return ""
+        said = f"Together the labels have {100 * self.mass:.3g} % of the probability"
+        if self.mass >= 0.1:
+            return f"{said} in the mean row."
+        return (
+            f"{said} in the mean row, if the scores are log-probabilities of a first token: the "
+            "model would rather say something else."
+        )
+
+    def _shares(self) -> str:
+        most = int(self.predicted.argmax())
+        name, k = repr(self.label_names[most]), len(self.label_names)
+        if self.predicted[most] == 1:
+            said = f"{name} is predicted for all rows, which is a bias or what is right for "
+            said += "all: the scores alone cannot tell. After the correction it is predicted for "
+            said += f"{100 * self.corrected[most]:.1f} %"
+        else:
+            said = f"{name} is predicted for {100 * self.predicted[most]:.1f} % of the rows, "
+            said += f"after the correction for {100 * self.corrected[most]:.1f} %"
+        if self.tied:
+            said += (
+                f"; of {self.tied:,} of {self.rows:,} rows all {k} corrected scores are equal, "
+                f"which predicts {self.label_names[0]!r}, the first"
+            )
+        if self.classes is None:
+            return f"{said}."
+        return f"{said}; it is right for {100 * self.classes[most]:.1f} % of the labeled ones."
+
+    def _rare(self) -> str:
+        rare, k = self.rare, len(self.label_names)
+        if not len(rare) or self.rows < 10 * k:
+            return ""
+        limit = f"predicted for less than {100 / (10 * k):.1f} % of the rows"
+        if len(rare) > MANY_NAMES:
+            said = f"{len(rare)} of the {k} labels are {limit}"
+        else:
+            names = " and ".join(repr(self.label_names[label]) for label in rare)
+            said = f"{names} {'is' if len(rare) == 1 else 'are'} {limit}"
+        if self.classes is None:
+            return f"{said}."
+        return f"{said}, and right for {100 * self.classes[rare].sum():.1f} % of the labeled ones."
+
+    def _changes(self) -> str:
+        count = len(self.changed)
+        said = (
+            f"{self.method} changes the prediction of {count:,} of {self.rows:,} rows "
+            f"({100 * count / self.rows:.1f} %)"
+        )
+        if self.hanging is None or not count or self.rows < 3:
+            return f"{said}."
+        return (
+            f"{said}; {len(self.hanging):,} of these would change again if one row were left out "
+            "of the batch."
+        )
+
+    def _verdict(self) -> list[str]:
+        k = len(self.label_names)
+        if self.before is None or self.after is None or self.gain is None or self.classes is None:
+            return [
+                "No right label is known, so whether this helps cannot be said. BC supposes that "
+                f"each of the {k} labels is right about equally often; where that is not so, give "
+                "the shares that you expect (--prior)."
+            ]
+        said = f"Accuracy moves from {self.before.accuracy} to {self.after.accuracy} %: {{}}."
+        points = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*(100 * x for x in self.gain))
+        if self.gain.low > 0:
+            words = [said.format(f"{points}, a gain")]
+        elif self.gain.high < 0:
+            words = [said.format(f"{points}, a loss: do not use it here")]
+        else:
+            words = [said.format(f"{points}, which is within the noise of so many rows")]
+        return words + self._supposed(self.classes)
+
+    def _supposed(self, classes: np.ndarray) -> list[str]:
+        """That BC supposes equal shares, where those of the labeled rows are others."""
+        if classes.max() == 1:
+            only = self.label_names[int(classes.argmax())]
+            return [
+                f"All labeled rows have the right label {only!r}: their accuracy is how often it "
+                "is predicted, and says nothing of the other labels or of the correction."
+            ]
+        pairs = zip(self.label_names, classes, strict=True)
+        never = [name for name, share in pairs if not share]
+        if never:
+            listed = " or ".join(map(repr, never))
+            some = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
+            return [
+                f"No labeled row's right answer is {some}, but BC "
+                "supposes that labels are right about equally often: give the shares that you "
+                "expect (--prior), or leave such labels out (--labels)."
+            ]
+        if classes.max() > 2 * classes.min() and self.labeled >= 10 * len(classes):
+            return [
+                f"The labels are uneven ({100 * classes.min():.1f} to "
+                f"{100 * classes.max():.1f} % of the labeled rows); BC supposes that they are "
+                "not: compare with --prior."
+            ]
+        return []
+
+
+def _factor(nats: float) -> str:
+    """The factor that so many nats are, in words."""
+    return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"

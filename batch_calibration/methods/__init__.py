@@ -1,0 +1,44 @@
+"""The table of methods, the probes they learn from, their options, and what fits them."""
+
+from batch_calibration.methods.fitting import (
+    Blocks,
+    Corrected,
+    Evidence,
+    compare,
+    correct,
+    fit,
+    gather,
+    make_calibrator,
+)
+from batch_calibration.methods.options import check_chosen, read_options
+from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
+from batch_calibration.methods.validation import (
+    check_labels,
+    check_options,
+    check_scores,
+    no_log_probs,
+    warn_of_few,
+)
+
+__all__ = [
+    "METHODS",
+    "Blocks",
+    "Corrected",
+    "Evidence",
+    "Group",
+    "Method",
+    "Options",
+    "check_chosen",
+    "check_labels",
+    "check_options",
+    "check_scores",
+    "compare",
+    "correct",
+    "fit",
+    "gather",
+    "get_method",
+    "make_calibrator",
+    "no_log_probs",
+    "read_options",
+    "warn_of_few",
+]

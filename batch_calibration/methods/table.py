@@ -1,0 +1,244 @@
+"""The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal, NamedTuple
+
+from batch_calibration.calibration.balanced_shift import balanced_shift
+from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.learned_shift import learned_shift
+from batch_calibration.calibration.leave_one_out import leave_one_out
+from batch_calibration.calibration.linc import linc
+from batch_calibration.calibration.matching import prior_matching
+from batch_calibration.calibration.otter import otter
+from batch_calibration.calibration.premise_shift import premise_shift
+from batch_calibration.calibration.pride import option_prior
+from batch_calibration.calibration.prototypes import MOST_LABELS, prototypes
+from batch_calibration.calibration.running import running_shift
+from batch_calibration.calibration.scaling import scaling
+from batch_calibration.calibration.shares import bbse, prior_counted, sld_em
+from batch_calibration.calibration.shift import (
+    log_mean_label_prob,
+    log_mean_prob,
+    mean_log_prob,
+    no_shift,
+    prob_shift,
+    shift,
+)
+from batch_calibration.calibration.shrunk import shrunk_mean
+from batch_calibration.errors import InputError
+from batch_calibration.methods import probes
+
+Options = Mapping[str, object]
+"""Option -> value, of one method."""
+Group = Literal["paper", "variant", "unlabeled", "labeled"]
+
+
+class Form(NamedTuple):
+    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ...
+
+    Attributes:
+        cost: of learning, beside asking the model.
+        scores: after correction.
+        learned: what is learned from the probe.
+        boundary: between two labels.
+    """
+
+    cost: str
+    scores: str
+    learned: str
+    boundary: str
+
+
+class Method(NamedTuple):
+    """A way to correct label bias, and all that is special about it.
+
+    Attributes:
+        probe: what the bias is learned from.
+        make: options -> `Calibrator`.
+        source: where the method is from.
+        group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
+            for a published variant of one, "unlabeled" for a correction beyond the paper that
+            needs no labels, "labeled" for one that does.
+        most_labels: how many labels it can tell apart, None for any number.
+        needs_log_probs: its predictions depend on how probable a row's labels are together, so
+            that scores known up to a constant per row (bare logits, cosines) do not do.
+        needs_with: an option and its value with which they do too.
+        needs_key: `fit` draws at random and takes a `jax.random` key.
+        in_order: its predictions depend on the order of the probe rows.
+        own_rows: it corrects the rows that it learned from, in their order, and no others.
+        looped: contexts and probe sizes are worked on one after the other, as their memory would
+            not fit at once.
+        keeps_bias: its state is a `Shift` whose bias goes into records.
+        has_curve: its `Shift` holds a curve, the metric at each strength.
+        boundary: the axes in which its decision boundary is drawn, None for not drawn.
+        over_shots: it is drawn in curves of shots.
+        over_probe_sizes: it is drawn in curves of probe sizes.
+        over_stream: it is drawn in curves of rows seen, as they come in random orders.
+        form: what the table of methods says of it, None where it has no row there.
+    """
+
+    probe: probes.Probe
+    make: Callable[..., Calibrator]
+    source: str
+    group: Group = "paper"
+    most_labels: int | None = None
+    needs_log_probs: bool = False
+    needs_with: tuple[str, object] | None = None
+    needs_key: bool = False
+    in_order: bool = False
+    own_rows: bool = False
+    looped: bool = False
+    keeps_bias: bool = False
+    has_curve: bool = False
+    boundary: Literal["log_probs", "probs"] | None = None
+    over_shots: bool = False
+    over_probe_sizes: bool = False
+    over_stream: bool = False
+    form: Form | None = None
+
+    def reads_level(self, options: Options | None = None) -> bool:
+        """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
+        name, value = self.needs_with or ("", None)
+        return self.needs_log_probs or bool(name and (options or {}).get(name) == value)
+
+
+_PAPER = "Zhou et al. 2024, arXiv:2309.17249"
+
+_SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
+
+_mean_shift = partial(shift, estimate=mean_log_prob)
+
+# fmt: off
+METHODS: dict[str, Method] = {
+    "icl": Method(
+        probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165",
+        boundary="log_probs", over_shots=True,
+    ),
+    "cc": Method(
+        probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
+        keeps_bias=True, boundary="probs", over_shots=True,
+        form=Form("add", "W p, W = diag(q)^-1", "log q = mean of s over the probe", "p0 = c p1"),
+    ),
+    "dc": Method(
+        probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
+        keeps_bias=True, boundary="log_probs", over_shots=True,
+        form=Form("add", "s - b", "b = mean of s over the probe", "s0 = s1 + c"),
+    ),
+    "pc": Method(
+        probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
+        most_labels=MOST_LABELS, needs_with=("features", "raw"), needs_key=True, looped=True,
+        boundary="log_probs", over_shots=True, over_probe_sizes=True,
+        form=Form(
+            "EM of a Gaussian mixture", "log N(s; μ, Σ) of each label", "μ, Σ of each label",
+            "N(s; μ0, Σ0) = N(s; μ1, Σ1)",
+        ),
+    ),
+    "bc": Method(
+        probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",
+        keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
+        form=Form("add", "s - b", "b = mean of s over the test rows", "s0 = s1 + c"),
+    ),
+    "bcl": Method(
+        probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
+        keeps_bias=True, has_curve=True, over_shots=True,
+        form=Form(
+            "a grid of strengths γ", "s - γ b", "b as BC, γ by accuracy on the labeled set",
+            "s0 = s1 + γ c",
+        ),
+    ),
+    "bc_running": Method(
+        probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
+        in_order=True, own_rows=True, over_stream=True,
+    ),
+    "cc_original": Method(
+        probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
+        "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
+    ),
+    "dc_original": Method(
+        probes.RANDOM_WORDS_ORIGINAL, partial(shift, estimate=log_mean_prob),
+        "code of Fei et al. 2023, arXiv:2305.19148", group="variant", needs_log_probs=True,
+    ),
+    "bc_mean_prob": Method(
+        probes.BATCH, partial(shift, estimate=log_mean_label_prob),
+        "Estienne et al. 2023, arXiv:2307.06713 (UCPA): p / mean p", group="variant",
+    ),
+    "bc_prob_shift": Method(
+        probes.BATCH, prob_shift,
+        "Cho and Inoue 2025, arXiv:2501.15708 (StaICC): p - mean p", group="variant",
+    ),
+    "bc_loo": Method(
+        probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
+        own_rows=True,
+    ),
+    "pc_raw": Method(
+        probes.BATCH, partial(prototypes, features="raw"),
+        f"PC on log-probabilities as they are: {_PAPER}, Fig. 2", group="variant",
+        most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True,
+        boundary="log_probs",
+    ),
+    "bc_shrunk": Method(
+        probes.BATCH, partial(shift, estimate=shrunk_mean),
+        "BC's bias by James and Stein 1961, positive part", group="unlabeled",
+        keeps_bias=True, over_probe_sizes=True,
+    ),
+    "prior_matching": Method(
+        probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",
+        group="unlabeled", keeps_bias=True,
+    ),
+    "otter": Method(
+        probes.BATCH, otter, "Shin et al. 2024, arXiv:2404.08461", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "sld_em": Method(
+        probes.BATCH, sld_em, "Saerens et al. 2002, Neural Computation 14(1)", group="unlabeled",
+        keeps_bias=True,
+    ),
+    "prior_counted": Method(
+        probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
+        group="labeled", keeps_bias=True,
+    ),
+    "bbse": Method(
+        probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
+        keeps_bias=True,
+    ),
+    "pmi": Method(
+        probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
+        group="unlabeled", in_order=True,
+    ),
+    "looc": Method(
+        probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),
+        "Reif and Schwartz 2024, arXiv:2405.02743", group="unlabeled",
+    ),
+    "pride": Method(
+        probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
+        "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
+    ),
+    "rbcorr": Method(
+        probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
+    ),
+    "temperature": Method(
+        probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",
+    ),
+    "vector": Method(probes.LABELED, partial(scaling, form="vector"), _SCALING, group="labeled"),
+    "matrix": Method(probes.LABELED, partial(scaling, form="matrix"), _SCALING, group="labeled"),
+    "linc": Method(
+        probes.CONTENT_FREE_AND_LABELED, linc, "Abbas et al. 2024, arXiv:2401.12406",
+        group="labeled",
+    ),
+}
+# fmt: on
+
+
+def get_method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        InputError: there is none; the sentence offers the nearest name.
+
+    >>> get_method("bc").probe.name
+    'batch'
+    """
+    if name not in METHODS:
+        raise InputError.unknown("method", name, METHODS)
+    return METHODS[name]

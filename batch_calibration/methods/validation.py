@@ -1,0 +1,283 @@
+"""What is refused before it reaches a calibrator: host-side checks that answer in sentences."""
+
+import inspect
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import get_type_hints
+
+import jax
+import jax.core
+import numpy as np
+
+from batch_calibration.arrays import (
+    LARGEST,
+    NOT_RETURNED,
+    SENTINEL,
+    Missing,
+    nats,
+    numbers,
+    read_scores,
+    settled,
+    whole_numbers,
+)
+from batch_calibration.calibration.base import Calibrator
+from batch_calibration.errors import InputError
+from batch_calibration.typing import AnyArray
+
+
+def check_scores(
+    scores: object,
+    where: str = "scores",
+    *,
+    labels: int | None = None,
+    floor: float | None = None,
+    from_probs: bool | None = False,
+    columns: Iterable[Hashable] | None = None,
+    missing: Missing | None = None,
+    bound: object = None,
+) -> np.ndarray:
+    """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
+
+    Values lie within `arrays.LARGEST` nats of 0.
+
+    Args:
+        scores: array-like, in nats.
+        where: what to call them in the sentence.
+        labels: k, where it is already known.
+        floor: if given, minus infinity and sentinels below are let through; the calibrator raises
+            them to `floor` nats.
+        from_probs: whether probabilities come; None refuses what looks like them.
+        columns: of a frame, the columns that hold the scores.
+        missing: if given, what the scores of labels that were not returned become.
+        bound: with it, the least log-probability returned for each row.
+
+    Raises:
+        InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity, a
+            sentinel; a floor that is none; an array whose values `jax.jit` hides.
+
+    >>> check_scores([[-1.0, -2.0]]).shape
+    (1, 2)
+    """
+    if floor is not None:
+        check_floor(floor)
+    array = _host(read_scores(scores, where, columns), where)
+    array = array.astype(np.promote_types(array.dtype, np.float32))
+    if array.ndim < 2:
+        raise InputError(
+            f"{where}: expected an array [n, k], one row per input and one column per label; got "
+            f"shape {array.shape}: reshape it."
+        )
+    if array.size == 0:
+        raise InputError(
+            f"{where}: expected at least one row and one label; got shape {array.shape}: give the "
+            f"scores of at least one input."
+        )
+    if array.shape[-1] == 1:
+        raise InputError(
+            f"{where}: expected at least 2 labels; got 1 column: give one column per label."
+        )
+    if labels is not None and array.shape[-1] != labels:
+        raise InputError(
+            f"{where}: expected {labels} columns, one per label as in scores; got "
+            f"{array.shape[-1]}: score the same labels."
+        )
+    array = nats(array, where, from_probs)
+    if from_probs:
+        where = f"{where} (logarithms of probabilities)"
+    if missing is not None:
+        array = settled(array, missing, bound, where)
+    elif bound is not None:
+        raise InputError("bound: it is read with missing= alone; give missing='least' too.")
+    _refuse(array, np.isnan(array), where, "re-score that row or drop it")
+    _refuse(array, array > LARGEST, where, "log-probabilities are at most 0; re-score that row")
+    if floor is None:
+        low = (array < -LARGEST) | (array == SENTINEL)
+        _refuse(array, low, where, NOT_RETURNED)
+    # What is beyond float32 becomes minus infinity here, which the floor raises.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _host(array: AnyArray, where: str) -> np.ndarray:
+    """The array as numpy has it, whose values can be looked at."""
+    if isinstance(array, jax.core.Tracer):
+        raise InputError(
+            f"{where}: expected an array whose values can be checked; got one that jax.jit or "
+            "jax.vmap traces: use the pure pair there, fit, apply = METHODS[name].make()."
+        )
+    return np.asarray(array)
+
+
+def _refuse(array: np.ndarray, bad: np.ndarray, where: str, remedy: str) -> None:
+    if bad.any():
+        *context, row, label = (int(i) for i in np.argwhere(bad)[0])
+        at = f"context {tuple(context)}, " if context else ""
+        value = array[(*context, row, label)]
+        raise InputError(
+            f"{where}: expected finite log-probabilities; got "
+            f"{'NaN' if np.isnan(value) else f'{float(value):+g}'} in {at}row {row}, label {label} "
+            f"({int(bad.sum())} in all): {remedy}."
+        )
+
+
+def no_log_probs(scores: np.ndarray) -> str:
+    """Why scores [..., n, k] can be no log-probabilities of k texts, "" where they can.
+
+    The probabilities of texts that exclude each other sum to at most 1.
+
+    >>> no_log_probs(np.log([[0.5, 0.2], [0.9, 0.8]]))
+    'the probabilities of row 1 sum to 1.7'
+    """
+    sums = np.exp(np.minimum(scores, 50.0), dtype=np.float64).sum(axis=-1).reshape(-1)
+    row = int(sums.argmax())
+    return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
+
+
+def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> np.ndarray:
+    """Label indices as int32, one per row of `scores`; -1 means unknown.
+
+    Raises:
+        InputError: not whole numbers, another length, an index that names no label, no known label.
+
+    >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
+    [0, -1]
+    """
+    array = _host(whole_numbers(labels, where, scores.shape[-1]), where)
+    if array.shape != scores.shape[:-1]:
+        raise InputError(
+            f"{where}: expected one label per row, shape {scores.shape[:-1]}; got {array.shape}: "
+            f"give as many labels as rows."
+        )
+    out = (array < -1) | (array >= scores.shape[-1])
+    if out.any():
+        first = np.argwhere(out)[0]
+        raise InputError(
+            f"{where}: expected indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown; got "
+            f"{int(array[tuple(first)])} in row {int(first[-1])}: name a column of the scores."
+        )
+    unknown = np.argwhere((array < 0).all(axis=-1))
+    if len(unknown):
+        context = tuple(int(i) for i in unknown[0])
+        at = f" in context {context}" if context else ""
+        raise InputError(
+            f"{where}: expected at least one known label{at}; all {array.shape[-1]} came as -1, "
+            f"unknown: give the label of at least one row."
+        )
+    return array.astype(np.int32)
+
+
+FEW = 10
+"""Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
+them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
+24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (`python -m benchmarks.few_rows`)."""
+
+
+def warn_of_few(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
+    """Warns the caller's caller where a method that reads the batch has few rows of it."""
+    if "test" not in reads or rows >= FEW:
+        return
+    few = f"{method} learns its bias from {rows} rows, which is rough"
+    if rows == 1:
+        few = (
+            f"{method} learns its bias from this row alone, so that nothing tells its labels apart"
+        )
+    warnings.warn(
+        f"{where}: {few}; give {FEW} rows of one prompt or more, or fit on earlier ones.",
+        stacklevel=3,
+    )
+
+
+def check_floor(floor: float) -> None:
+    """Refuses a floor, in nats, that is not a finite number below 0."""
+    if _shape(floor) != () or not -LARGEST <= floor < 0:
+        raise InputError(
+            f"floor: expected a finite number of nats below 0; got {floor!r}: give the least "
+            f"log-probability to tell apart, such as floor=-100.0, not below {-LARGEST:g}."
+        )
+
+
+_KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    int: (lambda value: isinstance(value, int | np.integer), "a whole number"),
+    float: (lambda value: _shape(value) == (), "a finite number"),
+    str: (lambda value: isinstance(value, str), "a name"),
+}
+
+
+def check_options(
+    method: str, make: Callable[..., Calibrator], options: Mapping[str, object], labels: int
+) -> dict[str, object]:
+    """Options as `make` takes them: known, of the right kind, and for the right number of labels.
+
+    `floor` is an option of every method, checked with the scores; `make` itself refuses names and
+    counts it cannot use.
+
+    Args:
+        method: what to call it in the sentence.
+        make: options -> calibrator; its annotations say of what kind each option is. What a
+            `functools.partial` has set is no option.
+        options: what it shall be given.
+        labels: k.
+
+    Raises:
+        InputError: an unknown option, one of another kind, a prior or start means not for k labels.
+    """
+    taken, made = {"floor"}, make
+    while isinstance(made, partial):
+        taken, made = taken | set(made.keywords), made.func
+    known = {name: x for name, x in inspect.signature(make).parameters.items() if name not in taken}
+    kinds = get_type_hints(made)
+    checked = dict(options)
+    for option, value in options.items():
+        if option == "floor":
+            continue
+        if option not in known:
+            raise InputError.unknown(f"option of {method}", option, (*known, "floor"))
+        kind = kinds.get(option)
+        if kind not in _KINDS:
+            continue
+        fits, expected = _KINDS[kind]
+        if not fits(value):
+            raise InputError(
+                f"{option}: expected {expected}; got {value!r}: give one such as "
+                f"{option}={known[option].default!r}."
+            )
+        checked[option] = kind(value)
+    _check_prior(options.get("target_prior"), labels)
+    _check_start_means(options.get("start_means"), labels)
+    return checked
+
+
+def _check_prior(prior: object, labels: int) -> None:
+    if prior is None:
+        return
+    if _shape(prior) == (labels,):
+        shares = np.asarray(prior, np.float32)
+        if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
+            return
+    raise InputError(
+        f"target_prior: expected {labels} shares of at least 0 that sum to 1, one per label; "
+        f"got {prior!r}: give the share of each label among the test rows, 0 for one never right."
+    )
+
+
+def _check_start_means(means: object, labels: int) -> None:
+    if means is None:
+        return
+    shape = _shape(means)
+    if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
+        raise InputError(
+            f"start_means: expected finite numbers [s, {labels}, {labels}], one mean per label in "
+            f"each of s starts; got {type(means).__name__ if shape is None else f'shape {shape}'}: "
+            f"give s times {labels} rows of log-probabilities in nats."
+        )
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    """The shape of an array of real numbers that are finite as float32; None of anything else."""
+    try:
+        array = np.asarray(numbers(value, "", "", ""))
+    except InputError:
+        return None
+    return array.shape if (np.abs(array) <= np.finfo(np.float32).max).all() else None

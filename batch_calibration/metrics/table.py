@@ -1,0 +1,220 @@
+"""How right and how even-handed predictions are: accuracy, log loss, ECE, bias scores."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.arrays import of_answers, of_rows
+from batch_calibration.calibration.base import label_normalized, predict
+from batch_calibration.calibration.objective import (
+    accuracy,
+    balanced_accuracy,
+    known_weight,
+    macro_f1,
+    mean_per_label,
+    one_hot,
+    present_mean,
+    recall_per_label,
+)
+from batch_calibration.metrics.intervals import (
+    Metric,
+    accuracy_interval,
+    balanced_accuracy_interval,
+    bootstrap_interval,
+    gain_interval,
+)
+from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
+
+__all__ = [
+    "accuracy",
+    "accuracy_interval",
+    "balanced_accuracy",
+    "balanced_accuracy_interval",
+    "bias_score",
+    "bootstrap_interval",
+    "brier",
+    "ece",
+    "gain_interval",
+    "macro_f1",
+    "measure",
+    "nll",
+    "predict",
+    "rsd",
+    "summary",
+    "total_variation",
+    "with_intervals",
+]
+
+
+@of_rows
+def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The mean negative log-likelihood in nats, -mean_i log P_iy, P the softmax over labels.
+
+    >>> round(nll(jnp.zeros((1, 2)), jnp.array([0])).item(), 4)
+    0.6931
+    """
+    picked = jnp.maximum(jnp.asarray(labels), 0).astype(jnp.int32)[:, None]
+    log_p = jnp.take_along_axis(label_normalized(scores), picked, axis=-1)[:, 0]
+    return present_mean(-log_p, known_weight(scores, labels, weight))
+
+
+@of_rows
+def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The mean squared distance of P from the truth, mean_i sum_j (P_ij - [j = y_i])^2, 0 to 2.
+
+    >>> brier(jnp.zeros((1, 2)), jnp.array([0])).item()
+    0.5
+    """
+    distance = jnp.exp(label_normalized(scores)) - one_hot(scores, labels)
+    return present_mean(jnp.sum(distance**2, axis=-1), known_weight(scores, labels, weight))
+
+
+@of_rows
+def ece(
+    scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = 15
+) -> Scalar:
+    """The expected calibration error, sum_b (w_b / w) |accuracy_b - confidence_b|.
+
+    Confidence is max_j P_ij; the bins are of equal width over [0, 1] (Guo et al. 2017).
+
+    >>> round(ece(jnp.zeros((2, 2)), jnp.array([0, 0])).item(), 4)
+    0.5
+    """
+    weights = known_weight(scores, labels, weight)
+    confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
+    right = (predict(scores) == labels).astype(jnp.float32)
+    place = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
+    gap = jnp.where(weights > 0, weights * (right - confidence), 0.0)
+    per_bin = jnp.zeros(bins, jnp.float32).at[place].add(gap)
+    total = jnp.sum(weights)
+    return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)
+
+
+@of_answers
+def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The relative standard deviation of recall: std_j(accuracy of label j) / accuracy.
+
+    Over labels that occur; 0 where nothing is right, as then no label is favored.
+
+    >>> rsd(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
+    1.0
+    """
+    recall, occurs = recall_per_label(scores, labels, weight)
+    weights = occurs.astype(jnp.float32)
+    spread = jnp.sqrt(present_mean((recall - present_mean(recall, weights)) ** 2, weights))
+    overall = accuracy(scores, labels, weight)
+    return spread / jnp.where(overall > 0, overall, 1.0)
+
+
+@of_rows
+def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """How far mean predictions lean: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
+
+    Class-balanced: the mean over labels that occur of the mean P over the rows of that label.
+
+    >>> bias_score(jnp.zeros((2, 2)), jnp.array([0, 1])).item()
+    0.0
+    """
+    probs = jnp.exp(label_normalized(scores))
+    per_label, occurs = jax.vmap(mean_per_label, (1, None, None, None), (1, None))(
+        probs, scores, labels, weight
+    )
+    balanced = present_mean(per_label, occurs.astype(jnp.float32)[:, None], axis=0)
+    lean = 0.5 * jnp.sum(jnp.abs(balanced - 1.0 / scores.shape[-1]))
+    return jnp.where(jnp.any(occurs), lean, 0.0)
+
+
+@of_answers
+def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
+    """The distance of predicted from true label shares: 1/2 sum_j |predicted_j - true_j|, 0 to 1.
+
+    >>> total_variation(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
+    0.5
+    """
+    weights = known_weight(scores, labels, weight)[:, None]
+    said = one_hot(scores, predict(scores))
+    return 0.5 * jnp.sum(
+        jnp.abs(present_mean(said, weights, 0) - present_mean(one_hot(scores, labels), weights, 0))
+    )
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": accuracy,
+    "balanced_accuracy": balanced_accuracy,
+    "macro_f1": macro_f1,
+    "nll": nll,
+    "brier": brier,
+    "ece": ece,
+    "rsd": rsd,
+    "bias_score": bias_score,
+    "total_variation": total_variation,
+}
+
+
+@of_rows
+def measure(
+    scores: ProbeRows, labels: Labels, weight: Weight | None = None
+) -> dict[str, jax.Array]:
+    """Every metric of `METRICS` by its name; goes under `jax.jit` and `jax.vmap`."""
+    return {name: metric(scores, labels, weight) for name, metric in METRICS.items()}
+
+
+def with_intervals(
+    found: Mapping[str, float], right: np.ndarray, before: np.ndarray | None = None
+) -> dict[str, float]:
+    """Metrics, the 95 % interval of accuracy, and the gain with its own.
+
+    Args:
+        found: metrics by name.
+        right: [n], whether each labeled row is right.
+        before: [n], the same before a correction; None where there was none.
+
+    >>> right = np.arange(48) < 26
+    >>> found = with_intervals({"accuracy": 26 / 48}, right, np.arange(48) >= 44)
+    >>> [round(found[name], 3) for name in ("gain", "gain_low", "gain_high")]
+    [0.458, 0.255, 0.625]
+    """
+    rows = len(right)
+    low, high = accuracy_interval(found["accuracy"], rows)
+    values = {**found, "accuracy_low": float(low), "accuracy_high": float(high)}
+    if before is not None:
+        won, lost = int((right & ~before).sum()), int((before & ~right).sum())
+        low, high = gain_interval(won, lost, rows)
+        values |= {"gain": (won - lost) / rows, "gain_low": float(low), "gain_high": float(high)}
+    return values
+
+
+_measure = jax.jit(measure)
+
+
+@of_rows
+def summary(
+    scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, key: int | Key = 0
+) -> dict[str, float]:
+    """Every metric as a float, with 95 % intervals of accuracy and balanced accuracy.
+
+    The interval of accuracy is exact (see `accuracy_interval`), that of balanced accuracy drawn
+    (see `balanced_accuracy_interval`), both for rows that are there or not.
+
+    Args:
+        scores: [n k], raw or corrected; a softmax over labels precedes nll, brier and ece.
+        labels: [n]; -1 means unknown and does not count.
+        weight: [n]; 0 means absent, 1 present.
+        key: an int seed or a `jax.random` key, for the interval of balanced accuracy.
+
+    >>> report = summary(jnp.array([[0.0, 1.0]]), jnp.array([1]))
+    >>> report["accuracy"], report["accuracy_low"]
+    (1.0, 1.0)
+    """
+    values = _measure(scores, labels, weight)
+    found = {name: float(value) for name, value in jax.device_get(values).items()}
+    known = np.asarray(known_weight(scores, labels, weight)) > 0
+    right = (np.asarray(predict(scores)) == np.asarray(labels))[known]
+    ends = balanced_accuracy_interval(scores, labels, weight, key=key)
+    return {
+        **with_intervals(found, right),
+        "balanced_accuracy_low": ends[0],
+        "balanced_accuracy_high": ends[1],
+    }

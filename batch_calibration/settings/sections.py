@@ -1,0 +1,296 @@
+"""Typed settings of a study: the one owner of every key that a config may set."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, Self, TypeVar
+
+from batch_calibration.errors import InputError
+from batch_calibration.settings.key import Key, Value, whole
+
+ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
+ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
+Selection = Literal["per_class", "total", "round_robin", "explicit"]
+LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
+ContentFreeFill = Literal["per_field", "whole_input"]
+Classes = Literal["task", "present"]
+DemonstrationLabels = Literal["gold", "random", "flipped"]
+LabelWords = Literal["own", "training", "held_out"]
+T = TypeVar("T", int, float)
+
+
+def _at_least(least: int, default: T, unit: str) -> T:
+    """A field whose value is at least `least`, counted in `unit`."""
+    made: T = field(default=default, metadata={"least": least, "unit": unit})
+    return made
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which rows are scored.
+
+    Attributes:
+        data: a folder of rows or of TFDS folders, or "mini" for the embedded suite; a task file
+            brings its own rows.
+        split: the split that is tested.
+        train_split: where demonstrations and the labeled set are drawn from.
+        limit: how many test rows, the first ones; 0 is all. Give a few to try a config out.
+        labeled_per_class: rows of BCL's labeled set per class; 0 scores none, and leaves bcl out.
+        classes: of an image task, "present" scores only the classes that the data have images of.
+    """
+
+    data: str = ""
+    split: str = "validation"
+    train_split: str = "train"
+    limit: int = 0
+    labeled_per_class: int = _at_least(0, 128, "rows (0: no labeled set)")
+    classes: Classes = "task"
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """How rows become prompts.
+
+    Attributes:
+        shots: demonstrations per class; for `selection` "total" and "explicit", in all.
+        selection: "per_class" draws `shots` rows of each class and shuffles them; "round_robin"
+            has the classes in turn; "total" draws `shots` rows whatever their class; "explicit"
+            shows those that `demonstrations` names.
+        demonstrations: ids or numbers of training rows, for `selection` "explicit".
+        order: number of a permutation of the demonstrations, from 0; -1 is the drawn order.
+        template: "" is the task's own; a number names one of its choices; a text with {field} and
+            {label} is used as it is. Of image tasks and dual encoders, the label's statement.
+        verbalizer: "" is the task's own label words; a name chooses others of the task.
+        demonstration_labels: the labels that demonstrations are shown with: their own, random ones,
+            or of each row the next label, the first after the last.
+        label_words: "own" or words that name no label, drawn by the seed from a list: "training",
+            from which the embedded model's training drew them, or "held_out" from it.
+        over_long: what is done where a prompt is longer than the model's positions: refuse it,
+            leave out its first demonstrations, or those of all prompts of the context, probes too,
+            so that one context holds for all, or cut the text on the left.
+        cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
+        dc_texts: how many random-word texts dc learns from.
+    """
+
+    shots: int = _at_least(0, 1, "shots")
+    selection: Selection = "per_class"
+    demonstrations: tuple[str | int, ...] = ()
+    order: int = _at_least(-1, -1, "(-1: as drawn)")
+    template: str = ""
+    verbalizer: str = ""
+    demonstration_labels: DemonstrationLabels = "gold"
+    label_words: LabelWords = "own"
+    over_long: LengthPolicy = "error"
+    cc_fill: ContentFreeFill = "per_field"
+    dc_texts: int = _at_least(1, 20, "texts")
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which model is asked, and how.
+
+    Attributes:
+        scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
+            image with label statements (sentence encoders, CLIP); "api" asks a server.
+        model: a checkpoint directory, a name on the Hugging Face hub, "mini", "mini_small" or
+            "mini_clip"; of the scorer "api", what the server calls it.
+        batch_size: most rows in a batch; lower it only where memory is short.
+        dtype: "auto" is float32 on CPUs and bfloat16 on accelerators.
+        mesh: devices, such as "data:4,model:2"; "" is one device.
+        logits_only: leave the softmax's denominator out; labels of one token each.
+        scale: of a dual encoder, one over its temperature; 0 is the checkpoint's own.
+        max_tokens: of a dual encoder, where texts are cut.
+    """
+
+    scorer: ScorerKind = "causal_lm"
+    model: str = ""
+    batch_size: int = _at_least(1, 256, "rows")
+    dtype: str = "auto"
+    mesh: str = ""
+    logits_only: bool = False
+    scale: float = 20.0
+    max_tokens: int = 128
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    """How a server is asked, for the scorer "api": docs/asking-an-api.md.
+
+    Attributes:
+        server: its address, such as "http://127.0.0.1:8000/v1".
+        api_scores: the way of asking. Of whole labels: "echo" (OpenAI-style completions),
+            "prompt_logprobs" (vLLM). Of labels of one token: "logprob_token_ids" (vLLM), "score"
+            (SGLang). Of first tokens among the likeliest: "top_k" (completions), "chat".
+        tokenizer: directory of the model's tokenizer.json and config.json: counts tokens, fits
+            prompts (`over_long`), and tells "logprob_token_ids" and "score" the labels' ids.
+        top_logprobs: how many of the likeliest first tokens "top_k" and "chat" ask for.
+        missing: what is done about labels that are not among them: "least" puts them just below
+            the least one, "drop" leaves the row out, a number of nats stands for them.
+        in_flight: most requests at a time.
+        per_minute: most requests a minute; 0 is no limit.
+        timeout: seconds after which a request is given up and asked again.
+        price: dollars per million tokens sent, for the estimate before the run.
+        key_variable: the environment variable that holds the key; none is sent where it is unset.
+    """
+
+    server: str = ""
+    api_scores: ApiScores = "echo"
+    tokenizer: str = ""
+    top_logprobs: int = _at_least(1, 20, "tokens")
+    missing: str = "least"
+    in_flight: int = _at_least(1, 8, "requests")
+    per_minute: int = _at_least(0, 0, "requests (0: no limit)")
+    timeout: float = _at_least(1, 120.0, "seconds")
+    price: float = _at_least(0, 0.0, "dollars")
+    key_variable: str = "API_KEY"
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """What `experiments.calibrate` does with the scores; no model is asked, nothing scored again.
+
+    Attributes:
+        methods: names of methods; none is all.
+        method_options: options that differ from a method's own, METHOD.OPTION=VALUE, such as
+            "bc_running.batch_size=8"; in results they name the setting.
+        probe_sizes: also let BC and PC learn from so many rows alone.
+        draws: draws of rows for each probe size.
+        stream_orders: random orders in which the rows come, for accuracy by rows seen; 0 is none.
+    """
+
+    methods: tuple[str, ...] = ()
+    method_options: tuple[str, ...] = ()
+    probe_sizes: tuple[int, ...] = ()
+    draws: int = _at_least(1, 20, "draws")
+    stream_orders: int = _at_least(0, 0, "orders (0: none)")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a study: its tasks and seeds, and the parts that modules take.
+
+    Flat at the flags and in `Settings.of`: every key of a part is a key of the whole.
+
+    Attributes:
+        tasks: names of tasks, or paths of task files.
+        seeds: how many draws of demonstrations, seeds 0 to `seeds` - 1.
+        data: which rows.
+        prompt: how rows become prompts.
+        model: which model.
+        api: how a server is asked, where one is.
+        calibration: what is done with the scores.
+
+    >>> Settings.of(tasks="sst2", shots=4).prompt.shots
+    4
+    """
+
+    tasks: tuple[str, ...] = ()
+    seeds: int = 1
+    data: DataSettings = DataSettings()
+    prompt: PromptSettings = PromptSettings()
+    model: ModelSettings = ModelSettings()
+    api: ApiSettings = ApiSettings()
+    calibration: CalibrationSettings = CalibrationSettings()
+
+    @classmethod
+    def of(cls, **values: object) -> Self:
+        """Settings with these keys and the defaults of all others.
+
+        Raises:
+            InputError: a key that does not exist, a value of another kind or out of range.
+        """
+        return cls().replace(**values)
+
+    def replace(self, **values: object) -> Self:
+        """The same settings with some keys changed; errors as in `of`."""
+        parts: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS, "")}
+        for name, value in values.items():
+            if name not in keys():
+                raise InputError.unknown("setting", name, keys())
+            key = keys()[name]
+            parts[key.part][name] = key.check(value)
+        changed: dict[str, Any] = dict(parts.pop(""))
+        for part, mine in parts.items():
+            if mine:
+                changed[part] = dataclasses.replace(getattr(self, part), **mine)
+        return dataclasses.replace(self, **changed)
+
+    def flat(self) -> dict[str, Value]:
+        """Every key and its value."""
+        return {
+            name: getattr(getattr(self, key.part) if key.part else self, name)
+            for name, key in keys().items()
+        }
+
+    def cell(self, task: str, seed: int = 0, **values: object) -> Cell:
+        """One context of a study: a task, a seed, and what else differs from these settings.
+
+        Raises:
+            InputError: as in `of`; a key of the model, which all cells of a study share.
+
+        >>> Settings.of(data="mini").cell("sst2", seed=1, shots=2).prompt.shots
+        2
+        """
+        for name in values:
+            if name in keys() and keys()[name].part not in ("data", "prompt"):
+                raise InputError(
+                    f"a cell of the sweep sets {name}, which all cells of a study share: set it in "
+                    "the study's settings, or score two studies."
+                )
+        mine = self.replace(**values)
+        return Cell(keys()["tasks"].check_one(task), whole("seed", seed), mine.data, mine.prompt)
+
+    def grid(self) -> Iterator[Cell]:
+        """The usual sweep: each task with each seed, one seed where nothing is drawn."""
+        drawn = self.prompt.shots or self.prompt.label_words != "own"
+        for task in self.tasks:
+            for seed in range(self.seeds if drawn else 1):
+                yield self.cell(task, seed)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One context of a sweep, before it is rendered.
+
+    Attributes:
+        task: a task's name, or the path of a task file.
+        seed: decides the demonstrations, drawn label words, the labeled set and dc's texts.
+        data: which rows.
+        prompt: how rows become prompts.
+    """
+
+    task: str
+    seed: int = 0
+    data: DataSettings = DataSettings()
+    prompt: PromptSettings = PromptSettings()
+
+    def unfitted(self) -> Cell:
+        """The same context, its prompts left as long as they are."""
+        return dataclasses.replace(self, prompt=dataclasses.replace(self.prompt, over_long="error"))
+
+
+PARTS = {
+    "data": DataSettings,
+    "prompt": PromptSettings,
+    "model": ModelSettings,
+    "api": ApiSettings,
+    "calibration": CalibrationSettings,
+}
+
+
+@cache
+def keys() -> Mapping[str, Key]:
+    """Every key by name, those of the whole first."""
+    found: dict[str, Key] = {}
+    for part, owner in {"": Settings, **PARTS}.items():
+        hints = typing.get_type_hints(owner)
+        for one in dataclasses.fields(owner):
+            if part or one.name not in PARTS:
+                about = one.metadata
+                least, unit = about.get("least"), about.get("unit", "")
+                found[one.name] = Key(one.name, part, hints[one.name], least, unit)
+    return found

@@ -1,0 +1,92 @@
+"""How often methods are right on many batches at once, by label."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.artifacts.grouping import REFERENCES
+from batch_calibration.errors import InputError
+from batch_calibration.methods import METHODS, Evidence, Method, make_calibrator
+from batch_calibration.metrics import predict
+
+
+def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[str]:
+    """Methods that learn from unlabeled test rows alone, the baseline first.
+
+    Args:
+        looped: those too that work on one batch after the other.
+        other_rows: only those that may correct other rows than they learned from.
+    """
+
+    def fits(method: Method) -> bool:
+        probe = method.probe
+        learns = probe.blocks == ("test",) and not probe.labels
+        own = other_rows and method.own_rows
+        return learns and looped >= method.looped and not own
+
+    return [REFERENCES[0], *(name for name, method in METHODS.items() if fits(method))]
+
+
+def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
+    """The methods named, all that are fast where none is; baseline and the paper's are first.
+
+    Args:
+        methods: names from `METHODS`.
+        other_rows: they correct other rows than they learned from.
+
+    Raises:
+        InputError: one that learns from something else than unlabeled test rows.
+
+    >>> chosen(["bc_mean_prob"])
+    ['icl', 'bc', 'bc_mean_prob']
+    """
+    able = without_labels(looped=True, other_rows=other_rows)
+    for name in methods:
+        if name not in able:
+            raise InputError.unknown("method that learns from unlabeled test rows", name, able)
+    named = methods or without_labels(other_rows=other_rows)
+    return [*REFERENCES, *(name for name in named if name not in REFERENCES)]
+
+
+@partial(jax.jit, static_argnames="name")
+def right_by_label(
+    learned: jax.Array, corrected: jax.Array, gold: jax.Array, bias: jax.Array, key: jax.Array,
+    *, name: str,
+) -> jax.Array:  # fmt: skip
+    """How many rows of each label a method has right, [u k].
+
+    Args:
+        learned: [u c m k], u units of c batches; each batch is what its bias is learned from.
+        corrected: [u c n k], the rows that are corrected and judged.
+        gold: [u c n], their right labels.
+        bias: [k], added to all rows first, in nats.
+        key: for methods that start at random.
+        name: of the method.
+    """
+    method = METHODS[name]
+    calibrator = make_calibrator(method)
+
+    def batch(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        probe, test = Evidence(rows[0] + bias), rows[1] + bias
+        state = calibrator.fit(probe.log_probs, None, None, key=key)
+        return predict(calibrator.apply(state, test))
+
+    flat = learned.reshape(-1, *learned.shape[2:]), corrected.reshape(-1, *corrected.shape[2:])
+    said = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
+    hits = (said.reshape(gold.shape) == gold).astype(jnp.float32)
+    labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)
+    return jnp.einsum("ucn,ucnk->uk", hits, labels)
+
+
+def in_percent(right: np.ndarray, occurs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy and balanced accuracy [...] in percent, of rows right and there by label [... k].
+
+    >>> in_percent(np.array([3.0, 0.0]), np.array([3.0, 1.0]))
+    (np.float64(75.0), np.float64(50.0))
+    """
+    recall = np.where(occurs > 0, right / np.maximum(occurs, 1), 0.0)
+    balanced = recall.sum(axis=-1) / np.maximum((occurs > 0).sum(axis=-1), 1)
+    return 100 * right.sum(axis=-1) / occurs.sum(axis=-1), 100 * balanced

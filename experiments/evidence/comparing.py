@@ -1,0 +1,172 @@
+"""Methods compared with plain ICL on a set of contexts: differences, intervals, tests."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.artifacts.grouping import REFERENCES
+from experiments.evidence import statistics
+from experiments.evidence.judging import KNOWN
+
+BASELINE = REFERENCES[0]
+"""The method that all others are compared with: the scores as they are."""
+LEVEL = 0.05
+"""The most likely error of all tests of a set together."""
+
+
+class Counts(NamedTuple):
+    """One method's answers on contexts, models x tasks.
+
+    Attributes:
+        accuracy: in percent.
+        balanced: balanced accuracy, in percent.
+        gained: rows right here and wrong by the baseline.
+        lost: rows wrong here and right by the baseline.
+        rows: test rows.
+        tasks: which of the set's tasks they are, all but where the method is left out.
+    """
+
+    accuracy: np.ndarray
+    balanced: np.ndarray
+    gained: np.ndarray
+    lost: np.ndarray
+    rows: np.ndarray
+    tasks: np.ndarray
+
+
+class Difference(NamedTuple):
+    """A mean difference to the baseline in points, its 95 % interval, and its p-value.
+
+    Attributes:
+        value: the mean over contexts.
+        low: of the crossed bootstrap.
+        high: of the same.
+        p: of the sign-flip test, adjusted by Holm over the methods of the set.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def verdict(self) -> str:
+        """In a word: a gain or a loss where interval and test agree, otherwise noise."""
+        if self.p < LEVEL and self.low > 0:
+            return "gain"
+        if self.p < LEVEL and self.high < 0:
+            return "loss"
+        return "inside the noise"
+
+    def __str__(self) -> str:
+        mark = "" if self.verdict == "inside the noise" else " *"
+        return f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]{mark}"
+
+
+class Compared(NamedTuple):
+    """One method on one set.
+
+    Attributes:
+        counts: its answers.
+        accuracy: difference of accuracy.
+        balanced: difference of balanced accuracy.
+    """
+
+    counts: Counts
+    accuracy: Difference
+    balanced: Difference
+
+    @property
+    def won(self) -> np.ndarray:
+        """Contexts whose accuracy is above the baseline's."""
+        return self.counts.gained > self.counts.lost
+
+    @property
+    def lost(self) -> np.ndarray:
+        """Contexts whose accuracy is below the baseline's."""
+        return self.counts.gained < self.counts.lost
+
+    @property
+    def sure(self) -> np.ndarray:
+        """Contexts whose difference is beyond the noise of their own rows (McNemar, 5 %)."""
+        return statistics.mcnemar(self.counts.gained, self.counts.lost) < LEVEL
+
+
+def balanced_accuracy(guess: np.ndarray, gold: np.ndarray) -> float:
+    """The mean recall over the labels that occur, of predicted labels [n].
+
+    >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
+    0.75
+    """
+    occurs, place = np.unique(gold, return_inverse=True)
+    right = np.bincount(place, guess == gold, len(occurs))
+    return float(np.mean(right / np.bincount(place)))
+
+
+def count(
+    answers: Sequence[np.ndarray | None],
+    baseline: Sequence[np.ndarray | None],
+    gold: Sequence[np.ndarray],
+    models: int,
+) -> Counts:
+    """How often one method's predictions are right, where all models have them."""
+    has = np.array([one is not None for one in answers]).reshape(models, -1).all(axis=0)
+    every = np.arange(len(gold)).reshape(models, -1)[:, has]
+    found = np.zeros((5, *every.shape))
+    for place in np.ndindex(every.shape):
+        i = int(every[place])
+        mine, plain = answers[i], baseline[i]
+        assert mine is not None and plain is not None
+        right, before = mine == gold[i], plain == gold[i]
+        found[(slice(None), *place)] = (
+            100 * right.mean(), 100 * balanced_accuracy(mine, gold[i]),
+            (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),
+        )  # fmt: skip
+    accuracy, balanced, gained, lost, rows = found
+    return Counts(accuracy, balanced, gained, lost, rows, np.flatnonzero(has))
+
+
+def compare(
+    answers: Mapping[str, Sequence[np.ndarray | None]],
+    gold: Sequence[np.ndarray],
+    models: int,
+    *,
+    seed: int = 0,
+    draws: int = statistics.DRAWS,
+) -> dict[str, Compared]:
+    """Every method of a set against the baseline; Holm's correction is over these methods.
+
+    The interval is of a crossed bootstrap over models and tasks. The test flips signs of the units
+    that there are more of, tasks or models, each averaged over the other. What knows the true
+    shares is no method, and is corrected for by itself.
+
+    Args:
+        answers: method -> predicted labels of each context, the baseline among them.
+        gold: right labels of each context.
+        models: contexts are models x tasks.
+        seed: of bootstrap and test.
+        draws: of each.
+    """
+    counts = {name: count(one, answers[BASELINE], gold, models) for name, one in answers.items()}
+    plain = counts[BASELINE]
+    others = [name for name in counts if name != BASELINE]
+    metrics: dict[str, dict[str, Difference]] = {}
+    for metric in ("accuracy", "balanced"):
+        found: dict[str, Difference] = {}
+        for name in others:
+            random = np.random.default_rng([seed, len(found)])
+            mine = getattr(counts[name], metric)
+            apart = mine - getattr(plain, metric)[:, counts[name].tasks]
+            unit = apart.mean(axis=int(np.argmin(apart.shape)))
+            ends = statistics.crossed_interval(apart, seed, draws=draws)
+            p = statistics.sign_flip(unit, random, draws=draws)
+            found[name] = Difference(float(apart.mean()), *ends, p)
+        for group in ([n for n in others if KNOWN not in n], [n for n in others if KNOWN in n]):
+            adjusted = statistics.holm([found[name].p for name in group])
+            found |= {n: found[n]._replace(p=p) for n, p in zip(group, adjusted, strict=True)}
+        metrics[metric] = found
+    return {
+        name: Compared(counts[name], metrics["accuracy"][name], metrics["balanced"][name])
+        for name in others
+    }

@@ -1,0 +1,119 @@
+"""The study "failure": at which shares of labels, batch sizes and biases a correction costs."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.evidence import batches, failure_tables, pools
+from experiments.evidence.comparing import BASELINE
+from experiments.evidence.failure_tables import Grid
+from experiments.evidence.page import Written
+from experiments.evidence.pools import Pool
+
+
+class Options(NamedTuple):
+    """What is varied.
+
+    Attributes:
+        sets: groups of sets of one batch: the rows of each model are a pool, a group a table.
+        labels: how many labels are kept of them, a table each.
+        accuracies: of simulated pools of two labels without bias, a table each.
+        shares: of the most frequent label; those below 1/k are left out.
+        sizes: of batches of real rows. Larger ones would repeat the rows of a model.
+        simulated_sizes: of batches of simulated rows.
+        strengths: nats added to the first label of real rows.
+        simulated_strengths: the same of simulated rows, which have no other bias.
+        rows: drawn of each pool in each cell, or one batch where that is more.
+        simulated_draws: pools drawn for each accuracy; intervals are over these.
+        told: the batch size that is told in words and tables.
+        methods: all that learn from unlabeled rows alone, but for those that work on one batch
+            after the other, where none is named.
+        seed: of the draws.
+    """
+
+    sets: Sequence[Sequence[str]]
+    labels: Sequence[int]
+    accuracies: Sequence[float]
+    shares: Sequence[float]
+    sizes: Sequence[int]
+    simulated_sizes: Sequence[int]
+    strengths: Sequence[float]
+    simulated_strengths: Sequence[float]
+    rows: int = 1000
+    simulated_draws: int = 8
+    told: int = 100
+    methods: Sequence[str] = ()
+    seed: int = 0
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Measure every cell, and say where a correction costs.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is varied.
+    """
+    batches.chosen(options.methods)
+    told = min(options.sizes, key=lambda size: abs(size - options.told))
+    real = []
+    for names in options.sets:
+        for labels in options.labels:
+            found = pools.real_pools(folder, names, labels)
+            title = f"{pools.titled(names)}, {labels} labels"
+            real.append(grid(title, found, options))
+    # Simulated rows have sizes and strengths of their own.
+    other = options._replace(sizes=options.simulated_sizes, strengths=options.simulated_strengths)
+    simulated = []
+    for accuracy in options.accuracies:
+        drawn = [
+            pools.gaussian_pool(accuracy, 40_000, options.seed + i)._replace(name=str(i))
+            for i in range(options.simulated_draws)
+        ]
+        title = f"simulated, {100 * accuracy:.0f} % right without bias"
+        simulated.append(grid(title, drawn, other))
+    return failure_tables.tell(real, simulated, told)
+
+
+def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
+    """The gain of each method in each cell; a batch is corrected by what is learned from itself.
+
+    A cell is the mean over which label is the most frequent one, so that the bias is as often for
+    it as the labels are many.
+    """
+    k = found[0].log_probs.shape[1]
+    shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
+    names = batches.chosen(options.methods)
+    shape = (
+        len(shares),
+        len(options.sizes),
+        len(options.strengths),
+        len({pool.name for pool in found}),
+    )
+    gains = {name: np.zeros((2, *shape)) for name in names}
+    key = jax.random.key(options.seed)
+    for a, b in np.ndindex(shape[:2]):
+        random = np.random.default_rng([options.seed, k, a, b])
+        rows, gold = pools.several(found, float(shares[a]), options.sizes[b], options.rows, random)
+        occurs = by_label(gold, k)
+        for c, strength in enumerate(options.strengths):
+            bias = np.zeros(k, np.float32)
+            bias[0] = strength
+            one = partial(batches.right_by_label, rows, rows, gold, bias, key)
+            for name in names:
+                right = np.asarray(one(name=name))
+                for place, value in enumerate(batches.in_percent(right, occurs)):
+                    each = value.reshape(len(found), k).mean(axis=1)
+                    gains[name][place, a, b, c] = pools.units(each, found)
+    plain = gains.pop(BASELINE)
+    apart = {name: gain - plain for name, gain in gains.items()}
+    both = ({name: of[place] for name, of in apart.items()} for place in range(2))
+    return Grid(title, shares, options.sizes, options.strengths, *both)
+
+
+def by_label(gold: np.ndarray, k: int) -> np.ndarray:
+    """How many of the rows [u c m] have each label, [u k]."""
+    return np.stack([(gold == label).sum(axis=(1, 2)) for label in range(k)], axis=-1)

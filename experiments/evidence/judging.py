@@ -1,0 +1,129 @@
+"""What every method answers on every context, in one compiled program a method and shape."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from inspect import signature
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.calibration.assignment import MOST_PERMUTED
+from batch_calibration.calibration.base import weights_of
+from batch_calibration.calibration.objective import one_hot
+from batch_calibration.methods import METHODS, Evidence, Method, correct, gather
+from batch_calibration.metrics import predict
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study.groups import Group, grouped
+from batch_calibration.study.left_out import left_out
+from batch_calibration.typing import Key
+
+KNOWN = " + true shares"
+"""Ends the name of a method that is told the true shares of the test rows' labels."""
+
+
+class Answers(NamedTuple):
+    """What methods predict.
+
+    Attributes:
+        by_method: method -> one array of predicted labels [n] a table, None where it is left out.
+        skipped: method -> why it is left out, for the methods that no table can have.
+        seconds: method -> how long it took beside the others, compilation included.
+    """
+
+    by_method: dict[str, list[np.ndarray | None]]
+    skipped: dict[str, str]
+    seconds: dict[str, float]
+
+
+def answers(
+    tables: Sequence[ScoreTable],
+    methods: Sequence[str],
+    *,
+    knowing: Sequence[str] = (),
+    seed: int = 0,
+) -> Answers:
+    """The predicted labels of the test rows of each table by each method.
+
+    Args:
+        tables: with the blocks that methods learn from; a method that lacks one is left out.
+        methods: names from `METHODS`.
+        knowing: methods that are also told the true shares of the labels, by their option
+            `target_prior`: what is possible at best, and no method.
+        seed: of methods that start at random.
+    """
+    skipped = [left_out(table, methods) for table in tables]
+    key = jax.random.key(seed)
+    told = [name for name in knowing if name in methods and takes_shares(name)]
+    work = [
+        (group, name)
+        for group in grouped(tables, skipped, methods, None)
+        for name in [*group.methods, *(name + KNOWN for name in group.methods if name in told)]
+    ]
+    slow = [pair for pair in work if _method(pair[1]).looped]
+    work = slow + [pair for pair in work if not _method(pair[1]).looped]
+    found: dict[str, list[np.ndarray | None]] = {}
+    seconds: dict[str, float] = {}
+
+    def parts(group: Group, name: str) -> dict[str, Evidence]:
+        return {b: group.blocks[b] for b in dict.fromkeys(("test", *_method(name).probe.blocks))}
+
+    def one(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
+        group, name = pair
+        start = time.perf_counter()
+        made = np.asarray(_answers(parts(group, name), key, name=name))
+        return made, time.perf_counter() - start
+
+    # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
+    # other forever, and so have those of PC with more than eight labels; its others have not.
+    alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
+    with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
+        done = [*pool.map(one, slow), *map(one, work[len(slow) :])]
+    for (group, name), (made, spent) in zip(work, done, strict=True):
+        of = found.setdefault(name, [None] * len(tables))
+        for (place, table), guess in zip(group.tables, made, strict=True):
+            if name.removesuffix(KNOWN) not in skipped[place]:
+                of[place] = guess[: len(table.blocks["test"].labels)]
+        seconds[name] = seconds.get(name, 0.0) + spent
+    reasons = {name: skipped[0][name] for name in methods if all(name in one for one in skipped)}
+    order = [name for method in methods for name in (method, method + KNOWN) if name in found]
+    return Answers({name: found[name] for name in order}, reasons, seconds)
+
+
+def _method(name: str) -> Method:
+    return METHODS[name.removesuffix(KNOWN)]
+
+
+def takes_shares(name: str) -> bool:
+    """Whether a method may be told the shares of the labels."""
+    return "target_prior" in signature(METHODS[name].make).parameters
+
+
+@partial(jax.jit, static_argnames="name")
+def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Array:
+    """Predicted labels [c n] of a group of contexts."""
+    method = _method(name)
+
+    def context(parts: dict[str, Evidence]) -> jax.Array:
+        rows = parts["test"]
+        if name.endswith(KNOWN):
+            chosen = method.make(target_prior=_shares(rows))
+            scores = chosen.apply(chosen.fit(*gather(method, parts), key=key), rows.log_probs)
+        else:
+            scores = correct(method, parts, rows.log_probs, key=key).scores
+        return predict(scores)
+
+    named = dict(blocks)
+    made: jax.Array = jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
+    return made
+
+
+def _shares(rows: Evidence) -> jax.Array:
+    """The share of each label among the rows."""
+    labels = jnp.asarray(rows.labels)
+    gold = one_hot(rows.log_probs, labels) * weights_of(rows.log_probs, rows.weight)[:, None]
+    return jnp.sum(gold, axis=0) / jnp.sum(gold)

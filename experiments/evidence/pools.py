@@ -1,0 +1,136 @@
+"""Pools of rows, real and simulated, and batches drawn from them with wanted shares of labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from batch_calibration.errors import InputError
+from experiments.evidence.sets import read_sets
+
+
+class Pool(NamedTuple):
+    """Rows to draw from.
+
+    Attributes:
+        name: whose they are, such as a model's; pools of one name are one unit.
+        log_probs: [n k], in nats.
+        gold: [n], every label of the k among them.
+        content_free: [m k], content-free rows of the same model where there are any.
+    """
+
+    name: str
+    log_probs: np.ndarray
+    gold: np.ndarray
+    content_free: np.ndarray | None = None
+
+
+def titled(names: Sequence[str]) -> str:
+    """The words for a group of sets.
+
+    >>> titled(["mmbench", "oodcv"])
+    'MMBench and OOD-CV'
+    """
+    return " and ".join(TITLES.get(name, name) for name in names)
+
+
+TITLES = {"mmlu_batch": "MMLU", "mmbench": "MMBench", "oodcv": "OOD-CV"}
+"""Words for sets of one batch."""
+
+
+def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
+    """The rows of each model of some sets as one pool, cut to their first labels.
+
+    With fewer labels than the set has, the columns of these alone are kept, and the rows whose
+    right label is one of them.
+
+    Raises:
+        InputError: a set of several tasks; more labels than a set has.
+    """
+    pools = []
+    for one in read_sets(folder, sets):
+        if one.shape[1] > 1 or len(one.tables[0].label_names) < labels:
+            raise InputError(
+                f"pools: expected sets of one batch with {labels} labels or more, got {one.name}; "
+                "name such as mmlu_batch, mmbench, oodcv."
+            )
+        for table in one.tables:
+            test = table.blocks["test"]
+            kept = test.labels < labels
+            name = str(table.context["model"])
+            free = table.blocks["cc"].log_probs[:, :labels] if "cc" in table.blocks else None
+            pools.append(Pool(name, test.log_probs[kept, :labels], test.labels[kept], free))
+    return pools
+
+
+def gaussian_pool(accuracy: float, rows: int, seed: int) -> Pool:
+    """Two labels whose margins are Gaussian: log-probabilities that are right but for a bias.
+
+    x_j ~ N(d [j = y], 1) and s_j = d x_j, so that s_0 - s_1 is the true log-likelihood ratio, of
+    mean +-d^2 and variance 2 d^2 nats. Without a bias and with balanced labels Phi(d / sqrt 2) of
+    the rows are right.
+
+    Args:
+        accuracy: that share.
+        rows: how many.
+        seed: of the draw.
+
+    >>> pool = gaussian_pool(0.8, 100_000, 0)
+    >>> round(float((pool.log_probs.argmax(axis=1) == pool.gold).mean()), 2)
+    0.8
+    """
+    d = np.sqrt(2) * ndtri(accuracy)
+    random = np.random.default_rng([seed, 7])
+    gold = np.arange(rows, dtype=np.int32) % 2
+    x = random.standard_normal((rows, 2)) + d * np.eye(2)[gold]
+    return Pool(f"{100 * accuracy:.0f} % right", (d * x).astype(np.float32), gold)
+
+
+def uneven(labels: int, most: int, share: float) -> np.ndarray:
+    """Shares of labels: one label has `share`, the others the rest in equal parts.
+
+    >>> uneven(3, 1, 0.5).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    shares = np.full(labels, (1 - share) / (labels - 1))
+    shares[most] = share
+    return shares
+
+
+def draw(
+    pool: Pool, shares: np.ndarray, shape: Sequence[int], random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [*shape, k] and their labels [*shape], with replacement.
+
+    Each row's label is drawn by `shares`, and then one of the pool's rows of that label.
+    """
+    order = np.argsort(pool.gold, kind="stable")
+    counts = np.bincount(pool.gold, minlength=len(shares))
+    first = np.cumsum(counts) - counts
+    gold = random.choice(len(shares), tuple(shape), p=shares)
+    place = first[gold] + (random.random(tuple(shape)) * counts[gold]).astype(int)
+    return pool.log_probs[order[place]], gold.astype(np.int32)
+
+
+def several(
+    found: Sequence[Pool], share: float, size: int, rows: int, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [u c m k] and labels [u c m], u = pools x labels that are the most frequent one."""
+    k = found[0].log_probs.shape[1]
+    shape = (max(1, rows // size), size)
+    parts = [
+        draw(pool, uneven(k, most, share), shape, random) for pool in found for most in range(k)
+    ]
+    return np.stack([one for one, _ in parts]), np.stack([gold for _, gold in parts])
+
+
+def units(values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
+    """The mean of values [..., pools] over the pools of one name, [..., units]."""
+    names = [pool.name for pool in pools]
+    each = [
+        [place for place, other in enumerate(names) if other == name]
+        for name in dict.fromkeys(names)
+    ]
+    return np.stack([values[..., places].mean(axis=-1) for places in each], axis=-1)

@@ -1,0 +1,163 @@
+"""The study "rows": bias error and accuracy against how many rows a bias is learned from."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.artifacts.grouping import REFERENCES
+from batch_calibration.methods import METHODS, Evidence, gather, get_method, make_calibrator
+from batch_calibration.metrics import predict
+from experiments.evidence import pools, rows_tables
+from experiments.evidence.page import Written
+from experiments.evidence.pools import Pool
+from experiments.evidence.rows_tables import BLOCK, Curves
+
+BASELINE, SHOWN = REFERENCES
+
+
+class Options(NamedTuple):
+    """What is varied.
+
+    Attributes:
+        sets: groups of sets of one batch, a panel each.
+        labels: how many of their labels are kept.
+        sizes: rows that a method learns from; beside them, all that are not test rows.
+        draws: draws of so many rows of each pool.
+        rows: test rows of each pool, half of its rows at most.
+        methods: all that are drawn over rows where none is named: those that learn from the test
+            batch, from a labeled set or from content-free rows, and that do not work on one
+            context after the other.
+        seed: of the draws.
+    """
+
+    sets: Sequence[Sequence[str]]
+    labels: int
+    sizes: Sequence[int]
+    draws: int = 20
+    rows: int = 1000
+    methods: Sequence[str] = ()
+    seed: int = 0
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Learn from ever more rows, and say how many are needed.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is varied.
+    """
+    for name in options.methods:
+        get_method(name)
+    found = [
+        measure(pools.titled(names), pools.real_pools(folder, names, options.labels), options)
+        for names in options.sets
+    ]
+    return rows_tables.tell(found)
+
+
+def learning(pool: Pool) -> list[str]:
+    """Methods that learn from rows of a pool, its content-free rows among them."""
+    blocks = {"test", "labeled"} | ({BLOCK} if pool.content_free is not None else set())
+    return [
+        name
+        for name, method in METHODS.items()
+        if method.probe.blocks
+        and set(method.probe.blocks) <= blocks
+        and not method.looped
+        and not method.own_rows
+    ]
+
+
+def measure(title: str, found: Sequence[Pool], options: Options) -> Curves:
+    """Accuracy and bias error of each method at each size; all pools give as many test rows."""
+    wanted = (SHOWN, *options.methods) if options.methods else METHODS
+    names = [name for name in learning(found[0]) if name in wanted]
+    random = np.random.default_rng(options.seed)
+    tested = min(options.rows, *(len(pool.gold) // 2 for pool in found))
+    orders = [random.permutation(len(pool.gold)) for pool in found]
+    test, gold = _stack(found, [order[:tested] for order in orders])
+    rest = [order[tested:] for order in orders]
+    most = min(len(one) for one in rest)
+    sizes = [*(size for size in options.sizes if size < most), most]
+    plain = 100 * (test.argmax(axis=-1) == gold).mean(axis=-1)
+    count = len({pool.name for pool in found})
+    accuracy = {name: np.zeros((len(sizes), count)) for name in names}
+    error = {name: np.zeros((len(sizes), count)) for name in names if METHODS[name].keeps_bias}
+    given = [pool.content_free for pool in found if pool.content_free is not None]
+    free = np.stack(given) if len(given) == len(found) else None
+    reference: dict[str, np.ndarray] = {}
+    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
+    with ThreadPoolExecutor(1) as threads:
+        # The most rows first: what is learned from them is what fewer rows are compared with.
+        for place in reversed(range(len(sizes))):
+            draws = options.draws if sizes[place] < most else 1
+            drawn = [
+                np.stack([random.choice(one, sizes[place], replace=False) for _ in range(draws)])
+                for one in rest
+            ]
+            seen, labels = _stack(found, drawn)
+            one = partial(_learned, seen, labels, test, gold, free, jax.random.key(options.seed))
+            done = threads.map(lambda name, one=one: jax.device_get(one(name=name)), names)
+            for name, (right, bias) in zip(names, done, strict=True):
+                gain = 100 * right.mean(axis=1) - plain
+                accuracy[name][place] = pools.units(gain, found)
+                if name in error:
+                    centered = bias - bias.mean(axis=-1, keepdims=True)
+                    apart = centered - reference.setdefault(name, centered)
+                    nats = np.sqrt((apart**2).mean(axis=(1, 2)))
+                    error[name][place] = pools.units(nats, found)
+    return Curves(title, sizes, tested, float(pools.units(plain, found).mean()), accuracy, error)
+
+
+def _stack(found: Sequence[Pool], places: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [u ... k] and labels [u ...] of each pool at some places."""
+    every = list(zip(found, places, strict=True))
+    return (
+        np.stack([pool.log_probs[at] for pool, at in every]),
+        np.stack([pool.gold[at] for pool, at in every]),
+    )
+
+
+@partial(jax.jit, static_argnames="name")
+def _learned(
+    seen: jax.Array, labels: jax.Array, test: jax.Array, gold: jax.Array, free: jax.Array | None,
+    key: jax.Array, *, name: str,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+    """The share of test rows that are right [u c], and the bias [u c k], zero where none is kept.
+
+    Args:
+        seen: [u c m k], u pools and c draws of m rows; a labeled set for methods with labels.
+        labels: [u c m], of these.
+        test: [u n k].
+        gold: [u n].
+        free: [u f k], content-free rows.
+        key: for methods that start at random.
+        name: of the method.
+    """
+    method = METHODS[name]
+    chosen = make_calibrator(method)
+
+    def learn(
+        rows: jax.Array, its: jax.Array, judged: jax.Array, right: jax.Array,
+        content: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+        blocks = {"test": Evidence(rows)}
+        if method.probe.labels:
+            blocks = {"test": Evidence(judged), "labeled": Evidence(rows, its)}
+        if content is not None:
+            blocks[BLOCK] = Evidence(content)
+        state = chosen.fit(*gather(method, blocks), key=key)
+        bias = state.bias if method.keeps_bias else jnp.zeros(rows.shape[-1], jnp.float32)
+        return jnp.mean(predict(chosen.apply(state, judged)) == right), bias
+
+    over_draws = jax.vmap(learn, (0, 0, None, None, None))
+    made: tuple[jax.Array, jax.Array] = jax.vmap(
+        over_draws, (0, 0, 0, 0, None if free is None else 0)
+    )(seen, labels, test, gold, free)
+    return made

@@ -1,0 +1,184 @@
+"""The study "shares": a bias learned on one sample, applied to another with other shares."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import numpy as np
+
+from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.grouping import REFERENCES
+from experiments.evidence import batches, pools, statistics
+from experiments.evidence.page import Written
+from experiments.evidence.pools import Pool
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BASELINE, SHOWN = REFERENCES
+EVEN = 0.5
+
+
+class Options(NamedTuple):
+    """What is varied.
+
+    Attributes:
+        sets: groups of sets of one batch, a table each; their first two labels are kept.
+        shares: of one label in the sample learned from; those from one half on are its shares in
+            the sample corrected.
+        size: rows of each sample.
+        draws: samples of each pool.
+        methods: all that learn from unlabeled rows alone, but for those that work on one batch
+            after the other, where none is named.
+        seed: of the draws.
+    """
+
+    sets: Sequence[Sequence[str]]
+    shares: Sequence[float]
+    size: int = 1000
+    draws: int = 2
+    methods: Sequence[str] = ()
+    seed: int = 0
+
+
+class Grid(NamedTuple):
+    """Gains over the baseline by both shares.
+
+    Attributes:
+        title: whose rows.
+        learned: [s], shares of a label in the sample learned from.
+        corrected: [t], shares of it in the sample corrected.
+        gains: method -> [s t u], points of accuracy of u models, the mean over which label it is.
+    """
+
+    title: str
+    learned: np.ndarray
+    corrected: np.ndarray
+    gains: dict[str, np.ndarray]
+
+    def gain(self, method: str, learned: float, corrected: float) -> str:
+        """The cell nearest to two shares, with its interval over models."""
+        place = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
+        value, low, high = statistics.mean_interval(self.gains[method][place])
+        return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _nearest(values: np.ndarray, value: float) -> int:
+    return int(np.argmin(np.abs(values - value)))
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Measure every pair of shares, and say what a difference between them costs.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is varied.
+    """
+    batches.chosen(options.methods, other_rows=True)
+    grids = [
+        grid(pools.titled(names), pools.real_pools(folder, names, 2), options)
+        for names in options.sets
+    ]
+    return Written(
+        findings(grids), section(grids, options.size),
+        {"evidence_shares": cells(grids)}, {"evidence_shares": partial(draw, grids)},
+    )  # fmt: skip
+
+
+def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
+    """The gain of each method for each pair of shares of one of two labels, in turn."""
+    names = batches.chosen(options.methods, other_rows=True)
+    learned = np.array(options.shares)
+    corrected = learned[learned > EVEN - 1e-6]
+    models = len({pool.name for pool in found})
+    gains = {name: np.zeros((len(learned), len(corrected), models)) for name in names}
+    key, no_bias = jax.random.key(options.seed), np.zeros(2, np.float32)
+    draws = options.draws * options.size
+
+    def sample(share: float, number: int) -> tuple[np.ndarray, np.ndarray]:
+        random = np.random.default_rng([options.seed, number, int(1000 * share)])
+        return pools.several(found, share, options.size, draws, random)
+
+    # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
+    with ThreadPoolExecutor(1) as threads:
+        for b, share in enumerate(corrected):
+            rows, gold = sample(share, 1)
+            for a, other in enumerate(learned):
+                seen = sample(other, 0)[0]
+                one = partial(batches.right_by_label, seen, rows, gold, no_bias, key)
+                done = threads.map(lambda name, one=one: np.asarray(one(name=name)), names)
+                for name, right in zip(names, done, strict=True):
+                    accuracy = 100 * right.sum(axis=-1) / gold[0].size
+                    each = accuracy.reshape(len(found), 2).mean(axis=1)
+                    gains[name][a, b] = pools.units(each, found)
+    plain = gains.pop(BASELINE)
+    apart = {name: gain - plain for name, gain in gains.items()}
+    return Grid(title, learned, corrected, apart)
+
+
+def findings(grids: Sequence[Grid]) -> list[str]:
+    """What a bias learned at other shares costs."""
+    high = 0.9
+    return [
+        f"**Learn the bias from rows with balanced labels**: on {one.title}, two labels, on rows "
+        f"of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by "
+        f"{one.gain(SHOWN, high, high)} points if it learns from rows with the same shares, and by "
+        f"{one.gain(SHOWN, EVEN, high)} if it learns from rows with balanced labels."
+        for one in grids
+    ]
+
+
+def section(grids: Sequence[Grid], size: int) -> str:
+    """The section in Markdown."""
+    parts = [
+        f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows in which a "
+        f"label has one share, and taken off {size:,} other rows in which it has another; each "
+        "label is that label in turn. Intervals (95 %) are over models.",
+        "![Gain by the share of a label where the bias is learned and where it is applied]"
+        "(figures/evidence_shares.png)",
+        "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
+        "and where it is applied:",
+    ]
+    return "\n\n".join([*parts, *(markdown(by_pair(one)) for one in grids)])
+
+
+def by_pair(one: Grid) -> Cells:
+    """A line a method: its gain where shares are balanced, equal, and reversed."""
+    pairs = [(EVEN, EVEN)]
+    pairs += [(learned, at) for at in (0.7, 0.9) for learned in (1 - at, EVEN, at)]
+    head = [one.title, *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
+    return [head] + [[name, *(one.gain(name, *pair) for pair in pairs)] for name in one.gains]
+
+
+def cells(grids: Sequence[Grid]) -> Cells:
+    """Every pair of shares, for a spreadsheet."""
+    found = [["rows", "method", "share_learned", "share_corrected", "gain", "low", "high"]]
+    for one in grids:
+        for name, gains in one.gains.items():
+            for a, b in np.ndindex(gains.shape[:2]):
+                numbers = statistics.mean_interval(gains[a, b], draws=1000)
+                at = f"{one.learned[a]:g}", f"{one.corrected[b]:g}"
+                found.append([one.title, name, *at, *(f"{x:.4g}" for x in numbers)])
+    return found
+
+
+def draw(grids: Sequence[Grid]) -> "Figure":
+    """The paper's method on each kind of rows, the others on the first."""
+    from batch_calibration.artifacts.figures import heat_maps
+
+    panels = {f"{SHOWN}, {one.title}": one.gains[SHOWN].mean(axis=-1) for one in grids}
+    first = grids[0]
+    panels |= {
+        f"{name}, {first.title}": gains.mean(axis=-1)
+        for name, gains in first.gains.items()
+        if name != SHOWN
+    }
+    across, up = ([f"{share:.2f}" for share in of] for of in grids[0][1:3])
+    labels = (
+        "share of a label where the bias is learned",
+        "share where it is applied", f"points above {BASELINE}",
+    )  # fmt: skip
+    return heat_maps.draw(panels, across, up, labels)

@@ -1,0 +1,65 @@
+"""The studies of evidence by name, and what runs one from a config's keys."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from batch_calibration.errors import InputError
+from experiments.evidence import failure, page, real, rows, shares
+from experiments.evidence.page import Written
+
+
+class Study(NamedTuple):
+    """How a study is run, and the type of its options."""
+
+    run: Callable[..., Written]
+    options: Callable[..., object]
+
+
+STUDIES = {
+    "real": Study(real.run, real.Options),
+    "failure": Study(failure.run, failure.Options),
+    "shares": Study(shares.run, shares.Options),
+    "rows": Study(rows.run, rows.Options),
+}
+"""Each study by its name."""
+
+
+def run(
+    config: Mapping[str, object], scores: Path, workdir: Path, filled: Path | None = None
+) -> list[Path]:
+    """Run the study that a config names; print what it found and write it.
+
+    Args:
+        config: the key `study`, and the options of that study.
+        scores: the folder of label scores.
+        workdir: the folder for tables and figures.
+        filled: the page whose parts of this study are written anew, None for none.
+
+    Raises:
+        InputError: no such study; what the study raises.
+
+    Returns:
+        The files that were written.
+    """
+    options = {key: _split(value) for key, value in config.items()}
+    name = str(options.pop("study", ""))
+    if name not in STUDIES:
+        raise InputError.unknown("study", name, STUDIES)
+    chosen = STUDIES[name]
+    written = chosen.run(scores, chosen.options(**options))
+    for sentence in written.findings:
+        print(sentence)
+    return page.write(written, name, workdir, filled)
+
+
+def _split(value: object) -> object:
+    """A tuple of names in which one with commas, as at the command line, is several."""
+    if not isinstance(value, tuple):
+        return value
+    return tuple(
+        part
+        for one in value
+        for part in (one.strip("()").split(",") if isinstance(one, str) else [one])
+        if part != ""
+    )
