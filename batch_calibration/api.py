@@ -145,8 +145,10 @@ def calibrate(
     ):
         if given is not None and not reads:
             raise InputError(
-                f"{name}: expected none, for {method} reads {chosen.probe.description}; got "
-                f"{type(given).__name__}: leave {name}= out."
+                where=name,
+                expected=f"none, for {method} reads {chosen.probe.description}",
+                got=f"{type(given).__name__}",
+                remedy=f"leave {name}= out",
             )
     for block in chosen.probe.blocks:
         if block == "test":
@@ -211,8 +213,10 @@ def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:
     """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
     if array.ndim > 2 and array.shape[:-2] != lead:
         raise InputError(
-            f"probe or labeled: expected [m, k] for all contexts or leading axes {lead} as in "
-            f"scores; got shape {array.shape}: give one set for all or one per context."
+            where="probe or labeled",
+            expected=f"[m, k] for all contexts or leading axes {lead} as in scores",
+            got=f"shape {array.shape}",
+            remedy="give one set for all or one per context",
         )
     full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
     return full.reshape(-1, *array.shape[-2:])

@@ -12,10 +12,36 @@ class InputError(ValueError):
 
     Programs turn it into exit code 2. It stays one line that can be read, whatever the input is:
     line ends become spaces, and words of hundreds of letters are cut.
+
+    Attributes:
+        where: the argument, file, row or flag that is wrong.
+        expected: what belongs there.
+        got: what came instead, "" where that is plain from the rest.
+        remedy: what to do, "" where that is plain from the rest.
+
+    >>> error = InputError(where="scores", expected="at least 2 labels", got="1", remedy="add one")
+    >>> print(error)
+    scores: expected at least 2 labels; got 1: add one.
+    >>> error.got
+    '1'
     """
 
-    def __init__(self, sentence: str):
-        line = re.sub(r"[\n\r\x85\u2028\u2029]+", " ", sentence)
+    def __init__(
+        self,
+        sentence: object = "",
+        *,
+        where: object = "",
+        expected: object = "",
+        got: object = "",
+        remedy: object = "",
+    ):
+        self.where, self.expected = str(where), str(expected)
+        self.got, self.remedy = str(got), str(remedy)
+        if not sentence:
+            sentence = f"{self.where}: expected {self.expected}"
+            sentence += f"; got {self.got}" if self.got else ""
+            sentence += f": {self.remedy}." if self.remedy else "."
+        line = re.sub(r"[\n\r\x85\u2028\u2029]+", " ", str(sentence))
         super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod

@@ -231,8 +231,10 @@ class LabelBiasCorrector(
     def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if issparse(X):
             raise InputError(
-                f"X: expected a dense array [n, k]; got a sparse {type(X).__name__}, though every "
-                "score counts: give X.toarray()."
+                where="X",
+                expected="a dense array [n, k]",
+                got=f"a sparse {type(X).__name__}, though every score counts",
+                remedy="give X.toarray()",
             )
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
@@ -242,8 +244,10 @@ class LabelBiasCorrector(
         )
         if scores.ndim != 2:
             raise InputError(
-                f"X: expected one context, an array [n, k]; got shape {scores.shape}: fit one "
-                f"estimator per context, or use calibrate, which takes them together."
+                where="X",
+                expected="one context, an array [n, k]",
+                got=f"shape {scores.shape}",
+                remedy="fit one estimator per context, or use calibrate, which takes them together",
             )
         validate_data(self, X, reset=reset, skip_check_array=True)
         return scores

@@ -195,7 +195,9 @@ def load(path: str | Path) -> ScoreTable:
         raise InputError(f"{path}: no such score table; score it first.") from error
     except OSError as error:
         raise InputError(
-            f"{path}: expected a score table, which cannot be read ({error.strerror}); {again}."
+            where=path,
+            expected=f"a score table, which cannot be read ({error.strerror})",
+            remedy=again,
         ) from error
     try:
         arrays, said = unsealed(data)
@@ -205,8 +207,10 @@ def load(path: str | Path) -> ScoreTable:
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path}: expected a score table of this package, found no description of one "
-            f"({error!r}); {again}."
+            where=path,
+            expected="a score table of this package",
+            got=f"no description of one ({error!r})",
+            remedy=again,
         ) from error
     found = said.get("format") if isinstance(said, dict) else None
     if type(found) is int and found != FORMAT:
@@ -238,8 +242,10 @@ def load(path: str | Path) -> ScoreTable:
         )
     except (KeyError, WrongJson) as error:
         raise InputError(
-            f"{path}: expected a score table of this package, but its description lacks "
-            f"or misstates {error}; {again}."
+            where=path,
+            expected="a score table of this package, but its description lacks or misstates "
+            f"{error}",
+            remedy=again,
         ) from error
     if header.id != table.id:
         raise InputError(
@@ -258,24 +264,29 @@ def check(table: ScoreTable, where: str) -> None:
     """
     k = len(table.label_names)
     if k < 2:
-        raise InputError(f"{where}: expected two labels or more, got {list(table.label_names)}.")
+        raise InputError(where=where, expected="two labels or more", got=list(table.label_names))
     for name, block in table.blocks.items():
         n = len(block.row_ids)
         at = f"{where}, block {name!r}"
         shapes = (block.log_probs.shape, block.labels.shape, block.tokens.shape)
         if shapes != ((n, k), (n,), (n,)):
             raise InputError(
-                f"{at}: expected log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} row ids "
-                f"and {k} labels, got {shapes}; delete the file and score it again."
+                where=at,
+                expected=f"log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} "
+                f"row ids and {k} labels",
+                got=shapes,
+                remedy="delete the file and score it again",
             )
         for part, kind in PARTS.items():
             if getattr(block, part).dtype != kind:
                 raise InputError(
-                    f"{at}: expected {part} of {np.dtype(kind)}, got {getattr(block, part).dtype}; "
-                    "make the block with make_block."
+                    where=at,
+                    expected=f"{part} of {np.dtype(kind)}",
+                    got=f"{getattr(block, part).dtype}",
+                    remedy="make the block with make_block",
                 )
         if n == 0:
-            raise InputError(f"{at}: expected at least one row, got none.")
+            raise InputError(where=at, expected="at least one row", got="none")
         bad = np.argwhere(~(block.log_probs <= LARGEST))
         if len(bad):
             row, label = bad[0]

@@ -162,12 +162,16 @@ def _check(words: Sequence[str]) -> None:
     """Refuse words without a flag, and flags without a value."""
     if words:
         raise InputError(
-            f"{' '.join(words)}: expected flags alone; write --NAME=VALUE, --help lists the names."
+            where=f"{' '.join(words)}",
+            expected="flags alone",
+            remedy="write --NAME=VALUE, --help lists the names",
         )
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
         if flag.present and flag.value == "" and not name.startswith("config."):
-            raise InputError(f"--{name}: expected a value, got nothing; write --{name}=VALUE.")
+            raise InputError(
+                where=f"--{name}", expected="a value", got="nothing", remedy=f"write --{name}=VALUE"
+            )
 
 
 def _missing(names: Sequence[str]) -> str:

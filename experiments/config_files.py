@@ -22,8 +22,10 @@ def load(path: str) -> ModuleType:
     file = Path(path.partition(":")[0])
     if not file.is_file() or file.suffix != ".py":
         raise InputError(
-            f"--config={path}: expected a Python file, found none; the shipped ones are in "
-            "configs/, such as --config=configs/mini.py."
+            where=f"--config={path}",
+            expected="a Python file",
+            got="none",
+            remedy="the shipped ones are in configs/, such as --config=configs/mini.py",
         )
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
@@ -34,7 +36,10 @@ def load(path: str) -> ModuleType:
         raise InputError(f"{file}: cannot be run ({error!r}); correct it.") from error
     if not hasattr(module, "get_config"):
         raise InputError(
-            f"{file}: expected a function get_config, found none; write it as in configs/mini.py."
+            where=file,
+            expected="a function get_config",
+            got="none",
+            remedy="write it as in configs/mini.py",
         )
     return module
 
@@ -53,8 +58,10 @@ def read_config(path: str) -> ConfigDict:
         raise InputError(f"--config={path}: {reason}.") from error
     if not isinstance(config, ConfigDict):
         raise InputError(
-            f"--config={path}: expected a ConfigDict from get_config, got "
-            f"{type(config).__name__}; write it as in configs/mini.py."
+            where=f"--config={path}",
+            expected="a ConfigDict from get_config",
+            got=f"{type(config).__name__}",
+            remedy="write it as in configs/mini.py",
         )
     return config
 
@@ -68,16 +75,20 @@ def read_study(path: str, config: ConfigDict) -> Study:
     module = load(path)
     if not hasattr(module, "sweep"):
         raise InputError(
-            f"--config={path}: expected a study with a function sweep, found none; "
-            "give one such as --config=configs/mini.py."
+            where=f"--config={path}",
+            expected="a study with a function sweep",
+            got="none",
+            remedy="give one such as --config=configs/mini.py",
         )
     settings = Settings.of(**config.to_dict())
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
             raise InputError(
-                f"--config={path}: expected a dict with a task from sweep, got {cell!r}; write "
-                "the sweep as in configs/base.py."
+                where=f"--config={path}",
+                expected="a dict with a task from sweep",
+                got=f"{cell!r}",
+                remedy="write the sweep as in configs/base.py",
             )
     return Study(settings, tuple(settings.cell(**cell) for cell in cells))
 

@@ -49,7 +49,9 @@ def _several(key: str, text: str) -> list[object]:
             values = ast.literal_eval(text)
         except (ValueError, SyntaxError) as error:
             raise InputError(
-                f'--{PREFIX}{key}: expected several values such as \'("a","b")\', got {text!r}.'
+                where=f"--{PREFIX}{key}",
+                expected='several values such as \'("a","b")\'',
+                got=f"{text!r}",
             ) from error
         return list(values) if isinstance(values, list | tuple) else [text]
     if "{" in text or Path(text).exists():

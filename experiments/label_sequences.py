@@ -81,8 +81,9 @@ def ask(
         task = load_task(name)
         if len(task.label_names) != 2:
             raise InputError(
-                f"config.tasks: expected tasks with two labels, {name} has "
-                f"{len(task.label_names)}; give such as sst2."
+                where="config.tasks",
+                expected=f"tasks with two labels, {name} has {len(task.label_names)}",
+                remedy="give such as sst2",
             )
         test = reader.texts(task, data.data, data.split, data.limit)
         rows[name] = test, reader.texts(task, data.data, data.train_split)
@@ -120,8 +121,10 @@ def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
         pool = [i for i, y in enumerate(rows.labels) if y == label and i not in chosen]
         if not pool:
             raise InputError(
-                f"{rows.where}: expected {DEMONSTRATIONS} rows or more of each label to show, "
-                f"found {rows.labels.count(label)} of label {label}; give more rows."
+                where=rows.where,
+                expected=f"{DEMONSTRATIONS} rows or more of each label to show",
+                got=f"{rows.labels.count(label)} of label {label}",
+                remedy="give more rows",
             )
         chosen.append(rng.choice(pool))
     return tuple(chosen)

@@ -36,8 +36,9 @@ def set_up() -> None:
     given = PROCESSES.value is not None and PROCESS.value is not None
     if COORDINATOR.value != "auto" and not given:
         raise InputError(
-            "--coordinator=HOST:PORT: expected --processes and --process with it; give both, or "
-            "--coordinator=auto under SLURM or on a TPU pod."
+            where="--coordinator=HOST:PORT",
+            expected="--processes and --process with it",
+            remedy="give both, or --coordinator=auto under SLURM or on a TPU pod",
         )
     try:
         if COORDINATOR.value == "auto":

@@ -32,7 +32,7 @@ def read_network(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The `config.json` of llama2.c's file and its tensors by their Hugging Face names."""
     data = path.read_bytes()
     if len(data) < HEADER.size:
-        raise InputError(f"{path}: expected a header of 7 whole numbers, got {len(data)} bytes.")
+        raise InputError(f"{path}: expected a header of 7 whole numbers; got {len(data)} bytes.")
     width, inner, layers, heads, groups, vocabulary, positions = HEADER.unpack_from(data)
     sizes = width, inner, layers, heads, groups, abs(vocabulary), positions
     if min(sizes) < 1 or width % heads or heads % groups:
@@ -114,7 +114,7 @@ def read_tokenizer(path: Path, count: int) -> Tokenizer:
     scores = dict(pieces(path, count))
     vocabulary = {piece: number for number, piece in enumerate(scores)}
     if len(vocabulary) != count:
-        raise InputError(f"{path}: expected {count} different tokens, got {len(vocabulary)}.")
+        raise InputError(f"{path}: expected {count} different tokens; got {len(vocabulary)}.")
     merges = [
         (piece[:cut], piece[cut:])
         for piece in sorted(scores, key=lambda piece: -scores[piece])

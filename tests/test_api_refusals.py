@@ -44,7 +44,7 @@ def test_a_final_status_is_a_sentence(status, text, sentence):
 def test_a_page_is_no_answer():
     with running(lambda *_: Reply("<html>Welcome")) as server:
         time = Time()
-        with pytest.raises(InputError, match=r"expected JSON, got '<html>Welcome'; correct conf"):
+        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome'; correct conf"):
             scorer(server.address, time=time).score(TEXTS, LABELS)
         assert not time.slept
 

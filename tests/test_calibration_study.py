@@ -229,7 +229,7 @@ def test_bad_input_is_a_sentence(tables):
         run_calibration(tables, ["bcx"])
     with pytest.raises(InputError, match=r"expected a block 'test'.*got cc: name it so"):
         run_calibration([tables[1]._replace(blocks={"cc": tables[1].blocks["cc"]})])
-    with pytest.raises(InputError, match="expected 1 or more rows, got 0"):
+    with pytest.raises(InputError, match="expected 1 or more rows; got 0"):
         run_calibration(tables, ["bc"], probe_sizes=[0])
 
 

@@ -257,8 +257,8 @@ def test_figures(table, tmp_path, ending):
     [
         (["calibrat", "x.csv"], "invalid choice: 'calibrat'"),
         (["calibrate", "{}", "--golt=gold"], "did you mean --gold?"),
-        (["calibrate", "nix.csv"], "nix.csv: expected a file of scores, found none"),
-        (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores, found none"),
+        (["calibrate", "nix.csv"], "nix.csv: expected a file of scores; got none"),
+        (["calibrate", "nix-*.csv"], "nix-*.csv: expected a file of scores; got none"),
         (["calibrate", "{}", "--method=bcc"], "There is no method named 'bcc'"),
         (["calibrate", "{}", "--method=cc"], "--probe=FILE"),
         (["calibrate", "{}", "--method=bcl"], "--labeled=FILE"),

@@ -82,7 +82,7 @@ def test_a_task_of_ones_own_from_csv_to_a_table(program, tmp_path):
 WRONG = {
     "no task": ("data", ["--data_dir=mini"], "give --task=NAME or --all, and not both"),
     "both": ("data", ["--task=cb", "--all"], "give --task=NAME or --all, and not both"),
-    "no data": ("data", ["--task=cb"], "expected a folder of rows or 'mini', got nothing"),
+    "no data": ("data", ["--task=cb"], "expected a folder of rows or 'mini'; got nothing"),
     "a task that does not exist": (
         "data", ["--task=mnl", "--data_dir=mini"], "no task named 'mnl'; did you mean 'mnli'"),
     "a task that is not there": (

@@ -329,7 +329,7 @@ def test_configs_are_locked_and_their_keys_are_the_study_s(name):
     [
         ({"study": "reel"}, "There is no study named 'reel'; did you mean 'real'"),
         ({"study": "real", "sets": ("mmlo",)}, "There is no set named 'mmlo'"),
-        ({"study": "real", "sets": ("oodcv",)}, "expected vlm/oodcv.npz in it, found none"),
+        ({"study": "real", "sets": ("oodcv",)}, "expected vlm/oodcv.npz in it; got none"),
         ({"study": "real", "sets": (), "methods": ("bcc",)}, "There is no method named 'bcc'"),
         (
             {"study": "shares", "sets": (), "shares": (), "methods": ("cc",)},

@@ -171,14 +171,14 @@ def test_probabilities_are_recognized_and_taken_when_named():
     np.testing.assert_allclose(
         calibrate(PROBS, from_probs=False), PROBS - PROBS.mean(axis=0), atol=1e-6
     )
-    with pytest.raises(InputError, match="probe: expected log-probabilities in nats, got numbers"):
+    with pytest.raises(InputError, match="probe: expected log-probabilities in nats; got numbers"):
         calibrate(VALUES, "cc", probe=PROBS)
     both = calibrate(PROBS, "cc", probe=PROBS[:3], from_probs=True)
     np.testing.assert_allclose(both, calibrate(VALUES, "cc", probe=VALUES[:3]), atol=1e-5)
 
 
 def test_what_is_no_probability_and_what_is_zero_are_refused():
-    with pytest.raises(InputError, match=r"expected probabilities from 0 to 1, got -3 to -0\.25"):
+    with pytest.raises(InputError, match=r"expected probabilities from 0 to 1; got -3 to -0\.25"):
         calibrate(VALUES, from_probs=True)
     some = PROBS.copy()
     some[2, 1] = 0.0

@@ -38,9 +38,9 @@ def test_models_are_studies_of_their_own_and_contexts_come_once():
             "no key that may have several values named 'shotz'; did you mean 'shots'",
         ),
         ({"mesh": ("data:1", "data:2")}, "no key that may have several values named 'mesh'"),
-        ({"shots": ()}, r"shots: expected several values such as \(1, 2\), got \(\)"),
+        ({"shots": ()}, r"shots: expected several values such as \(1, 2\); got \(\)"),
         ({"template": "12"}, "template: expected several values"),
-        ({"shots": (1, "two")}, "config.shots: expected a whole number, got 'two'"),
+        ({"shots": (1, "two")}, "config.shots: expected a whole number; got 'two'"),
     ],
 )
 def test_a_grid_that_cannot_be(values, sentence):
@@ -89,11 +89,11 @@ def test_values_may_stand_after_a_space_and_a_path_may_hold_a_comma(tmp_path):
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("--config.shots=1,two", "config.shots: expected a whole number, got 'two'"),
+        ("--config.shots=1,two", "config.shots: expected a whole number; got 'two'"),
         ("--config.shots=1,-2", "config.shots: expected 0 or more shots"),
         ("--config.selection=total,tota", "no config.selection named 'tota'"),
         ("--config.template=(1", "expected several values such as"),
-        ("--config.logits_only=True,No", "config.logits_only: expected True or False, got 'No'"),
+        ("--config.logits_only=True,No", "config.logits_only: expected True or False; got 'No'"),
     ],
 )
 def test_values_that_cannot_be(word, sentence):

@@ -147,7 +147,7 @@ def test_bad_folders(tmp_path, folders, sentence):
 def test_images_that_are_not_there(tmp_path):
     with pytest.raises(InputError, match="no such folder; give one of images, or 'mini'"):
         read(TASKS["dtd"], str(tmp_path / "none"), "test")
-    with pytest.raises(InputError, match="expected a folder of images or 'mini', got nothing"):
+    with pytest.raises(InputError, match="expected a folder of images or 'mini'; got nothing"):
         read(TASKS["dtd"], "", "test")
     with pytest.raises(InputError, match=r"gone\.png: cannot be read \(No such file"):
         ImageFile(tmp_path / "gone.png").read()

@@ -398,21 +398,21 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path):
     stats = tmp_path / "per_instance_stats.json"
     stats.write_text(json.dumps([{"instance_id": "id0", "train_trial_index": 0, "stats": []}]))
     assert "name scenario_state.json beside it" in refused(stats)
-    assert "expected requests with results, found none" in refused(helm([]))
+    assert "expected requests with results; got none" in refused(helm([]))
     assert "lacks the score of a choice" in refused(helm(separate()[:-1]))
     assert "stands there twice" in refused(helm(separate() * 2))
     states = separate()
     states[1]["result"]["completions"][0]["tokens"].pop()
     assert "to spell the choice 'quite so'" in refused(helm(states))
     states[1]["result"]["completions"] = []
-    assert "expected one completion, got 0" in refused(helm(states))
+    assert "expected one completion; got 0" in refused(helm(states))
     states[1]["reference_index"] = 5
-    assert "expected the index of a choice, got 5" in refused(helm(states))
+    assert "expected the index of a choice; got 5" in refused(helm(states))
     states[1]["instance"] = {}
     assert "with its instance's id" in refused(helm(states))
     states = separate()
     states[0]["result"]["completions"][0]["tokens"][-1]["logprob"] = float("nan")
-    assert "expected a log-probability, got nan" in refused(helm(states))
+    assert "expected a log-probability; got nan" in refused(helm(states))
     states = separate()
     del states[0]["instance"]["references"][0]["output"]
     assert "expected the text of choice 0" in refused(helm(states))

@@ -407,7 +407,7 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log):
     assert "line 2: no JSON object" in refused(log(lines(rows(1)) + "}{\n" + whole))
     assert "expected text in UTF-8" in refused(log(lines(rows(1)).encode() + b"\xff\xfe\n"))
     assert "half a surrogate" in refused(log(lines(rows(1)) + '{"a": "\\ud800"}\n'))
-    assert "expected a JSON object, got '[3]'" in refused(log(lines(rows(1)) + "[3]\n"))
+    assert "expected a JSON object; got '[3]'" in refused(log(lines(rows(1)) + "[3]\n"))
     assert "nested too deeply" in refused(log(lines(rows(1)) + "[" * 99_999 + "\n"))
     assert "expected at least one row" in refused(log(""), format="lm_eval")
     assert "cannot be read" in refused(log("").with_name("x.jsonl"), format="lm_eval")
@@ -422,7 +422,7 @@ def test_what_is_cut_short_or_damaged_is_a_sentence(log):
         ({"arguments": [3, 3]}, "as lists of texts, or as gen_args_0"),
         ({"arguments": [[1, 2], [3, 4]]}, "as lists of texts"),
         ({"filtered_resps": [["-1", "False"]], "resps": []}, "each of 2 requests"),
-        ({"filtered_resps": [True, True]}, "expected a log-likelihood, got True"),
+        ({"filtered_resps": [True, True]}, "expected a log-likelihood; got True"),
         ({"filtered_resps": [10**400, 0]}, "finite log-likelihood"),
     ],
 )

@@ -264,26 +264,26 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
 @pytest.mark.parametrize(
     ("call", "response", "sentence"),
     [
-        (openai.first_token_top_k, {}, "response: expected a response with choices, found none"),
+        (openai.first_token_top_k, {}, "response: expected a response with choices; got none"),
         (openai.first_token_top_k, NULL, "its logprobs are null; ask with logprobs=true"),
         (openai.first_token_top_k, EMPTY, "first token has no list of the likeliest tokens"),
         (openai.first_token_top_k, NO_TOPS, "first token has no list of the likeliest tokens"),
         (
             openai.first_token_top_k,
             {"choices": completion(yes=1.0)["choices"] * 2},
-            "expected the answer to one prompt, got several choices",
+            "expected the answer to one prompt; got several choices",
         ),
         (
             openai.first_token_top_k,
             {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]},
-            "expected a log-probability in nats, got 'x'",
+            "expected a log-probability in nats; got 'x'",
         ),
         (
             openai.first_token_top_k,
             {"choices": [{"logprobs": {"content": [{"top_logprobs": [{"logprob": -1}]}]}}]},
-            "expected the text of a token, got None",
+            "expected the text of a token; got None",
         ),
-        (openai.echo, NO_TOPS, "expected the prompt's tokens, found those of the answer alone"),
+        (openai.echo, NO_TOPS, "expected the prompt's tokens; got those of the answer alone"),
         (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
         (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
         (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
@@ -297,7 +297,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
         (
             sglang.first_token_top_k,
             {"meta_info": {"output_top_logprobs": [[["x"]]]}},
-            r"expected \[log-prob, token id, text\], got \['x'\]",
+            r"expected \[log-prob, token id, text\]; got \['x'\]",
         ),
         (sglang.echo, {"meta_info": {}}, "no input_token_logprobs; ask /generate"),
         (
@@ -313,7 +313,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
         (
             llama_cpp.first_token_top_k,
             {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]},
-            "expected a probability from 0 to 1, got 2",
+            "expected a probability from 0 to 1; got 2",
         ),
     ],
 )
@@ -364,7 +364,7 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
         ),
         ([chat(yes=0.5, no=0.2), FAILED], YES_NO, r"line 2: the request failed \(\{'message'"),
         ([chat(yes=0.5, no=0.2), NULL], YES_NO, "line 2: its logprobs are null"),
-        ([chat(yes=0.5, no=0.2), 7], YES_NO, "line 2: expected a response as a JSON object, got 7"),
+        ([chat(yes=0.5, no=0.2), 7], YES_NO, "line 2: expected a response as a JSON object; got 7"),
         ([chat(yes=0.5, no=0.2), [1]], YES_NO, r"expected a response or \[request, response\]"),
         ([chat(yes=0.5, no=0.5), chat(yes=0.5, no=0.5)], YES_NO, "every score is -0.693147"),
         ([chat(yes=1.0, no=1.0)], YES_NO, "row 0: .* sum to the probability 2, above 1"),
@@ -386,7 +386,7 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
         (
             [{"scores": [[0.5, 0.2, 0.1]], "object": "scoring"}],
             YES_NO,
-            "expected 2 scores a row, one for each of yes, no, got 3",
+            "expected 2 scores a row, one for each of yes, no; got 3",
         ),
     ],
 )
@@ -401,10 +401,10 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
     for data, sentence in (
         (line + b"\n" + line[:50], "line 2: expected one JSON object .*may have been cut short"),
         (line[:90] + b"\n" + line, r"line 1: expected one JSON object \(.*\)\.$"),
-        (line + b"\n\xff", "expected text in UTF-8, found another byte at place"),
+        (line + b"\n\xff", "expected text in UTF-8; got another byte at place"),
         (b"[\n" + line, "expected JSON, which ends or breaks off"),
         (b"", "found none"),
-        (b"\n \n", "expected one response a line, found none"),
+        (b"\n \n", "expected one response a line; got none"),
     ):
         path.write_bytes(data)
         with pytest.raises(InputError, match=sentence):

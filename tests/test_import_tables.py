@@ -116,7 +116,7 @@ def test_long_cells_are_read(tmp_path):
     ("old", "new", "said"),
     [
         ("c,-3.5,-0.125,,x\n", "c,-3.5,-0.1", "line 4: expected 5 cells .* got 3; is the line cut"),
-        ("c,-3.5", "c,-3.5.1", r"column 'no', row 2 .*expected a number, got '-3.5.1' \(1 such"),
+        ("c,-3.5", "c,-3.5.1", r"column 'no', row 2 .*expected a number; got '-3.5.1' \(1 such"),
         ("c,-3.5", 'c,"-3.5', "line 4: no CSV .*is a quote not closed"),
         ("c,-3.5", "c,1_0", "column 'no', row 2 .*got '1_0'"),
         ("c,-3.5", "c,", "row 2 has nan as the score of 'no' .*--missing=least"),
@@ -146,9 +146,9 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
     ("data", "reading", "said"),
     [
         (b"", Reading(), "its format is not known|expected a line of names"),
-        (b"no,yes\n", Reading(), "expected at least one row of scores, found none"),
-        (b",\n1,2\n", Reading(), "line 1: expected a line of names, found nothing"),
-        (b"-1.5,-2\n-3,-4\n", Reading(), r"line 1: expected the names of the columns, got numbers"),
+        (b"no,yes\n", Reading(), "expected at least one row of scores; got none"),
+        (b",\n1,2\n", Reading(), "line 1: expected a line of names; got nothing"),
+        (b"-1.5,-2\n-3,-4\n", Reading(), r"line 1: expected the names of the columns; got numbers"),
         (b"no\n-1.5\n-2.5\n", Reading(format="csv"), "two columns of real numbers or more"),
         (b"no\n-1.5\n-2.5\n", Reading("csv", ("no",)), "expected two labels or more"),
         (b"no,yes\n-1,5\n-2,6\n", Reading(), r"'yes' holds whole numbers.*--labels=no,yes"),
@@ -404,7 +404,7 @@ def test_damaged_arrays_are_refused(tmp_path, ending):
     np.save(tmp_path / "t.npy", SCORES)
     safetensors.numpy.save_file({"scores": SCORES}, tmp_path / "t.safetensors")
     path.write_bytes(path.read_bytes()[:-20])
-    assert "expected a whole file of arrays, found none" in refused(path)
+    assert "expected a whole file of arrays; got none" in refused(path)
 
 
 def test_an_array_is_chosen_by_its_name(tmp_path):

@@ -77,7 +77,7 @@ def test_two_processes_give_the_scores_of_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("rows:2", "expected the form data:4,model:2, got 'rows:2'"),
+        ("rows:2", "expected the form data:4,model:2; got 'rows:2'"),
         ("data:0", "expected the form"),
         ("data", "expected the form"),
         ("data:3,model:5", "is a mesh of 15 devices, but there are"),

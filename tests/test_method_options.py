@@ -41,7 +41,7 @@ def test_texts_are_options(words, means):
 
 @pytest.mark.parametrize("text", ["bc", "bc=1", "bc.=1", ".strength=1", "bc.strength", "=", ""])
 def test_texts_of_another_form_are_a_sentence(text):
-    with pytest.raises(InputError, match=r"expected METHOD\.OPTION=VALUE, got "):
+    with pytest.raises(InputError, match=r"expected METHOD\.OPTION=VALUE; got "):
         read_options([text])
 
 

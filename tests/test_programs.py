@@ -165,9 +165,9 @@ WRONG = {
     "an override without a config": (
         "score", ["--config.shots=1"], "give --config=configs/mini.py"),
     "an empty config": (
-        "score", ["--config="], "--config=: expected a Python file, found none"),
+        "score", ["--config="], "--config=: expected a Python file; got none"),
     "a folder as a config": (
-        "score", ["--config=configs"], "--config=configs: expected a Python file, found none"),
+        "score", ["--config=configs"], "--config=configs: expected a Python file; got none"),
     "an override of a config that does not exist": (
         "score", ["--config=configs/minni.py", "--config.shots=1"], "the shipped ones are in"),
     "a config without a sweep": (
@@ -185,17 +185,17 @@ WRONG = {
     "a stray word before the flags": (
         "calibrate", ["bc", "--draws=3"], "bc: expected flags alone"),
     "an empty workdir": (
-        "score", [MINI, "--workdir="], "--workdir: expected a value, got nothing"),
+        "score", [MINI, "--workdir="], "--workdir: expected a value; got nothing"),
     "no data": (
-        "score", [MINI, "--config.data="], "expected a folder of rows or 'mini', got nothing"),
+        "score", [MINI, "--config.data="], "expected a folder of rows or 'mini'; got nothing"),
     "two numbers for one": (
-        "score", [MINI, "--config.shots=1,2"], "config.shots: expected a whole number, got '1,2'"),
+        "score", [MINI, "--config.shots=1,2"], "config.shots: expected a whole number; got '1,2'"),
     "another truth value": (
-        "score", [MINI, "--config.logits_only=yes"], "expected True or False, got 'yes'"),
+        "score", [MINI, "--config.logits_only=yes"], "expected True or False; got 'yes'"),
     "a labeled set of less than nothing": (
         "score", [MINI, "--config.labeled_per_class=-1"], "config.labeled_per_class: expected 0"),
     "no random texts": (
-        "score", [MINI, "--config.dc_texts=0"], "config.dc_texts: expected 1 or more texts, got 0"),
+        "score", [MINI, "--config.dc_texts=0"], "config.dc_texts: expected 1 or more texts; got 0"),
     "batches of nothing": (
         "score", [MINI + ":smoke", "--config.batch_size=0"], "batch_size: expected 1 or more"),
     "a method that does not exist": (
@@ -273,8 +273,8 @@ def test_help(program, name):
     ("text", "sentence"),
     [
         ("import nowhere", "own.py: cannot be run (ModuleNotFoundError"),
-        ("x = 1", "own.py: expected a function get_config, found none"),
-        ("def get_config(): return {}", "expected a ConfigDict from get_config, got dict"),
+        ("x = 1", "own.py: expected a function get_config; got none"),
+        ("def get_config(): return {}", "expected a ConfigDict from get_config; got dict"),
         ("def get_config(): return {}['x']", "get_config fails with KeyError('x')"),
         (
             "from ml_collections import ConfigDict as C\n"
@@ -286,7 +286,7 @@ def test_help(program, name):
             "from ml_collections import ConfigDict as C\n"
             "def get_config(): return C({'shots': 1})\n"
             "def sweep(config): return [3]",
-            "expected a dict with a task from sweep, got 3",
+            "expected a dict with a task from sweep; got 3",
         ),
         (
             "from ml_collections import ConfigDict as C\n"

@@ -83,30 +83,30 @@ def without(name):
 
 
 SENTENCES = {
-    "no JSON": ("{", "expected a record in JSON, got Expecting property"),
-    "a list": ("[]", f"expected a record of version {VERSION}, got none"),
+    "no JSON": ("{", "expected a record in JSON; got Expecting property"),
+    "a list": ("[]", f"expected a record of version {VERSION}; got none"),
     "before versions": (without("version"), f"of version {VERSION}, got version 1"),
     "a later version": (changed(version=99), f"of version {VERSION}, got version 99"),
-    "no methods": (without("methods"), "expected methods in the record, got none"),
-    "id that is a number": (changed(id=3), "expected id to be str, got 3"),
-    "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int, got 'x'"),
+    "no methods": (without("methods"), "expected methods in the record; got none"),
+    "id that is a number": (changed(id=3), "expected id to be str; got 3"),
+    "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int; got 'x'"),
     "context that is a word": (changed(context="rte"), "expected context to be ContextInfo"),
     "metric that is a word": (
         changed(methods={"bc": {"accuracy": "good"}}),
-        "expected methods to be float, got 'good'",
+        "expected methods to be float; got 'good'",
     ),
     "bias that is a number": (changed(bias={"bc": 1.0}), "expected bias to be tuple"),
     "another accuracy": (
         WHOLE.to_json().replace("0.6", "0.7", 1),
         "its checksum is not that of its content",
     ),
-    "levels upon levels": ("[" * 99_999, "expected a record in JSON, got it is nested too deeply"),
-    "thousands of digits": ("9" * 5000, "expected a record in JSON, got Exceeds the limit"),
+    "levels upon levels": ("[" * 99_999, "expected a record in JSON; got it is nested too deeply"),
+    "thousands of digits": ("9" * 5000, "expected a record in JSON; got Exceeds the limit"),
     "half a surrogate pair": (
         '"\\ud800"',
-        "expected a record in JSON, got .* surrogates not allowed",
+        "expected a record in JSON; got .* surrogates not allowed",
     ),
-    "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int, got 1180591"),
+    "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int; got 1180591"),
     "metric that is no number": (
         changed(methods={"bc": {"accuracy": float("nan")}}),
         "methods to be float, got nan",
@@ -194,7 +194,7 @@ def test_context_of_a_table_is_what_it_says():
     info = ContextInfo.of(table(about))
     assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
     assert info.scorer == SCORER
-    with pytest.raises(InputError, match="expected shots to be int, got 'many'"):
+    with pytest.raises(InputError, match="expected shots to be int; got 'many'"):
         ContextInfo.of(table({"shots": "many"}))
 
 

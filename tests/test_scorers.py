@@ -86,7 +86,7 @@ def test_a_label_of_one_text_is_that_text(causal, encoder):
 def test_a_label_without_texts_is_refused(causal, encoder):
     assert label_texts.flatten([("a", "b"), "cd"]) == (["a", "b", "cd"], [2, 1])
     for scorer in (causal, encoder):
-        with pytest.raises(InputError, match="label 2: expected one text or more, got none"):
+        with pytest.raises(InputError, match="label 2: expected one text or more; got none"):
             scorer.score(TEXTS, [" a", [], " b"])
 
 

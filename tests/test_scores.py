@@ -97,7 +97,7 @@ def test_a_table_of_another_name_and_a_folder_are_no_tables(tmp_path):
     path.rename(path.with_name("a.safetensors"))
     (tmp_path / "scores" / "b.safetensors").mkdir()
     tables, broken = store.tables()
-    assert not tables and f"expected the table of that id, got {table().id}" in broken[0]
+    assert not tables and f"expected the table of that id; got {table().id}" in broken[0]
     assert "b.safetensors: expected a score table, which cannot be read (Is a dir" in broken[1]
 
 
@@ -107,10 +107,10 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
         (table(test=ids), "could not be read again .*surrogates"),
         (
             table(test=make_block([[-1.0, -2.0]], row_ids=[3])),
-            "expected row_ids to be str, got 3",
+            "expected row_ids to be str; got 3",
         ),
         (table()._replace(context={"seed": np.int32(0)}), "int32 is not JSON serializable"),
-        (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32, got float64"),
+        (table(test=ids._replace(labels=np.zeros(1))), "expected labels of int32; got float64"),
     ):
         with pytest.raises(InputError, match=sentence):
             one.save(tmp_path / "t.safetensors")
@@ -178,12 +178,12 @@ def test_foreign_file(tmp_path):
             "format 99, this version reads 2; move .* elsewhere and run",
         ),
         (lambda h: h.update(format=1), "format 1, .* experiments.score with the same config"),
-        (lambda h: h.update(format="2"), "expected format to be int, got '2'"),
+        (lambda h: h.update(format="2"), "expected format to be int; got '2'"),
         (lambda h: h.update(context=[]), "expected context to be Mapping|Mapping.* got"),
-        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader, got 3"),
+        (lambda h: h.update(blocks={"test": 3}), "expected blocks to be BlockHeader; got 3"),
         (lambda h: h["blocks"]["test"].update(row_ids=[1, 2]), "expected row_ids to be str"),
         (lambda h: h.update(label_names=None), "expected label_names to be tuple"),
-        (lambda h: h.pop("id"), "expected id in the header, got none"),
+        (lambda h: h.pop("id"), "expected id in the header; got none"),
         (lambda h: h["blocks"]["test"].update(row_ids=["a"]), r"expected log_probs \[1, 2\]"),
         (lambda h: h["blocks"].update(dc={"row_ids": [], "spec": {}}), "lacks or misstates 'dc"),
     ],
@@ -240,7 +240,7 @@ def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
     store.put_record(make_record("sst2", {"bc": 0.5}))
     (path,) = (tmp_path / "records").iterdir()
     path.rename(path.with_name("a.json"))
-    with pytest.raises(InputError, match=r"a\.json: expected the record of that id, got 'sst2-0"):
+    with pytest.raises(InputError, match=r"a\.json: expected the record of that id; got 'sst2-0"):
         store.records()
     path.with_name("a.json").unlink()
     path.mkdir()

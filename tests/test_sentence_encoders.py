@@ -157,7 +157,7 @@ WRONG = {
         {"1_Pooling__config": {"pooling_mode_attention": True}}, "by pooling_mode_attention;"
     ),
     "another width": ({"1_Pooling__config": {"word_embedding_dimension": 8}}, "width 8, but the"),
-    "no config": ({"1_Pooling__config": None}, r"expected a pooling in config\.json, found no"),
+    "no config": ({"1_Pooling__config": None}, r"expected a pooling in config\.json; got no"),
     "no modules": ({"modules": None}, r"there is no modules\.json, without which"),
     "modules of another shape": ({"modules": {"a": 1}}, r"got \{'a': 1\}; use another"),
     "not JSON": ({"modules": "["}, r"modules\.json: expected JSON, but"),

@@ -114,7 +114,7 @@ def test_figures_and_report_of_one_row_and_of_few_methods(score, program, tmp_pa
     assert not [*(tmp_path / "w").glob("figures/*.png")]
     assert "icl and bc were not" in " ".join(program("report", workdir).stdout.split())
     assert (
-        "--methods: expected a value, got nothing"
+        "--methods: expected a value; got nothing"
         in program("calibrate", "--methods=", workdir, code=2).stderr
     )
 

@@ -166,7 +166,7 @@ def test_files_that_are_no_llama2c(folder, tmp_path):
     good = folder / "stories260K.bin", folder / "tok512.bin"
     for network, tokenizer, sentence in [
         (tmp_path / "cut.bin", good[1], "asks for 264,128 numbers, found 264,127; fetch it again"),
-        (tmp_path / "short.bin", good[1], "expected a header of 7 whole numbers, got 20 bytes"),
+        (tmp_path / "short.bin", good[1], "expected a header of 7 whole numbers; got 20 bytes"),
         (tmp_path / "text.bin", good[1], "the header's sizes make no network"),
         (good[0], tmp_path / "short.bin", "token 1 of 512 cannot be read"),
     ]:

@@ -186,7 +186,7 @@ def test_programs_tabulate_and_draw_every_study(program, planted, tmp_path):
         assert {f"{picture}.png", f"{picture}.pdf"} <= drawn
     wrong = program("calibrate", f"--workdir={tmp_path}", "--probe_sizes=2,few", code=2)
     assert (
-        "probe_sizes: expected whole numbers from 1 on, such as 2,5,10, got '2,few'" in wrong.stderr
+        "probe_sizes: expected whole numbers from 1 on, such as 2,5,10; got '2,few'" in wrong.stderr
     )
 
 

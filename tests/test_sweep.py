@@ -272,7 +272,7 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, one, tmp_pat
         (["--launcher=ray", "--address=localhost:1"], "--address=localhost:1: no Ray cluster could "
                                                       "be joined"),
         (["--launcher=slurms"], "should be one of <local|slurm|ray>"),
-        (["--config.shots=1,two"], "config.shots: expected a whole number, got 'two'"),
+        (["--config.shots=1,two"], "config.shots: expected a whole number; got 'two'"),
         (["--config.shotz=1,2"], "the config has no key 'shotz'; did you mean 'shots'"),
     ],
 )  # fmt: skip

@@ -241,7 +241,7 @@ GOOD = {"sentence": "fine", "label": 1}
         (json.dumps(GOOD | {"label": 2}), r"0 to 1 \(negative, positive\), got 2"),
         (json.dumps(GOOD | {"label": "1"}), "got '1'"),
         (json.dumps(GOOD | {"sentence": None}), "field sentence must be text, got None"),
-        ("[1]", r"expected a JSON object with sentence and label, got \[1\]"),
+        ("[1]", r"expected a JSON object with sentence and label; got \[1\]"),
         ("", "the file is empty"),
         (b"\xff\xfe", "cannot be read as UTF-8"),
     ],
@@ -271,7 +271,7 @@ def test_missing_folder_and_split(tmp_path):
     (tmp_path / "sst2" / "train.jsonl").write_text(json.dumps(GOOD))
     with pytest.raises(InputError, match=r"no split 'dev' there; there are: train\."):
         read(TASKS["sst2"], str(tmp_path), "dev")
-    with pytest.raises(InputError, match="data: expected a folder of rows or 'mini', got nothing"):
+    with pytest.raises(InputError, match="data: expected a folder of rows or 'mini'; got nothing"):
         read(TASKS["sst2"], "", "dev")
 
 

@@ -226,7 +226,7 @@ def test_what_is_read_counts_for_what_is_not(share):
     """Summed over many choices, each position weighs as it does where all are read."""
     batch, rng = made_batch(), np.random.default_rng(0)
     whole = training.make_train_batch(batch, 1.0, 10.0, rng)
-    expected, found = np.zeros((2, 64)), np.zeros((2, 64))
+    expected; got = np.zeros((2, 64)), np.zeros((2, 64))
     row = np.arange(2)[:, None]
     np.add.at(expected, (row, whole.read), whole.weight)
     for _ in range(4000):

@@ -37,8 +37,10 @@ def class_columns(
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:
             raise InputError(
-                f"classes: expected {k} different ones, one per column of X in order; got "
-                f"{shown(classes)}: name the class of each column."
+                where="classes",
+                expected=f"{k} different ones, one per column of X in order",
+                got=shown(classes),
+                remedy="name the class of each column",
             )
     if y is None:
         return columns, None
@@ -55,9 +57,10 @@ def class_columns(
     if other := [value for value in known if value not in of]:
         if needed or not whole or classes is not None:
             raise InputError(
-                f"y: expected classes of the {k} columns of X, {shown(columns.tolist())}; got "
-                f"{len(known)} classes with {shown(other[0])} among them: give classes=[...], the "
-                "class of each column in order."
+                where="y",
+                expected=f"classes of the {k} columns of X, {shown(columns.tolist())}",
+                got=f"{len(known)} classes with {shown(other[0])} among them",
+                remedy="give classes=[...], the class of each column in order",
             )
         warnings.warn(
             f"y: the class {other[0]} has no column in X, whose columns are {columns.tolist()}, so "

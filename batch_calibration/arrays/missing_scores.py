@@ -80,8 +80,10 @@ def check_missing(missing: object) -> Missing:
     if -LARGEST <= nats < 0:
         return nats
     raise InputError(
-        f"missing: expected 'least', 'drop' or a number of nats below 0; got {missing!r}: give "
-        "missing='least', which puts a missing label just below the least one returned."
+        where="missing",
+        expected="'least', 'drop' or a number of nats below 0",
+        got=f"{missing!r}",
+        remedy="give missing='least', which puts a missing label just below the least one returned",
     )
 
 
@@ -150,8 +152,10 @@ def settled(
         least = np.asarray(numbers(bound, "bound", "one number of nats per row", remedy))
         if least.shape != scores.shape[:-1] or absent(least).any() or (least > LARGEST).any():
             raise InputError(
-                f"bound: expected one finite number of nats per row, shape {scores.shape[:-1]}; "
-                f"got shape {least.shape}, {int(absent(least).sum())} not finite: {remedy}."
+                where="bound",
+                expected=f"one finite number of nats per row, shape {scores.shape[:-1]}",
+                got=f"shape {least.shape}, {int(absent(least).sum())} not finite",
+                remedy=remedy,
             )
         least = least.reshape(-1)
     empty = np.argwhere(gone.all(axis=-1))

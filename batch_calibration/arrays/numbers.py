@@ -67,8 +67,10 @@ def numbers(given: object, where: str, expected: str, remedy: str) -> AnyArray:
             return array
         found = f" of {kind}"
     raise InputError(
-        f"{where}: expected {expected}; got {type(given).__name__}{found} that is no such array: "
-        f"{remedy}."
+        where=where,
+        expected=expected,
+        got=f"{type(given).__name__}{found} that is no such array",
+        remedy=remedy,
     )
 
 
@@ -89,8 +91,10 @@ def read_scores(
         given = matrix(given, where, columns)
     elif columns is not None:
         raise InputError(
-            f"columns: expected none, for {where} came as {type(given).__name__}, whose columns "
-            "have no names: leave columns= out, or give a data frame."
+            where="columns",
+            expected=f"none, for {where} came as {type(given).__name__}, whose columns "
+            "have no names",
+            remedy="leave columns= out, or give a data frame",
         )
     return numbers(given, where, SCORES, EACH_SCORE)
 
@@ -106,8 +110,10 @@ def whole_numbers(given: object, where: str, labels: int | str = "k") -> AnyArra
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
         raise InputError(
-            f"{where}: expected {expected}; got {type(given).__name__} of {array.dtype} that is no "
-            f"such array: {remedy}."
+            where=where,
+            expected=expected,
+            got=f"{type(given).__name__} of {array.dtype} that is no such array",
+            remedy=remedy,
         )
     return array
 
@@ -117,8 +123,10 @@ def real(given: object, where: str = "scores") -> jax.Array:
     array = read_scores(given, where)
     if array.size == 0:
         raise InputError(
-            f"{where}: expected at least one number; got shape {array.shape}: give the scores of "
-            "at least one input."
+            where=where,
+            expected="at least one number",
+            got=f"shape {array.shape}",
+            remedy="give the scores of at least one input",
         )
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if wide else jnp.float32)
@@ -137,13 +145,17 @@ def read_rows(
     rows = real(scores)
     if rows.ndim == 1:
         raise InputError(
-            f"scores: expected an array [n, k], one column per label; got shape {rows.shape}, as "
-            "predicted labels have: give the scores that the labels are predicted from."
+            where="scores",
+            expected="an array [n, k], one column per label",
+            got=f"shape {rows.shape}, as predicted labels have",
+            remedy="give the scores that the labels are predicted from",
         )
     if rows.ndim != 2:
         raise InputError(
-            f"scores: expected one context, an array [n, k]; got shape {rows.shape}: map over the "
-            "others by jax.vmap."
+            where="scores",
+            expected="one context, an array [n, k]",
+            got=f"shape {rows.shape}",
+            remedy="map over the others by jax.vmap",
         )
     gold = None if labels is None else jnp.asarray(whole_numbers(labels, "labels", rows.shape[1]))
     if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
@@ -152,8 +164,10 @@ def read_rows(
     for name, one in (("labels", gold), ("weight", weights)):
         if one is not None and one.shape != rows.shape[:1]:
             raise InputError(
-                f"{name}: expected one per row of the scores, shape {rows.shape[:1]}; got "
-                f"{one.shape}: give as many as rows."
+                where=name,
+                expected=f"one per row of the scores, shape {rows.shape[:1]}",
+                got=one.shape,
+                remedy="give as many as rows",
             )
     return rows, gold, weights
 
@@ -208,21 +222,28 @@ def as_scores(given: object, labels: object) -> object:
         )
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise InputError(
-            f"scores: expected {SCORES_OR_LABELS}; got {type(given).__name__} [n] of {array.dtype}"
-            f": {EACH_ANSWER}."
+            where="scores",
+            expected=SCORES_OR_LABELS,
+            got=f"{type(given).__name__} [n] of {array.dtype}",
+            remedy=EACH_ANSWER,
         )
     answers, gold = np.asarray(array), np.asarray(whole_numbers(labels, "labels"))
     if answers.min() < 0:
         row = int(answers.argmin())
         raise InputError(
-            f"scores: expected predicted labels from 0 on; got {answers[row]} in row {row}: leave "
-            "rows without a prediction out, or count them as wrong by a label of their own."
+            where="scores",
+            expected="predicted labels from 0 on",
+            got=f"{answers[row]} in row {row}",
+            remedy="leave rows without a prediction out, or count them as wrong by a label of "
+            "their own",
         )
     k = 1 + max(answers.max(), gold.max(initial=0))
     if k > MOST_ANSWERS:
         raise InputError(
-            f"scores: expected predicted labels below {MOST_ANSWERS:,}; got {k - 1:,}: give column "
-            "indices."
+            where="scores",
+            expected=f"predicted labels below {MOST_ANSWERS:,}",
+            got=f"{k - 1:,}",
+            remedy="give column indices",
         )
     return np.eye(k, dtype=np.float32)[answers]
 
@@ -252,17 +273,20 @@ def nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> np.n
     if from_probs:
         if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
             raise InputError(
-                f"{where}: expected probabilities from 0 to 1, got {np.nanmin(scores):g} to "
-                f"{np.nanmax(scores):g}; leave from_probs=True (--from-probs) out if they are "
-                "log-probabilities."
+                where=where,
+                expected="probabilities from 0 to 1",
+                got=f"{np.nanmin(scores):g} to {np.nanmax(scores):g}",
+                remedy="leave from_probs=True (--from-probs) out if they are log-probabilities",
             )
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(scores))
     if from_probs is None and looks_like_probs(scores):
         raise InputError(
-            f"{where}: expected log-probabilities in nats, got numbers from 0 to 1 whose rows sum "
-            "to at most 1, which are probabilities; say from_probs=True (--from-probs), or "
-            "from_probs=False (--no-from-probs) if they are scores of another kind."
+            where=where,
+            expected="log-probabilities in nats",
+            got="numbers from 0 to 1 whose rows sum to at most 1, which are probabilities",
+            remedy="say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) "
+            "if they are scores of another kind",
         )
     return scores
 
@@ -282,7 +306,9 @@ def check_key(key: int | Key, where: str = "key") -> Key:
         jax.random.split(key)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{where}: expected one jax.random key or an int seed of at most 32 bits; got "
-            f"{key!r}: give one such as {where}=0."
+            where=where,
+            expected="one jax.random key or an int seed of at most 32 bits",
+            got=f"{key!r}",
+            remedy=f"give one such as {where}=0",
         ) from error
     return key

@@ -88,7 +88,7 @@ def predict(scores: ArrayLike) -> Predictions:
     """
     rows = real(scores)
     if rows.ndim == 0:
-        raise InputError(f"scores: expected {SCORES}; got one number: {EACH_SCORE}.")
+        raise InputError(where="scores", expected=SCORES, got="one number", remedy=EACH_SCORE)
     return jnp.argmax(rows, axis=-1).astype(jnp.int32)
 
 

@@ -200,8 +200,10 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> Cal
     """
     if rounds < 0:
         raise InputError(
-            f"rounds: expected 0 or more; got {rounds}: give rounds=10 as UCPA does, or leave it "
-            "out to match exactly."
+            where="rounds",
+            expected="0 or more",
+            got=rounds,
+            remedy="give rounds=10 as UCPA does, or leave it out to match exactly",
         )
     if not rounds:
         return matched(given_shares(target_prior))

@@ -60,8 +60,10 @@ def check_regularization(value: float) -> None:
     """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
     if not 0.0 < value < float("inf"):
         raise InputError(
-            f"regularization: expected a number above 0; got {value!r}: give one such as "
-            "regularization=10.0."
+            where="regularization",
+            expected="a number above 0",
+            got=f"{value!r}",
+            remedy="give one such as regularization=10.0",
         )
 
 

@@ -115,7 +115,9 @@ def convert(args: Namespace) -> None:
 
     if bool(args.output) == bool(args.workdir):
         raise InputError(
-            "convert: expected --output=FILE or --workdir=DIR, and not both; give one."
+            where="convert",
+            expected="--output=FILE or --workdir=DIR, and not both",
+            remedy="give one",
         )
     output.check_output(args.output, (".safetensors",))
     tables = _tables(args)
@@ -241,7 +243,7 @@ def _range(args: Namespace, words: TextIO) -> None:
 
 def _check_plot(path: str) -> None:
     if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(f"--plot={path}: expected a file that ends in .png, .pdf or .svg.")
+        raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
 
 
 def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:

@@ -122,11 +122,13 @@ def _paths(name: str) -> list[Path]:
         logs = sorted(path.rglob("samples_*.jsonl"))
         some = logs or sorted(one for one in path.iterdir() if one.is_file())
         if not some:
-            raise InputError(f"{name}: expected files of scores in the folder, found none.")
+            raise InputError(where=name, expected="files of scores in the folder", got="none")
         return some
     found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
     if not found:
-        raise InputError(f"{name}: expected a file of scores, found none; correct the path.")
+        raise InputError(
+            where=name, expected="a file of scores", got="none", remedy="correct the path"
+        )
     return [one for word in found for one in _paths(word)]
 
 
@@ -182,14 +184,16 @@ def _with_block(
         other = others[0] if len(others) == 1 else by_model.get(model)
         if other is None or (len(others) > 1 and len(by_model) < len(others)):
             raise InputError(
-                f"the block {name!r} of {table.context.get('task', 'a context')} {model}: expected "
-                f"one context of that model among the {len(others)} of its file; give a file with "
-                "one context, or one for each model."
+                where=f"the block {name!r} of {table.context.get('task', 'a context')} {model}",
+                expected=f"one context of that model among the {len(others)} of its file",
+                remedy="give a file with one context, or one for each model",
             )
         if other.label_names != table.label_names:
             raise InputError(
-                f"the block {name!r}: expected the labels {', '.join(table.label_names)}, got "
-                f"{', '.join(other.label_names)}; name them alike with --labels."
+                where=f"the block {name!r}",
+                expected=f"the labels {', '.join(table.label_names)}",
+                got=f"{', '.join(other.label_names)}",
+                remedy="name them alike with --labels",
             )
         made.append(table._replace(blocks={**table.blocks, name: other.blocks["test"]}))
     return made

@@ -33,7 +33,9 @@ def check_output(output: str, others: Sequence[str] = ()) -> None:
     known = (*ENDINGS, *others)
     if output and output != "-" and Path(output).suffix not in known:
         raise InputError(
-            f"{output}: expected a file that ends in {', '.join(known)}; name the output so."
+            where=output,
+            expected=f"a file that ends in {', '.join(known)}",
+            remedy="name the output so",
         )
 
 

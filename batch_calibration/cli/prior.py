@@ -39,8 +39,10 @@ def given_shares(given: str, names: Sequence[str]) -> tuple[float, ...]:
     found = _of_file(Path(given), names) if Path(given).is_file() else _numbers(given)
     if len(found) != len(names) or min(found) < 0 or not sum(found) > 0:
         raise InputError(
-            f"--prior: expected {len(names)} shares, one for each of {', '.join(names)}, got "
-            f"{given!r}; write them as {','.join(['0.5'] * len(names))}, or give a file."
+            where="--prior",
+            expected=f"{len(names)} shares, one for each of {', '.join(names)}",
+            got=f"{given!r}",
+            remedy=f"write them as {','.join(['0.5'] * len(names))}, or give a file",
         )
     return tuple((np.array(found) / sum(found)).tolist())
 
@@ -50,8 +52,10 @@ def _numbers(text: str) -> list[float]:
         return [float(word) for word in text.split(",")]
     except ValueError as error:
         raise InputError(
-            f"--prior: expected shares such as 0.8,0.2, {ESTIMATED!r} or a file, got {text!r}, "
-            "which is none of these; correct it."
+            where="--prior",
+            expected=f"shares such as 0.8,0.2, {ESTIMATED!r} or a file",
+            got=f"{text!r}, which is none of these",
+            remedy="correct it",
         ) from error
 
 
@@ -69,8 +73,10 @@ def _of_file(path: Path, names: Sequence[str]) -> list[float]:
     except (ValueError, csv.Error):
         pass
     raise InputError(
-        f"{path}: expected a share a line, or LABEL,SHARE for each of {', '.join(names)}; got "
-        "other lines: correct them."
+        where=path,
+        expected=f"a share a line, or LABEL,SHARE for each of {', '.join(names)}",
+        got="other lines",
+        remedy="correct them",
     )
 
 
@@ -82,8 +88,10 @@ def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
     known = gold[gold >= 0]
     if not len(known):
         raise InputError(
-            f"--prior={ESTIMATED}: expected labeled rows to count, and none is labeled: unlabeled "
-            "rows cannot tell their shares from the bias; give --labeled=FILE, or the shares."
+            where=f"--prior={ESTIMATED}",
+            expected="labeled rows to count, and none is labeled: unlabeled rows cannot tell "
+            "their shares from the bias",
+            remedy="give --labeled=FILE, or the shares",
         )
     said = ""
     if labeled is None:

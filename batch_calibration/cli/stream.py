@@ -68,8 +68,10 @@ def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
     found = [table for _, table in inputs.probes(args)]
     if len(found) != 1 or found[0].label_names != labels:
         raise InputError(
-            f"--probe: expected one file of one context, of the labels {', '.join(labels)}; got "
-            f"{len(found)} contexts: give one."
+            where="--probe",
+            expected=f"one file of one context, of the labels {', '.join(labels)}",
+            got=f"{len(found)} contexts",
+            remedy="give one",
         )
     return [float(x) for x in found[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)]
 

@@ -53,7 +53,7 @@ def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     if empty:
-        raise InputError(f"{path}: expected at least one row, the file is empty.")
+        raise InputError(where=path, expected="at least one row, the file is empty")
 
 
 def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
@@ -63,7 +63,7 @@ def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
         return _parquet(path)
     if path.name.endswith(ENDINGS):
         return _json_lines(task, path)
-    raise InputError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}.")
+    raise InputError(where=path, expected=f"a file that ends in {', '.join(ENDINGS)}")
 
 
 def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
@@ -85,8 +85,9 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                 ) from error
             if not isinstance(value, dict):
                 raise InputError(
-                    f"{where}: expected a JSON object with {', '.join(task.fields)} and label, "
-                    f"got {line.strip()[:80]}."
+                    where=where,
+                    expected=f"a JSON object with {', '.join(task.fields)} and label",
+                    got=f"{line.strip()[:80]}",
                 )
             yield where, {**value}
 

@@ -72,7 +72,9 @@ def find(task: Task, data: str) -> ImageSource | None:
     if task.folder:
         places = [Path(task.folder)]
     elif not data:
-        raise InputError("data: expected a folder of images or 'mini', got nothing; give one.")
+        raise InputError(
+            where="data", expected="a folder of images or 'mini'", got="nothing", remedy="give one"
+        )
     else:
         places = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
     if not places[-1].is_dir():

@@ -43,7 +43,9 @@ def renames(pairs: list[str]) -> dict[str, str]:
     table = dict(pair.partition("=")[::2] for pair in pairs)
     wrong = [file for file, split in table.items() if not split or file.count("/") != 1]
     if wrong:
-        raise InputError(f"rename {wrong[0]!r}: expected task/file=split, as in trec/dev=test.")
+        raise InputError(
+            where=f"rename {wrong[0]!r}", expected="task/file=split, as in trec/dev=test"
+        )
     proxies = [file for file in table if "proxy" in file]
     if proxies:
         raise InputError(f"rename {proxies[0]!r}: a proxy keeps its own name, not an official one.")

@@ -94,7 +94,7 @@ def read_task_file(path: str) -> Task:
     except RecursionError as error:
         raise InputError(f"{path}: a task file is a flat table, this one is nested.") from error
     except ValueError as error:
-        raise InputError(f"{path}: expected a task file in TOML ({error}).") from error
+        raise InputError(where=path, expected=f"a task file in TOML ({error})") from error
     if "kind" in table:
         return _images(table, path)
     _check_keys(table, path, NEEDED, OPTIONAL)
@@ -140,7 +140,9 @@ def _images(table: dict[str, Any], path: str) -> Task:
     _check_names(table, path)
     _check_words(table, path, "statement_words")
     if ("folder" in table) == ("files" in table):
-        raise InputError(f"{path}: expected folder or [files] and not both; say where images are.")
+        raise InputError(
+            where=path, expected="folder or [files] and not both", remedy="say where images are"
+        )
     for statement in table["statements"]:
         _check_statement(statement, path)
     words = table.get("statement_words", {})

@@ -37,7 +37,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
       InputError: there are no such rows, or one of them is wrong; with file and row.
     """
     if limit < 0:
-        raise InputError(f"limit: expected 0 (all rows) or a positive number, got {limit}.")
+        raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
     if data == MINI and not task.files:
         return suite.rows(task.name, split)._replace(split=split).first(limit)
     place = _find(task, data)
@@ -69,7 +69,9 @@ def _find(task: Task, data: str) -> Place | None:
         found = {split: Path(file) for split, file in task.files.items()}
         return Place(f"the files of {task.source}", _file_readers(task, found))
     if not data:
-        raise InputError("data: expected a folder of rows or 'mini', got nothing; give one.")
+        raise InputError(
+            where="data", expected="a folder of rows or 'mini'", got="nothing", remedy="give one"
+        )
     if not Path(data).is_dir():
         raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
     found = files.by_split(task, Path(data))

@@ -148,8 +148,10 @@ def recommend(
     k = rows.shape[-1]
     if rows.ndim != 2:
         raise InputError(
-            f"scores: expected [n, k], the rows of one prompt; got shape {rows.shape}: give one "
-            "prompt's rows at a time."
+            where="scores",
+            expected="[n, k], the rows of one prompt",
+            got=f"shape {rows.shape}",
+            remedy="give one prompt's rows at a time",
         )
     names = tuple(label_names) or tuple(f"label {i}" for i in range(k))
     found = signals(rows)
@@ -160,8 +162,10 @@ def recommend(
         method, options, why = _from_scores(rows, found, names)
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError(
-            "recommend: expected labeled=[m, k] and labels=[m] together, and probe= only beside "
-            "them, for it is measured there; give what is missing or leave all out."
+            where="recommend",
+            expected="labeled=[m, k] and labels=[m] together, and probe= only beside them, "
+            "for it is measured there",
+            remedy="give what is missing or leave all out",
         )
     if labeled is None:
         return Recommendation(method, options, tuple(why), found, {})

@@ -86,6 +86,6 @@ def _read(path: Path, reading: Reading, arrays: Callable[[], Arrays]) -> list[Im
         # A zip's error repeats its headers, of any length.
         said = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
         raise InputError(
-            f"{path}: expected a whole file of arrays, found none ({said})."
+            where=path, expected="a whole file of arrays", got=f"none ({said})"
         ) from error
     return from_arrays(str(path), found, reading, task=path.stem)

@@ -108,8 +108,9 @@ def beginning(path: Path) -> bytes:
             return file.read(65_536)
     except OSError as error:
         raise InputError(
-            f"{path}: expected a file of scores, which cannot be read ({error.strerror}); correct "
-            "the name."
+            where=path,
+            expected=f"a file of scores, which cannot be read ({error.strerror})",
+            remedy="correct the name",
         ) from error
 
 
@@ -120,8 +121,10 @@ def contexts(found: Imported, reading: Reading) -> list[Imported]:
     lacking = [name for name in reading.by if name not in found.columns]
     if lacking:
         raise InputError(
-            f"{found.where}: expected the column {lacking[0]!r} of --by, found none; known are "
-            f"{', '.join(found.columns) or 'no columns'}."
+            where=found.where,
+            expected=f"the column {lacking[0]!r} of --by",
+            got="none",
+            remedy=f"known are {', '.join(found.columns) or 'no columns'}",
         )
     values = list(zip(*(map(str, found.columns[name]) for name in reading.by), strict=True))
     parts = []
@@ -143,9 +146,9 @@ def to_table(found: Imported, reading: Reading) -> ScoreTable:
     where = found.where
     scores, k = np.asarray(found.log_probs, np.float64), len(found.label_names)
     if scores.ndim != 2 or scores.shape[-1] != k:
-        raise InputError(f"{where}: expected {k} scores a row, got shape {scores.shape}.")
+        raise InputError(where=where, expected=f"{k} scores a row", got=f"shape {scores.shape}")
     if not len(scores):
-        raise InputError(f"{where}: expected at least one row of scores, found none.")
+        raise InputError(where=where, expected="at least one row of scores", got="none")
     scores = nats(scores, where, reading.from_probs)
     scores, kept, notes = filled(replace(found, log_probs=scores), reading)
     found = found.rows(kept)

@@ -59,7 +59,7 @@ def to_imported(
             that are none of the choices; one choice alone.
     """
     if not rows:
-        raise InputError(f"{where}: expected at least one row, found none.")
+        raise InputError(where=where, expected="at least one row", got="none")
     counts = Counter(len(row.scores) for row in rows)
     if len(counts) > 1 and CHOICES not in reading.by:
         found = ", ".join(f"{k} in {n:,} rows" for k, n in counts.most_common())

@@ -56,7 +56,7 @@ def from_columns(
             column of right labels that nobody named; a right label that is none.
     """
     if not len(next(iter(columns.values()), ())):
-        raise InputError(f"{where}: expected at least one row of scores, found none.")
+        raise InputError(where=where, expected="at least one row of scores", got="none")
     left = _left(where, columns, reading)
     together = _together(where, left, reading.labels)
     if together is not None:
@@ -96,8 +96,10 @@ def label_columns(where: str, columns: Mapping[str, Column], reading: Reading) -
     together = _together(where, left, reading.labels)
     if together is not None:
         raise InputError(
-            f"{where}: expected a column of its own for each label, found all scores of a row in "
-            f"{together!r}; write one column a label."
+            where=where,
+            expected="a column of its own for each label",
+            got=f"all scores of a row in {together!r}",
+            remedy="write one column a label",
         )
     return choose(where, reading.labels or _found(where, left), reading.labels, given=True)[0]
 
@@ -199,8 +201,9 @@ def _vectors(
         numbers = [number(one) for one in cells]
         if len(numbers) != len(names) or None in numbers:
             raise InputError(
-                f"{where}, row {row} (counted from 0): expected {len(names)} numbers, one per "
-                f"label as in the rows before; got {shown(cell)}."
+                where=f"{where}, row {row} (counted from 0)",
+                expected=f"{len(names)} numbers, one per label as in the rows before",
+                got=shown(cell),
             )
         rows.append(numbers)
     return names, np.array(rows, np.float64)
@@ -211,9 +214,10 @@ def _scores_of(where: str, name: str, column: Column) -> np.ndarray:
     numbers, bad = values(column)
     if bad:
         raise InputError(
-            f"{where}, column {name!r}, row {bad[0]} (counted from 0): expected a number, got "
-            f"{shown(column[bad[0]])} ({len(bad)} such rows); correct it, or leave it empty where "
-            "the label was not returned."
+            where=f"{where}, column {name!r}, row {bad[0]} (counted from 0)",
+            expected="a number",
+            got=f"{shown(column[bad[0]])} ({len(bad)} such rows)",
+            remedy="correct it, or leave it empty where the label was not returned",
         )
     return numbers
 
@@ -242,8 +246,9 @@ def _found(where: str, left: Mapping[str, Column]) -> tuple[str, ...]:
         )
     if len(found) < 2:
         raise InputError(
-            f"{where}: expected two columns of real numbers or more, one per label, found "
-            f"{', '.join(map(repr, found)) or 'none'} among {len(left)} columns; name them: "
-            "--labels=A,B,..."
+            where=where,
+            expected="two columns of real numbers or more, one per label",
+            got=f"{', '.join(map(repr, found)) or 'none'} among {len(left)} columns; name them",
+            remedy="--labels=A,B,..",
         )
     return tuple(found)

@@ -73,7 +73,7 @@ def _cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[str]]]
 def _check_names(path: Path, names: list[str]) -> None:
     """Refuse a first line that names no columns."""
     if not any(names):
-        raise InputError(f"{path}, line 1: expected a line of names, found nothing.")
+        raise InputError(where=f"{path}, line 1", expected="a line of names", got="nothing")
     if len(set(names)) < len(names):
         raise InputError(
             f"{path}, line 1: the column {twice(names)!r} stands twice; give each a name of its "
@@ -82,8 +82,10 @@ def _check_names(path: Path, names: list[str]) -> None:
     numbers = [parsed(name) for name in names if name]
     if all(one is not None and not (math.isfinite(one) and one % 1 == 0 <= one) for one in numbers):
         raise InputError(
-            f"{path}, line 1: expected the names of the columns, got numbers "
-            f"({shown(','.join(names))}); put a line of names before it."
+            where=f"{path}, line 1",
+            expected="the names of the columns",
+            got=f"numbers ({shown(','.join(names))})",
+            remedy="put a line of names before it",
         )
 
 

@@ -46,9 +46,10 @@ def log_prob_of_end(echo: Echo, label: str, where: str) -> tuple[float, int]:
         text = echo.tokens[start].translate(SPACES) + text
     if not text.strip().endswith(label.strip()):
         raise InputError(
-            f"{where}: expected a prompt that ends with the label {shown(label)}, but it ends with "
-            f"{shown(text)}; send prompt and label together and ask for no new token "
-            "(max_tokens=0)."
+            where=where,
+            expected=f"a prompt that ends with the label {shown(label)}, but it ends with "
+            f"{shown(text)}",
+            remedy="send prompt and label together and ask for no new token (max_tokens=0)",
         )
     if text.strip() != label.strip():
         raise InputError(
@@ -88,9 +89,10 @@ def of_echoes(
         ends = [name for name in labels if text.endswith(name.strip())]
         if not ends:
             raise InputError(
-                f"{line.where}: expected a prompt that ends with one of the labels "
-                f"({', '.join(labels)}), but it ends with {shown(text[-30:])}; name the labels as "
-                "the prompts have them (--labels)."
+                where=line.where,
+                expected=f"a prompt that ends with one of the labels ({', '.join(labels)}), "
+                f"but it ends with {shown(text[-30:])}",
+                remedy="name the labels as the prompts have them (--labels)",
             )
         label = max(ends, key=len)
         value, size = log_prob_of_end(echo, label, line.where)

@@ -43,7 +43,7 @@ def _contexts(given: object, reading: Reading) -> list[Imported]:
         lengths = {len(of) for of in columns.values()}
         if len(lengths) > 1:
             raise InputError(
-                f"{WHERE}: expected columns of one length, got lengths {sorted(lengths)}."
+                where=WHERE, expected="columns of one length", got=f"lengths {sorted(lengths)}"
             )
         return [from_columns(WHERE, columns, reading, task=WHERE)]
     array = np.asarray(numbers(given, WHERE, SCORES, EACH_SCORE))
@@ -88,7 +88,8 @@ def _cells(column: object) -> Column:
     found = np.asarray(column)
     if found.ndim != 1:
         raise InputError(
-            f"{WHERE}: expected columns of one value a row, got {type(column).__name__} of shape "
-            f"{found.shape}."
+            where=WHERE,
+            expected="columns of one value a row",
+            got=f"{type(column).__name__} of shape {found.shape}",
         )
     return found

@@ -54,10 +54,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         state = parse_json(text)
     except OSError as error:
         raise InputError(
-            f"{path}: expected a run, which cannot be read ({error.strerror})."
+            where=path, expected=f"a run, which cannot be read ({error.strerror})"
         ) from error
     except UnicodeError as error:
-        raise InputError(f"{path}: expected text in UTF-8, which it is not ({error}).") from error
+        raise InputError(
+            where=path, expected=f"text in UTF-8, which it is not ({error})"
+        ) from error
     except ValueError as error:
         raise InputError(f"{path}: no JSON ({str(error)[:200]}); is the file cut short?") from error
     spec = fields(fields(state).get("adapter_spec"))
@@ -85,7 +87,9 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             those, str(path), reading, {**about, "seed": trial}, [note] if note else []
         )
     if not found:
-        raise InputError(f"{path}: expected requests with results, found none; run HELM again.")
+        raise InputError(
+            where=path, expected="requests with results", got="none", remedy="run HELM again"
+        )
     return found
 
 
@@ -104,7 +108,7 @@ def _separate(
         choices, _ = _references(state, where)
         at = state.get("reference_index")
         if type(at) is not int or not 0 <= at < len(choices):
-            raise InputError(f"{where}: expected the index of a choice, got {shown(at)}.")
+            raise InputError(where=where, expected="the index of a choice", got=shown(at))
         mode = str(state.get("request_mode") or "original")
         values = asked.setdefault(key, {}).setdefault(mode, {})
         if at in values:
@@ -170,7 +174,7 @@ def _key(one: Json, where: str) -> tuple[Key | None, dict[str, Json]]:
     instance = fields(state.get("instance"))
     trial, name = state.get("train_trial_index", 0), instance.get("id")
     if not isinstance(name, str) or type(trial) is not int:
-        raise InputError(f"{where}: expected a request with its instance's id, got {shown(one)}.")
+        raise InputError(where=where, expected="a request with its instance's id", got=shown(one))
     if instance.get("perturbation") is not None:
         return None, state
     return (trial, name), state
@@ -182,7 +186,7 @@ def _references(state: Mapping[str, Json], where: str) -> tuple[tuple[str, ...],
     for i, one in enumerate(items(fields(state.get("instance")).get("references"))):
         text = fields(fields(one).get("output")).get("text")
         if not isinstance(text, str):
-            raise InputError(f"{where}: expected the text of choice {i}, got {shown(text)}.")
+            raise InputError(where=where, expected=f"the text of choice {i}", got=shown(text))
         texts.append(text)
         if "correct" in items(fields(one).get("tags")):
             right.append(i)
@@ -210,8 +214,10 @@ def _of_reference(tokens: list[dict[str, Json]], text: str, where: str) -> float
         if len(end.strip()) > len(wanted):
             break
     raise InputError(
-        f"{where}: expected the last tokens of the completion to spell the choice {shown(text)}, "
-        f"got {shown(end)}; its score is not in the log."
+        where=where,
+        expected=f"the last tokens of the completion to spell the choice {shown(text)}",
+        got=shown(end),
+        remedy="its score is not in the log",
     )
 
 
@@ -227,5 +233,5 @@ def _prompt(state: Mapping[str, Json]) -> str:
 
 def _number(value: Json, where: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise InputError(f"{where}: expected a log-probability, got {shown(value)}.")
+        raise InputError(where=where, expected="a log-probability", got=shown(value))
     return float(value)

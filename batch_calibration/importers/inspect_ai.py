@@ -99,7 +99,7 @@ def _values(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
                 data = _member(archive, archive.getinfo(name), path)
                 yield f"{path}, {name}", _parse(data, f"{path}, {name}")
     except OSError as error:
-        raise InputError(f"{path}: expected a log, which cannot be read ({error}).") from error
+        raise InputError(where=path, expected=f"a log, which cannot be read ({error})") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -134,7 +134,7 @@ def _parse(data: bytes, where: str) -> dict[str, Json]:
     except ValueError as error:
         raise InputError(f"{where}: no JSON ({str(error)[:200]}); is it cut short?") from error
     if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a JSON object, got {shown(value)}.")
+        raise InputError(where=where, expected="a JSON object", got=shown(value))
     return value
 
 
@@ -143,7 +143,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     choices = sample.get("choices")
     if isinstance(choices, list) and choices:
         if len(choices) > 26:
-            raise InputError(f"{where}: expected at most 26 choices, got {len(choices)}.")
+            raise InputError(where=where, expected="at most 26 choices", got=len(choices))
         return tuple(chr(65 + i) for i in range(len(choices)))
     if len(reading.labels) > 1:
         return reading.labels

@@ -69,7 +69,7 @@ def _parse(where: str, text: str, what: str) -> Json:
 def _record(where: str, line: str) -> Record:
     value = _parse(where, line, "line")
     if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a JSON object, one row; got {shown(value)}.")
+        raise InputError(where=where, expected="a JSON object, one row", got=shown(value))
     return value
 
 
@@ -84,7 +84,9 @@ def _rows(where: str, value: Json) -> tuple[list[Record], tuple[str, ...]]:
         value = of_rows[0] if len(of_rows) == 1 else [value]
     if not isinstance(value, list) or not _all(value, dict):
         raise InputError(
-            f"{where}: expected one JSON object a row, on lines or in a list; got {shown(value)}."
+            where=where,
+            expected="one JSON object a row, on lines or in a list",
+            got=shown(value),
         )
     return [record for record in value if isinstance(record, dict)], names
 

@@ -29,12 +29,15 @@ def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
             yield from _listed(path, file) if first == "[" else _lines(path, file, first)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: expected text in UTF-8, which it is not ({error.reason} at byte "
-            f"{error.start}); write it again as UTF-8."
+            where=path,
+            expected=f"text in UTF-8, which it is not ({error.reason} at byte {error.start})",
+            remedy="write it again as UTF-8",
         ) from error
     except OSError as error:
         raise InputError(
-            f"{path}: expected a log, which cannot be read ({error.strerror}); correct the name."
+            where=path,
+            expected=f"a log, which cannot be read ({error.strerror})",
+            remedy="correct the name",
         ) from error
 
 
@@ -56,7 +59,9 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
             return
         if at < len(text):
             if text[at] != "{":
-                raise InputError(f"{where}: expected a JSON object, got {text[at : at + 40]!r}.")
+                raise InputError(
+                    where=where, expected="a JSON object", got=f"{text[at : at + 40]!r}"
+                )
             try:
                 end = decoder.raw_decode(text, at)[1]
             except json.JSONDecodeError:
@@ -90,5 +95,5 @@ def _object(text: str, where: str, *, torn: bool) -> dict[str, Json]:
         )
         raise InputError(f"{where}: no JSON object ({str(error)[:200]}){hint}.") from error
     if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a JSON object, got {text.strip()[:40]!r}.")
+        raise InputError(where=where, expected="a JSON object", got=f"{text.strip()[:40]!r}")
     return value

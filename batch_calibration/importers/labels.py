@@ -37,8 +37,9 @@ def choose(
         raise InputError(f"{where}: {InputError.unknown('label', lacking, names)}")
     if len(asked) != len(names):
         raise InputError(
-            f"{where}: expected --labels to name its {len(names)} columns of scores, got "
-            f"{len(asked)} names."
+            where=where,
+            expected=f"--labels to name its {len(names)} columns of scores",
+            got=f"{len(asked)} names",
         )
     return tuple(asked), list(range(len(names)))
 
@@ -62,9 +63,10 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
         if cell not in known:
             listed = ", ".join(map(repr, names[:8])) + (" ..." if len(names) > 8 else "")
             raise InputError(
-                f"{where}, row {row} (counted from 0): expected the right label, by its name "
-                f"({listed}), by its index from 0 to {len(names) - 1}, or nothing where it is "
-                f"unknown; got {shown(cell)}, which names no label."
+                where=f"{where}, row {row} (counted from 0)",
+                expected=f"the right label, by its name ({listed}), by its index from 0 to "
+                f"{len(names) - 1}, or nothing where it is unknown",
+                got=f"{shown(cell)}, which names no label",
             )
     return np.array([known[cell] for cell in cells], np.int32)
 

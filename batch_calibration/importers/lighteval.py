@@ -86,7 +86,7 @@ def _row(
     source = document if document else record
     choices = source.get("choices")
     if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
-        raise InputError(f"{where}: expected the choices as a list of texts, got {shown(choices)}.")
+        raise InputError(where=where, expected="the choices as a list of texts", got=shown(choices))
     given = answer.get("logprobs") if document else record.get("predictions")
     alone = answer.get("unconditioned_logprobs")
     scores, k = _numbers(given, where), len(choices)
@@ -94,8 +94,10 @@ def _row(
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
         raise InputError(
-            f"{where}: expected a log-probability for each of {k} choices, got {len(scores)}; "
-            "generated answers hold none: take a task that is scored by log-likelihoods."
+            where=where,
+            expected=f"a log-probability for each of {k} choices",
+            got=f"{len(scores)}; generated answers hold none",
+            remedy="take a task that is scored by log-likelihoods",
         )
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
     prompt = answer.get("input") if document else record.get("full_prompt")
@@ -119,13 +121,17 @@ def _numbers(value: object, where: str) -> list[float]:
         number = one[0] if isinstance(one, list) and one else one
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InputError(
-                f"{where}: expected log-probabilities of the choices, got {shown(one)}; generated "
-                "answers hold none: take a task that is scored by log-likelihoods."
+                where=where,
+                expected="log-probabilities of the choices",
+                got=f"{shown(one)}; generated answers hold none",
+                remedy="take a task that is scored by log-likelihoods",
             )
         if math.isnan(number) or number == math.inf:
             raise InputError(
-                f"{where}: expected a finite log-probability, got {number}; ask the model again, "
-                "in float32 or bfloat16."
+                where=where,
+                expected="a finite log-probability",
+                got=number,
+                remedy="ask the model again, in float32 or bfloat16",
             )
         found.append(float(number))
     return found

@@ -50,7 +50,7 @@ def first_token_top_k(response: Mapping[str, object], where: str = "response") -
     for one in old if isinstance(old, list) and not row else []:
         prob = number(found(one, "prob"), where)
         if not 0 <= prob <= 1:
-            raise InputError(f"{where}: expected a probability from 0 to 1, got {shown(prob)}.")
+            raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
         add(row, found(one, "tok_str"), math.log(prob) if prob else -math.inf, where)
     if not row:
         raise InputError(

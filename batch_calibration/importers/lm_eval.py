@@ -108,16 +108,20 @@ def _logged(value: Mapping[str, Json], where: str, reading: Reading) -> Logged:
     for name in ("doc_id", "arguments"):
         if name not in value:
             raise InputError(
-                f"{where}: expected {name!r}, as --log_samples of lm-evaluation-harness writes it, "
-                f"found {shown(list(value))}."
+                where=where,
+                expected=f"{name!r}, as --log_samples of lm-evaluation-harness writes it",
+                got=shown(list(value)),
             )
     pairs = _pairs(value["arguments"], where)
     answers = value.get("filtered_resps") or value.get("resps")
     if not isinstance(answers, list) or len(answers) != len(pairs):
         many = len(answers) if isinstance(answers, list) else 0
         raise InputError(
-            f"{where}: expected one log-likelihood for each of {len(pairs)} requests in "
-            f"'filtered_resps' or 'resps', got {many}; write the log again."
+            where=where,
+            expected=f"one log-likelihood for each of {len(pairs)} requests in "
+            "'filtered_resps' or 'resps'",
+            got=many,
+            remedy="write the log again",
         )
     scores = [_log_likelihood(one, where, reading) for one in answers]
     alone = _without_question(pairs, "acc_mutual_info" in value)
@@ -153,8 +157,10 @@ def _pairs(arguments: Json, where: str) -> list[tuple[str, str]]:
         parts = [one.get("arg_0"), one.get("arg_1")] if isinstance(one, dict) else one
         if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
             raise InputError(
-                f"{where}: expected arguments of requests as lists of texts, or as gen_args_0 with "
-                f"arg_0 and arg_1; got {shown(one)}."
+                where=where,
+                expected="arguments of requests as lists of texts, or as gen_args_0 with "
+                "arg_0 and arg_1",
+                got=shown(one),
             )
         if len(parts) < 2 or parts[1] is None:
             raise _no_choices(ROLLING, where)
@@ -162,7 +168,7 @@ def _pairs(arguments: Json, where: str) -> list[tuple[str, str]]:
             raise _no_choices(GENERATED, where)
         found.append((parts[0], parts[1]))
     if not found:
-        raise InputError(f"{where}: expected the requests' arguments, got {shown(arguments)}.")
+        raise InputError(where=where, expected="the requests' arguments", got=shown(arguments))
     return found
 
 
@@ -178,7 +184,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     while isinstance(answer, list) and answer:
         answer = answer[0]
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise InputError(f"{where}: expected a log-likelihood, got {shown(answer)}.")
+        raise InputError(where=where, expected="a log-likelihood", got=shown(answer))
     try:
         number = float(answer)
     except (ValueError, OverflowError):
@@ -188,8 +194,10 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return number
     raise InputError(
-        f"{where}: expected a finite log-likelihood, got {number}; one such value makes every mean "
-        "of its label NaN or infinite: ask the model again, in float32 or bfloat16."
+        where=where,
+        expected="a finite log-likelihood",
+        got=f"{number}; one such value makes every mean of its label NaN or infinite",
+        remedy="ask the model again, in float32 or bfloat16",
     )
 
 

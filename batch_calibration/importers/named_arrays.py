@@ -64,7 +64,7 @@ def from_arrays(
                 found.append(_context(f"{at}, {said}", scores[i], own, reading, about, i))
         else:
             raise InputError(
-                f"{at}: expected scores [n, k] or [contexts, n, k], got shape {scores.shape}."
+                where=at, expected="scores [n, k] or [contexts, n, k]", got=f"shape {scores.shape}"
             )
     return found
 

@@ -56,8 +56,10 @@ def first_token_top_k(response: Mapping[str, object], where: str = "response") -
     given = _log_probs(response, where)
     if "content" not in given and found(response, "choices", 1) is not None:
         raise InputError(
-            f"{where}: expected the answer to one prompt, got several choices; send each prompt in "
-            "a request of its own, with n=1."
+            where=where,
+            expected="the answer to one prompt",
+            got="several choices",
+            remedy="send each prompt in a request of its own, with n=1",
         )
     row: dict[str, float] = {}
     if "content" in given or "top_logprobs" not in given:
@@ -100,7 +102,9 @@ def echo(response: Mapping[str, object], where: str = "response") -> Echo:
     tokens, values = given.get("tokens"), given.get("token_logprobs")
     if not isinstance(tokens, list) or not isinstance(values, list) or len(tokens) != len(values):
         raise InputError(
-            f"{where}: expected as many tokens as token_logprobs; ask with echo=true, logprobs=1."
+            where=where,
+            expected="as many tokens as token_logprobs",
+            remedy="ask with echo=true, logprobs=1",
         )
     text, whole = found(response, "choices", 0, "text"), "".join(map(str, tokens))
     if isinstance(text, str) and whole and text != whole and text.startswith(whole):
@@ -112,15 +116,17 @@ def echo(response: Mapping[str, object], where: str = "response") -> Echo:
     end = _generated(response, given)
     if not all(isinstance(token, str) for token in tokens) or end < 1:
         raise InputError(
-            f"{where}: expected the prompt's tokens, found those of the answer alone; ask with "
-            "echo=true, of a server that supports it."
+            where=where,
+            expected="the prompt's tokens",
+            got="those of the answer alone",
+            remedy="ask with echo=true, of a server that supports it",
         )
     return Echo(tuple(tokens[:end]), tuple(number(value, where) for value in values[:end]))
 
 
 def _log_probs(response: Mapping[str, object], where: str) -> Mapping[str, object]:
     if not isinstance(found(response, "choices", 0), Mapping):
-        raise InputError(f"{where}: expected a response with choices, found none.")
+        raise InputError(where=where, expected="a response with choices", got="none")
     given = found(response, "choices", 0, "logprobs")
     if not isinstance(given, Mapping):
         raise InputError(

@@ -56,16 +56,18 @@ def read_lines(path: Path) -> list[Line]:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(
-            f"{path}: expected saved responses, which cannot be read ({error.strerror})."
+            where=path, expected=f"saved responses, which cannot be read ({error.strerror})"
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: expected text in UTF-8, found another byte at place {error.start}; save it "
-            "as UTF-8."
+            where=path,
+            expected="text in UTF-8",
+            got=f"another byte at place {error.start}",
+            remedy="save it as UTF-8",
         ) from error
     lines = [_line(value, where) for where, value in _values(text, str(path))]
     if not lines:
-        raise InputError(f"{path}: expected one response a line, found none.")
+        raise InputError(where=path, expected="one response a line", got="none")
     return lines
 
 
@@ -77,7 +79,9 @@ def _values(text: str, where: str) -> Iterator[tuple[str, Json]]:
             whole = parse_json(text)
         except ValueError as error:
             raise InputError(
-                f"{where}: expected JSON, which ends or breaks off ({error}); save it again."
+                where=where,
+                expected=f"JSON, which ends or breaks off ({error})",
+                remedy="save it again",
             ) from error
         for i, value in enumerate(whole if isinstance(whole, list) else [whole]):
             yield f"{where}, response {i}", value
@@ -90,7 +94,7 @@ def _values(text: str, where: str) -> Iterator[tuple[str, Json]]:
                 "; the file may have been cut short, drop the line" if i == numbered[-1][0] else ""
             )
             raise InputError(
-                f"{where}, line {i}: expected one JSON object ({error}){last}."
+                where=f"{where}, line {i}", expected=f"one JSON object ({error}){last}"
             ) from error
 
 
@@ -100,12 +104,12 @@ def _line(value: Json, where: str) -> Line:
         # [request, response] or [request, response, fields], as parallel requesters save them.
         if not all(isinstance(part, dict) for part in value) or len(value) not in (2, 3):
             raise InputError(
-                f"{where}: expected a response or [request, response], got {shown(value)}."
+                where=where, expected="a response or [request, response]", got=shown(value)
             )
         fields = dict(value[2]) if len(value) == 3 else {}  # type: ignore[arg-type]
         value = value[1]
     if not isinstance(value, dict):
-        raise InputError(f"{where}: expected a response as a JSON object, got {shown(value)}.")
+        raise InputError(where=where, expected="a response as a JSON object", got=shown(value))
     body: object = value
     if isinstance(value.get("response"), dict):
         fields |= {key: part for key, part in value.items() if key != "response"}
@@ -192,8 +196,10 @@ def named_labels(path: Path, reading: Reading) -> tuple[str, ...]:
     """The labels that a person names, which no response names."""
     if len(set(reading.labels)) < max(2, len(reading.labels)):
         raise InputError(
-            f"{path}: expected the labels as the model answers them, two or more and each once, "
-            f"got {', '.join(reading.labels) or 'none'}; say --labels=yes,no."
+            where=path,
+            expected="the labels as the model answers them, two or more and each once",
+            got=f"{', '.join(reading.labels) or 'none'}",
+            remedy="say --labels=yes,no",
         )
     return reading.labels
 
@@ -207,13 +213,13 @@ def number(value: object, where: str) -> float:
             return float(value)
         except OverflowError:
             pass
-    raise InputError(f"{where}: expected a log-probability in nats, got {shown(value)}.")
+    raise InputError(where=where, expected="a log-probability in nats", got=shown(value))
 
 
 def add(row: dict[str, float], token: object, value: object, where: str) -> None:
     """Adds a token's probability to a row; tokens of one text are one, and one listed twice too."""
     if not isinstance(token, str):
-        raise InputError(f"{where}: expected the text of a token, got {shown(token)}.")
+        raise InputError(where=where, expected="the text of a token", got=shown(token))
     nats = number(value, where)
     if token not in row:
         row[token] = nats
@@ -260,9 +266,10 @@ def _gold(lines: Sequence[Line], reading: Reading) -> np.ndarray:
         label = -1 if value is None else known.get(str(value).strip())
         if label is None:
             raise InputError(
-                f"{line.where}: expected the right label in {reading.gold!r}, one of "
-                f"{', '.join(reading.labels)}, its index where none is a number, or null; got "
-                f"{shown(value)}."
+                where=line.where,
+                expected=f"the right label in {reading.gold!r}, one of "
+                f"{', '.join(reading.labels)}, its index where none is a number, or null",
+                got=shown(value),
             )
         gold.append(label)
     return np.array(gold, np.int32)

@@ -58,7 +58,7 @@ def first_token_top_k(response: Mapping[str, object], where: str = "response") -
     for one in _tops(response):
         value, token, text = (found(one, i) for i in range(3))
         if not isinstance(token, int):
-            raise InputError(f"{where}: expected [log-prob, token id, text], got {shown(one)}.")
+            raise InputError(where=where, expected="[log-prob, token id, text]", got=shown(one))
         if token in seen:
             continue
         seen.add(token)
@@ -114,12 +114,13 @@ def label_probs(response: Mapping[str, object], where: str = "response") -> np.n
     given = response.get("scores")
     each = [one for one in given if isinstance(one, list)] if isinstance(given, list) else []
     if not each or len(each) < len(given) or len({len(one) for one in each}) != 1:  # type: ignore[arg-type]
-        raise InputError(f"{where}: expected scores as one list a row, all as long, found none.")
+        raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
     probs = np.array([[number(value, where) for value in one] for one in each], np.float64)
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         raise InputError(
-            f"{where}: expected probabilities from 0 to 1 that sum to at most 1, got "
-            f"{shown(probs[0].tolist())}."
+            where=where,
+            expected="probabilities from 0 to 1 that sum to at most 1",
+            got=shown(probs[0].tolist()),
         )
     return probs
 
@@ -131,9 +132,10 @@ def _scored(path: Path, lines: list[Line], reading: Reading) -> Imported:
     for line, part in zip(lines, parts, strict=True):
         if part.shape[1] != len(labels):
             raise InputError(
-                f"{line.where}: expected {len(labels)} scores a row, one for each of "
-                f"{', '.join(labels)}, got {part.shape[1]}; name the labels of its "
-                "label_token_ids in their order."
+                where=line.where,
+                expected=f"{len(labels)} scores a row, one for each of {', '.join(labels)}",
+                got=f"{part.shape[1]}",
+                remedy="name the labels of its label_token_ids in their order",
             )
     probs = np.concatenate(parts)
     rows = [line for line, part in zip(lines, parts, strict=True) for _ in part]

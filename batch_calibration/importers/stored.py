@@ -15,8 +15,9 @@ def tables(path: Path) -> list[ScoreTable] | None:
         found = sorted((path / "scores").glob("*.safetensors"))
         if not found:
             raise InputError(
-                f"{path}: expected a file of scores, or a working folder with scores/ in it; found "
-                "a folder without."
+                where=path,
+                expected="a file of scores, or a working folder with scores/ in it",
+                got="a folder without",
             )
         return [load(file) for file in found]
     try:

@@ -76,7 +76,7 @@ def scores_of_top_k(
     ([[-0.31, -inf]], [-3.0], (' yes', 'Yes'))
     """
     if not rows:
-        raise InputError(f"{where}: expected at least one row of tokens, found none.")
+        raise InputError(where=where, expected="at least one row of tokens", got="none")
     values = [_checked(row, f"{where}, row {i}") for i, row in enumerate(rows)]
     total: dict[str, float] = {}
     for row in values:
@@ -183,15 +183,18 @@ def _checked(row: Mapping[str, float], where: str) -> dict[str, float]:
     kept = {token: float(v) for token, v, no in zip(row, values, gone, strict=True) if not no}
     if not kept:
         raise InputError(
-            f"{where}: expected the likeliest tokens with their log-probabilities, found none; ask "
-            "for top log-probabilities (top_logprobs=20), of a server that gives them."
+            where=where,
+            expected="the likeliest tokens with their log-probabilities",
+            got="none",
+            remedy="ask for top log-probabilities (top_logprobs=20), of a server that gives them",
         )
     total = float(np.exp(np.minimum(values[~gone], 1.0)).sum())
     if total > 1.01:
         raise InputError(
-            f"{where}: expected log-probabilities over the vocabulary in nats, but those of the "
-            f"{len(kept)} tokens returned sum to the probability {total:.3g}, above 1; some "
-            "servers answer so (all 0.0) when they do not support log-probabilities."
+            where=where,
+            expected="log-probabilities over the vocabulary in nats, but those of the "
+            f"{len(kept)} tokens returned sum to the probability {total:.3g}, above 1",
+            remedy="some servers answer so (all 0.0) when they do not support log-probabilities",
         )
     return kept
 
@@ -202,8 +205,10 @@ def _names(labels: Sequence[str], where: str) -> list[str]:
     for j, name in enumerate(plain):
         if not name.strip():
             raise InputError(
-                f"{where}: expected labels of at least one letter, got {shown(labels[j])}; name "
-                "the labels as the model answers."
+                where=where,
+                expected="labels of at least one letter",
+                got=shown(labels[j]),
+                remedy="name the labels as the model answers",
             )
         if plain.index(name) < j:
             raise InputError(

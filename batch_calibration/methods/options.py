@@ -35,8 +35,10 @@ def read_options(words: Iterable[str]) -> dict[str, dict[str, object]]:
         method, dot, option = name.strip().partition(".")
         if not (equals and dot and method and option):
             raise InputError(
-                f"options: expected METHOD.OPTION=VALUE, got {shown(text)}: write it as in "
-                f"{EXAMPLE}."
+                where="options",
+                expected="METHOD.OPTION=VALUE",
+                got=shown(text),
+                remedy=f"write it as in {EXAMPLE}",
             )
         found.setdefault(method, {})[option] = read_value(value)
     return found

@@ -65,22 +65,31 @@ def check_scores(
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
         raise InputError(
-            f"{where}: expected an array [n, k], one row per input and one column per label; got "
-            f"shape {array.shape}: reshape it."
+            where=where,
+            expected="an array [n, k], one row per input and one column per label",
+            got=f"shape {array.shape}",
+            remedy="reshape it",
         )
     if array.size == 0:
         raise InputError(
-            f"{where}: expected at least one row and one label; got shape {array.shape}: give the "
-            f"scores of at least one input."
+            where=where,
+            expected="at least one row and one label",
+            got=f"shape {array.shape}",
+            remedy="give the scores of at least one input",
         )
     if array.shape[-1] == 1:
         raise InputError(
-            f"{where}: expected at least 2 labels; got 1 column: give one column per label."
+            where=where,
+            expected="at least 2 labels",
+            got="1 column",
+            remedy="give one column per label",
         )
     if labels is not None and array.shape[-1] != labels:
         raise InputError(
-            f"{where}: expected {labels} columns, one per label as in scores; got "
-            f"{array.shape[-1]}: score the same labels."
+            where=where,
+            expected=f"{labels} columns, one per label as in scores",
+            got=f"{array.shape[-1]}",
+            remedy="score the same labels",
         )
     array = nats(array, where, from_probs)
     if from_probs:
@@ -103,8 +112,10 @@ def _host(array: AnyArray, where: str) -> np.ndarray:
     """The array as numpy has it, whose values can be looked at."""
     if isinstance(array, jax.core.Tracer):
         raise InputError(
-            f"{where}: expected an array whose values can be checked; got one that jax.jit or "
-            "jax.vmap traces: use the pure pair there, fit, apply = METHODS[name].make()."
+            where=where,
+            expected="an array whose values can be checked",
+            got="one that jax.jit or jax.vmap traces",
+            remedy="use the pure pair there, fit, apply = METHODS[name].make()",
         )
     return np.asarray(array)
 
@@ -115,9 +126,11 @@ def _refuse(array: np.ndarray, bad: np.ndarray, where: str, remedy: str) -> None
         at = f"context {tuple(context)}, " if context else ""
         value = array[(*context, row, label)]
         raise InputError(
-            f"{where}: expected finite log-probabilities; got "
-            f"{'NaN' if np.isnan(value) else f'{float(value):+g}'} in {at}row {row}, label {label} "
-            f"({int(bad.sum())} in all): {remedy}."
+            where=where,
+            expected="finite log-probabilities",
+            got=f"{('NaN' if np.isnan(value) else f'{float(value):+g}')} in {at}row "
+            f"{row}, label {label} ({int(bad.sum())} in all)",
+            remedy=remedy,
         )
 
 
@@ -146,23 +159,28 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     array = _host(whole_numbers(labels, where, scores.shape[-1]), where)
     if array.shape != scores.shape[:-1]:
         raise InputError(
-            f"{where}: expected one label per row, shape {scores.shape[:-1]}; got {array.shape}: "
-            f"give as many labels as rows."
+            where=where,
+            expected=f"one label per row, shape {scores.shape[:-1]}",
+            got=array.shape,
+            remedy="give as many labels as rows",
         )
     out = (array < -1) | (array >= scores.shape[-1])
     if out.any():
         first = np.argwhere(out)[0]
         raise InputError(
-            f"{where}: expected indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown; got "
-            f"{int(array[tuple(first)])} in row {int(first[-1])}: name a column of the scores."
+            where=where,
+            expected=f"indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown",
+            got=f"{int(array[tuple(first)])} in row {int(first[-1])}",
+            remedy="name a column of the scores",
         )
     unknown = np.argwhere((array < 0).all(axis=-1))
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
         at = f" in context {context}" if context else ""
         raise InputError(
-            f"{where}: expected at least one known label{at}; all {array.shape[-1]} came as -1, "
-            f"unknown: give the label of at least one row."
+            where=where,
+            expected=f"at least one known label{at}; all {array.shape[-1]} came as -1, unknown",
+            remedy="give the label of at least one row",
         )
     return array.astype(np.int32)
 
@@ -192,8 +210,11 @@ def check_floor(floor: float) -> None:
     """Refuses a floor, in nats, that is not a finite number below 0."""
     if _shape(floor) != () or not -LARGEST <= floor < 0:
         raise InputError(
-            f"floor: expected a finite number of nats below 0; got {floor!r}: give the least "
-            f"log-probability to tell apart, such as floor=-100.0, not below {-LARGEST:g}."
+            where="floor",
+            expected="a finite number of nats below 0",
+            got=f"{floor!r}",
+            remedy="give the least log-probability to tell apart, such as floor=-100.0, not "
+            f"below {-LARGEST:g}",
         )
 
 
@@ -240,8 +261,10 @@ def check_options(
         fits, expected = _KINDS[kind]
         if not fits(value):
             raise InputError(
-                f"{option}: expected {expected}; got {value!r}: give one such as "
-                f"{option}={known[option].default!r}."
+                where=option,
+                expected=expected,
+                got=f"{value!r}",
+                remedy=f"give one such as {option}={known[option].default!r}",
             )
         checked[option] = kind(value)
     _check_prior(options.get("target_prior"), labels)
@@ -257,8 +280,10 @@ def _check_prior(prior: object, labels: int) -> None:
         if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
             return
     raise InputError(
-        f"target_prior: expected {labels} shares of at least 0 that sum to 1, one per label; "
-        f"got {prior!r}: give the share of each label among the test rows, 0 for one never right."
+        where="target_prior",
+        expected=f"{labels} shares of at least 0 that sum to 1, one per label",
+        got=f"{prior!r}",
+        remedy="give the share of each label among the test rows, 0 for one never right",
     )
 
 
@@ -268,9 +293,11 @@ def _check_start_means(means: object, labels: int) -> None:
     shape = _shape(means)
     if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
         raise InputError(
-            f"start_means: expected finite numbers [s, {labels}, {labels}], one mean per label in "
-            f"each of s starts; got {type(means).__name__ if shape is None else f'shape {shape}'}: "
-            f"give s times {labels} rows of log-probabilities in nats."
+            where="start_means",
+            expected=f"finite numbers [s, {labels}, {labels}], one mean per label in each "
+            "of s starts",
+            got=f"{(type(means).__name__ if shape is None else f'shape {shape}')}",
+            remedy=f"give s times {labels} rows of log-probabilities in nats",
         )
 
 

@@ -44,8 +44,10 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     plane = real(points, "boundary")
     if plane.shape[-1:] != (2,):
         raise InputError(
-            f"boundary: expected points (s0, s1) of two labels; got shape "
-            f"{plane.shape}: pick two labels and fit on their columns."
+            where="boundary",
+            expected="points (s0, s1) of two labels",
+            got=f"shape {plane.shape}",
+            remedy="pick two labels and fit on their columns",
         )
     scores = calibrator.apply(state, plane.reshape(-1, 2))
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

@@ -202,8 +202,10 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     """The model type, its family, and the raw config."""
     if not directory.is_dir():
         raise InputError(
-            f"{directory}: expected a checkpoint directory (config.json, *.safetensors, "
-            "tokenizer.json), found none; check the path."
+            where=directory,
+            expected="a checkpoint directory (config.json, *.safetensors, tokenizer.json)",
+            got="none",
+            remedy="check the path",
         )
     raw = read_json(directory / "config.json", "a config")
     name = raw.get("model_type")

@@ -34,7 +34,9 @@ def load(path: Path) -> Tokenizer:
     lines = text.splitlines()[1 : 1 + MERGES]
     merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
     if not merges or any(" " in right or not right for _, right in merges):
-        raise InputError(f"{path}: expected two tokens a line to merge; fetch the file again.")
+        raise InputError(
+            where=path, expected="two tokens a line to merge", remedy="fetch the file again"
+        )
     return build(merges)
 
 

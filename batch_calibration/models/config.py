@@ -29,7 +29,7 @@ def read_json(path: Path, what: str) -> dict[str, object]:
     """The JSON object in `path`, or a sentence that says what is missing or broken."""
     value = read_value(path, what)
     if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object, got {type(value).__name__}.")
+        raise InputError(where=path, expected="a JSON object", got=f"{type(value).__name__}")
     return value
 
 
@@ -37,13 +37,18 @@ def read_value(path: Path, what: str) -> object:
     """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
         raise InputError(
-            f"{path.parent}: expected {what} in {path.name}, found no such file; give a Hugging "
-            "Face checkpoint directory (config.json, *.safetensors, tokenizer.json)."
+            where=path.parent,
+            expected=f"{what} in {path.name}",
+            got="no such file",
+            remedy="give a Hugging Face checkpoint directory (config.json, *.safetensors, "
+            "tokenizer.json)",
         )
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path}: expected JSON, but {error}; fetch the file again.") from error
+        raise InputError(
+            where=path, expected=f"JSON, but {error}", remedy="fetch the file again"
+        ) from error
 
 
 def read_config(family: Family, raw: RawConfig, where: Path) -> Config:

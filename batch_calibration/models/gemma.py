@@ -119,8 +119,10 @@ def flatten(raw: RawConfig) -> RawConfig:
     nested = given if isinstance(given, dict) else {}
     if nested.keys() - {gated.SLIDING, gated.FULL}:
         raise InputError(
-            f"config.json: expected rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}, got "
-            f"{', '.join(map(str, nested))}; fetch the file again."
+            where="config.json",
+            expected=f"rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}",
+            got=f"{', '.join(map(str, nested))}",
+            remedy="fetch the file again",
         )
     scaling = raw.get("rope_scaling")
     if isinstance(scaling, dict) and ("rope_type" not in scaling or nested):

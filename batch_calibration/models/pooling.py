@@ -136,8 +136,10 @@ def _dense(directory: Path, width: int) -> Dense:
     shapes = {tensor: array.shape for tensor, array in found.items()}
     if shapes != expected:
         raise InputError(
-            f"{directory}: expected a layer over embeddings of width {width}, which has the "
-            f"tensors {expected}, got {shapes}; the files belong to different checkpoints."
+            where=directory,
+            expected=f"a layer over embeddings of width {width}, which has the tensors {expected}",
+            got=shapes,
+            remedy="the files belong to different checkpoints",
         )
     bias = found.get("linear.bias", np.zeros(len(found["linear.weight"]), np.float32))
     return Dense(found["linear.weight"].T, bias, short)

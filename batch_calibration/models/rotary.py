@@ -87,7 +87,9 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     """
     given = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(given, dict):
-        raise InputError(f"config.json: expected rope parameters as an object, got {given!r}.")
+        raise InputError(
+            where="config.json", expected="rope parameters as an object", got=f"{given!r}"
+        )
     kind = given.get("rope_type", given.get("type", "default"))
     if not isinstance(kind, str) or kind not in NEEDED:
         raise InputError(f"config.json: {InputError.unknown('rope type', kind, NEEDED)}")
@@ -140,8 +142,10 @@ def _checked(found: RawConfig) -> Rope:
         )
     if rope.rope_type == "llama3" and rope.low_freq_factor >= rope.high_freq_factor:
         raise InputError(
-            f"config.json: expected low_freq_factor below high_freq_factor, got "
-            f"{rope.low_freq_factor} and {rope.high_freq_factor}; fetch the file again."
+            where="config.json",
+            expected="low_freq_factor below high_freq_factor",
+            got=f"{rope.low_freq_factor} and {rope.high_freq_factor}",
+            remedy="fetch the file again",
         )
     return rope
 
@@ -177,8 +181,10 @@ def frequencies(size: int, rope: Rope) -> Frequencies:
     elif rope.rope_type == "longrope":
         if len(rope.short_factor) != len(found):
             raise InputError(
-                f"config.json: expected {len(found)} numbers in short_factor, one for each pair "
-                f"that is rotated, got {len(rope.short_factor)}; fetch the file again."
+                where="config.json",
+                expected=f"{len(found)} numbers in short_factor, one for each pair that is rotated",
+                got=len(rope.short_factor),
+                remedy="fetch the file again",
             )
         found = found / np.array(rope.short_factor)
         factor = rope.factor or rope.positions / original

@@ -144,11 +144,13 @@ def _modules(directory: Path) -> tuple[Module, ...]:
         and all(folder == Path(folder).name != "" for _, folder in modules[1:])
     )
     if not known:
+        named = ", ".join(f"{kind} in {folder!r}" for kind, folder in modules)
         raise InputError(
-            f"{path}: expected a Transformer in this folder, a Pooling, and Dense and Normalize "
-            "modules of sentence_transformers in folders of it, got "
-            f"{', '.join(f'{kind} in {folder!r}' for kind, folder in modules) or repr(lines)}; "
-            "use another checkpoint."
+            where=path,
+            expected="a Transformer in this folder, a Pooling, and Dense and Normalize "
+            "modules of sentence_transformers in folders of it",
+            got=named or repr(lines),
+            remedy="use another checkpoint",
         )
     return tuple(Module(kind, module.folder) for kind, module in zip(kinds, modules, strict=True))
 

@@ -82,7 +82,9 @@ def shards(directory: Path) -> list[str]:
         shard_of = read_json(index, "an index of shards").get("weight_map")
         if not isinstance(shard_of, dict) or not all(isinstance(v, str) for v in shard_of.values()):
             raise InputError(
-                f"{index}: expected weight_map to give each tensor's file; fetch the file again."
+                where=index,
+                expected="weight_map to give each tensor's file",
+                remedy="fetch the file again",
             )
         names = sorted(set(shard_of.values()))
         for name in names:
@@ -92,8 +94,10 @@ def shards(directory: Path) -> list[str]:
         names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
         raise InputError(
-            f"{directory}: expected *.safetensors with the weights, found none; pickled "
-            "checkpoints (.bin, .pt) are never read: convert them with safetensors first."
+            where=directory,
+            expected="*.safetensors with the weights",
+            got="none; pickled checkpoints (.bin, .pt) are never read",
+            remedy="convert them with safetensors first",
         )
     return names
 

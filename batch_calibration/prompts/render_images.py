@@ -181,8 +181,10 @@ def _check(task: Task, cell: Cell, scorer: ScorerKind) -> None:
         value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
         if value != usual:
             raise InputError(
-                f"config.{key}: expected {usual!r} for the images of {task.name}, got {value!r}; "
-                "their label texts are chosen by config.template."
+                where=f"config.{key}",
+                expected=f"{usual!r} for the images of {task.name}",
+                got=f"{value!r}",
+                remedy="their label texts are chosen by config.template",
             )
 
 

@@ -17,7 +17,7 @@ def check(template: str, fields: tuple[str, ...]) -> None:
     """Refuse a template that does not end in `{label}` or names a field that rows lack."""
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
         raise InputError(
-            f"template {template!r}: expected it to end in {{label}}, which appears once."
+            where=f"template {template!r}", expected="it to end in {label}, which appears once"
         )
     unknown = [name for name in fields_of(template) if name not in (*fields, "label")]
     if unknown:
@@ -69,7 +69,9 @@ def _fields(template: str) -> list[re.Match[str]]:
     """Where the fields of the input stand."""
     places = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
     if not places:
-        raise InputError(f"template {template!r}: expected a field in braces beside {{label}}.")
+        raise InputError(
+            where=f"template {template!r}", expected="a field in braces beside {label}"
+        )
     return places
 
 

@@ -67,7 +67,7 @@ class CausalLM:
                 "head; give a causal language model, or score with DualEncoder."
             )
         if batch_size < 1:
-            raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
+            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
         self.checkpoint = checkpoint
         self.batch_size = batch_size
         self.logits_only = logits_only
@@ -128,9 +128,10 @@ class CausalLM:
                 if not np.isfinite(values).all():
                     row, form = np.argwhere(~np.isfinite(values))[0]
                     raise InputError(
-                        f"row {start + rows[row]}, label {forms[form]!r}: expected a finite "
-                        f"log-probability, got {values[row, form]}; the checkpoint's numbers "
-                        "overflow."
+                        where=f"row {start + rows[row]}, label {forms[form]!r}",
+                        expected="a finite log-probability",
+                        got=f"{values[row, form]}",
+                        remedy="the checkpoint's numbers overflow",
                     )
                 log_probs[part][rows] = values
                 finished.add([start + row for row in rows], values)

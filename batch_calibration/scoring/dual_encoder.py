@@ -77,11 +77,13 @@ class DualEncoder:
                 "not a sentence encoder; score with CausalLM, or give an encoder."
             )
         if batch_size < 1:
-            raise InputError(f"batch_size: expected 1 or more rows, got {batch_size}.")
+            raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
         if not 0 <= scale < math.inf:
             raise InputError(
-                f"scale: expected a positive, finite number, or 0 for the checkpoint's own, got "
-                f"{scale}; 20 is usual for sentence encoders."
+                where="scale",
+                expected="a positive, finite number, or 0 for the checkpoint's own",
+                got=scale,
+                remedy="20 is usual for sentence encoders",
             )
         if not scale and checkpoint.kind != "clip":
             raise InputError(
@@ -90,8 +92,10 @@ class DualEncoder:
             )
         if max_tokens < 3:
             raise InputError(
-                f"max_tokens: expected 3 or more (one of the text and two specials), got "
-                f"{max_tokens}; 128 is usual."
+                where="max_tokens",
+                expected="3 or more (one of the text and two specials)",
+                got=max_tokens,
+                remedy="128 is usual",
             )
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
@@ -156,8 +160,10 @@ class DualEncoder:
         if wrong.any():
             row, label = np.argwhere(wrong)[0]
             raise InputError(
-                f"row {row}, label {statements[sum(counts[:label])]!r}: expected a finite score, "
-                f"got {log_probs[row, label]}; the checkpoint's numbers overflow."
+                where=f"row {row}, label {statements[sum(counts[:label])]!r}",
+                expected="a finite score",
+                got=f"{log_probs[row, label]}",
+                remedy="the checkpoint's numbers overflow",
             )
         return LabelScores(log_probs, tokens, failed)
 
@@ -187,7 +193,10 @@ class DualEncoder:
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
             raise InputError(
-                f"row {row}: expected a text of at least one token, got {texts[row]!r}; drop it."
+                where=f"row {row}",
+                expected="a text of at least one token",
+                got=f"{texts[row]!r}",
+                remedy="drop it",
             )
         return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32), counts
 
@@ -277,7 +286,7 @@ class DualEncoder:
     def _distinct(self, labels: Sequence[str]) -> Sequence[str]:
         """The labels, if there are any, they fit, and the tokenizer can tell them apart."""
         if not labels:
-            raise InputError("labels: expected one or more sentences, got none.")
+            raise InputError(where="labels", expected="one or more sentences", got="none")
         seen: dict[tuple[int, ...], str] = {}
         whole = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
         for label, ids in zip(labels, map(tuple, whole), strict=True):

@@ -16,7 +16,9 @@ def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
     """
     parts = [[label] if isinstance(label, str) else list(label) for label in labels]
     if not all(parts):
-        raise InputError(f"label {parts.index([]) + 1}: expected one text or more, got none.")
+        raise InputError(
+            where=f"label {parts.index([]) + 1}", expected="one text or more", got="none"
+        )
     return [text for part in parts for text in part], [len(part) for part in parts]
 
 

@@ -30,8 +30,10 @@ def make_mesh(text: str) -> Mesh | None:
         name, _, size = part.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
             raise InputError(
-                f"config.mesh: expected the form data:4,model:2, got {text!r}; its axes are "
-                "data (rows) and model (weights)."
+                where="config.mesh",
+                expected="the form data:4,model:2",
+                got=f"{text!r}",
+                remedy="its axes are data (rows) and model (weights)",
             )
         sizes[name.strip()] = int(size)
     here = jax.device_count()

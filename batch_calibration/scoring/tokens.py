@@ -43,7 +43,7 @@ def encode(
         encode(tokenizer, ["Review: fine\nSentiment:"], [" negative", " positive"])
     """
     if not labels:
-        raise InputError("labels: expected one or more continuations, got none.")
+        raise InputError(where="labels", expected="one or more continuations", got="none")
     bare = [text.rstrip() for text in texts]
     moved = [text[len(stem) :] for text, stem in zip(texts, bare, strict=True)]
     local = splits_at_spaces(tokenizer)
@@ -103,8 +103,10 @@ def _prompts(
     for row, prompt in enumerate(prompts):
         if not prompt:
             raise InputError(
-                f"row {first + row}: expected a text of at least one token before the label, got "
-                f"{texts[row]!r} and no beginning token; say something before the label."
+                where=f"row {first + row}",
+                expected="a text of at least one token before the label",
+                got=f"{texts[row]!r} and no beginning token",
+                remedy="say something before the label",
             )
     return prompts
 
@@ -137,8 +139,10 @@ def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
     for ids, label in zip(split, labels, strict=True):
         if not ids:
             raise InputError(
-                f"label {label!r}: expected at least one token after {text[-30:]!r}, got none; "
-                "give the label some text."
+                where=f"label {label!r}",
+                expected=f"at least one token after {text[-30:]!r}",
+                got="none",
+                remedy="give the label some text",
             )
         if ids in seen:
             raise InputError(

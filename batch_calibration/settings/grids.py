@@ -51,7 +51,9 @@ def combinations(values: Mapping[str, Sequence[object]]) -> Iterator[dict[str, o
         if name not in varied():
             raise InputError.unknown("key that may have several values", name, varied())
         if isinstance(several, str) or not several:
-            raise InputError(f"{name}: expected several values such as (1, 2), got {several!r}.")
+            raise InputError(
+                where=name, expected="several values such as (1, 2)", got=f"{several!r}"
+            )
     for chosen in product(*values.values()):
         yield dict(zip(values, chosen, strict=True))
 

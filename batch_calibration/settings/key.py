@@ -38,17 +38,21 @@ class Key(NamedTuple):
         if self.kind is float and type(value) is int:
             value = float(value)
         if type(value) is not self.kind:
-            raise InputError(f"config.{self.name}: expected {_WORDS[self.kind]}, got {value!r}.")
+            raise InputError(
+                where=f"config.{self.name}", expected=f"{_WORDS[self.kind]}", got=f"{value!r}"
+            )
         if self.least is not None and not typing.cast(float, value) >= self.least:
             raise InputError(
-                f"config.{self.name}: expected {self.least} or more {self.unit}, got {value}."
+                where=f"config.{self.name}", expected=f"{self.least} or more {self.unit}", got=value
             )
         return typing.cast(Value, value)
 
     def check_one(self, value: object) -> str:
         """One member of a tuple of texts."""
         if not isinstance(value, str) or not value:
-            raise InputError(f"task: expected a task's name or a task file's path, got {value!r}.")
+            raise InputError(
+                where="task", expected="a task's name or a task file's path", got=f"{value!r}"
+            )
         return value
 
     def _tuple(self, value: object) -> tuple[str | int, ...]:
@@ -59,8 +63,9 @@ class Key(NamedTuple):
             return self._numbers(value)
         if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
             raise InputError(
-                f'config.{self.name}: expected names such as {self.name}=\'("a","b")\', got '
-                f"{value!r}."
+                where=f"config.{self.name}",
+                expected=f'names such as {self.name}=\'("a","b")\'',
+                got=f"{value!r}",
             )
         found: list[str | int] = []
         for one in given:
@@ -78,8 +83,9 @@ class Key(NamedTuple):
         words = [word for one in given for word in str(one).strip("()[]").split(",") if word]
         if not all(word.strip().isdigit() and int(word) > 0 for word in words):
             raise InputError(
-                f"config.{self.name}: expected whole numbers from 1 on, such as 2,5,10, got "
-                f"{value!r}."
+                where=f"config.{self.name}",
+                expected="whole numbers from 1 on, such as 2,5,10",
+                got=f"{value!r}",
             )
         return tuple(int(word) for word in words)
 
@@ -91,5 +97,5 @@ _WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "Tr
 def whole(name: str, value: object) -> int:
     """A whole number from 0 on, or a sentence."""
     if type(value) is not int or value < 0:
-        raise InputError(f"{name}: expected a whole number from 0 on, got {value!r}.")
+        raise InputError(where=name, expected="a whole number from 0 on", got=f"{value!r}")
     return value

@@ -176,13 +176,15 @@ class Record:
             found = parse_json(text)
         except ValueError as error:
             raise InputError(
-                f"{where}: expected a record in JSON, got {error}; {again}."
+                where=where, expected="a record in JSON", got=error, remedy=again
             ) from error
         version = found.get("version", 1) if isinstance(found, dict) else None
         if version != VERSION:
             raise InputError(
-                f"{where}: expected a record of version {VERSION}, got "
-                f"{'none' if version is None else f'version {version!r}'}; {again}."
+                where=where,
+                expected=f"a record of version {VERSION}",
+                got=f"{('none' if version is None else f'version {version!r}')}",
+                remedy=again,
             )
         if not isinstance(found, dict) or found.pop(CHECKSUM, None) != digest(found):
             raise InputError(

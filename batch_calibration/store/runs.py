@@ -114,7 +114,10 @@ def _read(path: Path) -> Run:
         return read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run")
     except (OSError, ValueError, WrongJson) as error:
         raise InputError(
-            f"{path}: expected what experiments.score kept of a run, got {error}; remove the file."
+            where=path,
+            expected="what experiments.score kept of a run",
+            got=error,
+            remedy="remove the file",
         ) from error
 
 

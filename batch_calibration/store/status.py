@@ -62,8 +62,10 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     planned = store.progress.planned(plan)
     if not planned:
         raise InputError(
-            f"workdir {store.workdir}: expected the list of contexts of a run, found none of "
-            f"{'this config' if plan else 'any'}; run experiments.score with it first."
+            where=f"workdir {store.workdir}",
+            expected="the list of contexts of a run",
+            got=f"none of {('this config' if plan else 'any')}",
+            remedy="run experiments.score with it first",
         )
     held = store.claims.held()
     done, failed, left, rows = list[Planned](), list[tuple[Planned, Failure]](), [], 0

@@ -51,8 +51,10 @@ class Store:
                 ) from error
         elif not (self.workdir / "scores").is_dir():
             raise InputError(
-                f"workdir {self.workdir}: expected a folder that experiments.score wrote, "
-                "found no scores/ in it; run experiments.score with this --workdir first."
+                where=f"workdir {self.workdir}",
+                expected="a folder that experiments.score wrote",
+                got="no scores/ in it",
+                remedy="run experiments.score with this --workdir first",
             )
         remove_unfinished(self.workdir)
 
@@ -144,8 +146,11 @@ class Store:
         table = scores.load(path)
         if path != self._table(table.id):
             raise InputError(
-                f"{path}: expected the table of that id, got {table.id}: the file was renamed or "
-                f"copied; call it {self._table(table.id).name}, or remove it."
+                where=path,
+                expected="the table of that id",
+                got=table.id,
+                remedy="the file was renamed or copied; call it "
+                f"{self._table(table.id).name}, or remove it",
             )
         return table
 
@@ -154,13 +159,17 @@ class Store:
             record = Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
         except OSError as error:
             raise InputError(
-                f"{path}: expected a record, which cannot be read ({error.strerror}); remove it "
-                "and run experiments.calibrate again."
+                where=path,
+                expected=f"a record, which cannot be read ({error.strerror})",
+                remedy="remove it and run experiments.calibrate again",
             ) from error
         if path != self._record(record.id):
             raise InputError(
-                f"{path}: expected the record of that id, got {record.id!r}: the file was renamed "
-                "or copied; remove it and run experiments.calibrate again."
+                where=path,
+                expected="the record of that id",
+                got=f"{record.id!r}",
+                remedy="the file was renamed or copied; remove it and run "
+                "experiments.calibrate again",
             )
         return record
 

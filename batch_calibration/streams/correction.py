@@ -123,9 +123,13 @@ class _Told:
 def _check_target(target: Path, source: Source) -> None:
     """Refuse a target that is read, and columns whose names the output needs."""
     if target.exists() and any(target.samefile(path) for path in source.files):
-        raise InputError(f"{target}: expected a file that is not read at once; name another one.")
+        raise InputError(
+            where=target, expected="a file that is not read at once", remedy="name another one"
+        )
     if target.is_dir():
-        raise InputError(f"{target}: expected a file to write, got a folder; name a file in it.")
+        raise InputError(
+            where=target, expected="a file to write", got="a folder", remedy="name a file in it"
+        )
     if PREDICTION in source.schema.names:
         raise InputError(
             f"{source.files[0]}: has a column {PREDICTION!r}, which the corrected file would have "

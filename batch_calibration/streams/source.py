@@ -157,20 +157,21 @@ def open_source(source: str | Path, reading: Reading) -> Source:
             schema = schema or file.schema_arrow
             if not file.schema_arrow.equals(schema):
                 raise InputError(
-                    f"{path}: expected the columns of {files[0]} ({', '.join(schema.names)}), got "
-                    f"others or of other types ({', '.join(file.schema_arrow.names)})."
+                    where=path,
+                    expected=f"the columns of {files[0]} ({', '.join(schema.names)})",
+                    got=f"others or of other types ({', '.join(file.schema_arrow.names)})",
                 )
     first = next((batch for path in files for batch in _batches(path)), None)
     if first is None:
-        raise InputError(f"{source}: expected at least one row of scores, found none.")
+        raise InputError(where=source, expected="at least one row of scores", got="none")
     columns = arrow_columns(str(files[0]), first)
     labels = label_columns(str(files[0]), columns, reading)
     for name in labels:
         kind = first.schema.field(name).type
         if not (types.is_floating(kind) or types.is_integer(kind)):
-            raise InputError(f"{files[0]}: expected numbers in column {name!r}, got {kind}.")
+            raise InputError(where=f"{files[0]}", expected=f"numbers in column {name!r}", got=kind)
     if len(labels) < 2:
-        raise InputError(f"{files[0]}: expected two labels or more, got {list(labels)}.")
+        raise InputError(where=f"{files[0]}", expected="two labels or more", got=list(labels))
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
     nats(scores, str(files[0]), reading.from_probs)
     # Few rows at the end may look like probabilities by chance.
@@ -185,7 +186,7 @@ def _files(source: str | Path) -> list[Path]:
     else:
         found = [path] if path.is_file() else sorted(map(Path, glob.glob(str(source))))
     if not found:
-        raise InputError(f"{source}: expected Parquet files, found none of this name.")
+        raise InputError(where=source, expected="Parquet files", got="none of this name")
     return found
 
 

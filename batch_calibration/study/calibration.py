@@ -84,7 +84,9 @@ def run_calibration(
     given = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
     names = [name for name in METHODS if name in given]
     if not names:
-        raise InputError(f"methods: expected one or more of {', '.join(METHODS)}, got none.")
+        raise InputError(
+            where="methods", expected=f"one or more of {', '.join(METHODS)}", got="none"
+        )
     check_sizes(probe_sizes, draws)
     check_orders(stream_orders)
     for table in tables:
@@ -122,8 +124,10 @@ def check(table: ScoreTable, floor: float | None = None) -> None:
     where = f"table {table.id}"
     if "test" not in table.blocks:
         raise InputError(
-            f"{where}: expected a block 'test', the rows to correct; got "
-            f"{', '.join(table.blocks) or 'none'}: name it so."
+            where=where,
+            expected="a block 'test', the rows to correct",
+            got=f"{', '.join(table.blocks) or 'none'}",
+            remedy="name it so",
         )
     if not (table.blocks["test"].labels >= 0).any():
         raise InputError(

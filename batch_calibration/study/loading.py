@@ -46,7 +46,12 @@ def load_scorer(settings: Settings, workdir: Path | None = None) -> Scorer:
     from batch_calibration.scoring.dual_encoder import DualEncoder
 
     if not model.model:
-        raise InputError("config.model: expected a checkpoint directory, got nothing; give one.")
+        raise InputError(
+            where="config.model",
+            expected="a checkpoint directory",
+            got="nothing",
+            remedy="give one",
+        )
     if model.logits_only and model.scorer != "causal_lm":
         raise InputError(
             "config.logits_only: cosines of a dual encoder have no softmax's denominator to leave "

@@ -18,8 +18,10 @@ def check_orders(orders: int) -> None:
     """Refuses a number of orders below 0."""
     if orders < 0:
         raise InputError(
-            f"stream_orders: expected a whole number from 0 on, got {orders}; 0 leaves the curve "
-            "of rows seen out."
+            where="stream_orders",
+            expected="a whole number from 0 on",
+            got=orders,
+            remedy="0 leaves the curve of rows seen out",
         )
 
 

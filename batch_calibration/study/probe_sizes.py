@@ -17,9 +17,9 @@ from batch_calibration.typing import Key, Labels, Rows, Weight
 def check_sizes(sizes: Sequence[int], draws: int) -> None:
     """Refuses a probe size below 1, and no draws."""
     if draws < 1:
-        raise InputError(f"draws: expected 1 or more for each probe size, got {draws}.")
+        raise InputError(where="draws", expected="1 or more for each probe size", got=draws)
     if any(size < 1 for size in sizes):
-        raise InputError(f"probe sizes: expected 1 or more rows, got {min(sizes)}.")
+        raise InputError(where="probe sizes", expected="1 or more rows", got=min(sizes))
 
 
 def accuracy_by_size(

@@ -88,7 +88,9 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         InputError: no such page, or one without these marks.
     """
     if not page.is_file():
-        raise InputError(f"--page={page}: expected a Markdown page, found none; name one.")
+        raise InputError(
+            where=f"--page={page}", expected="a Markdown page", got="none", remedy="name one"
+        )
     text = page.read_text(encoding="utf-8")
     for part in PARTS:
         begin, end = (f"<!-- evidence {study} {part}: {mark} -->" for mark in ("begin", "end"))
@@ -96,7 +98,10 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
         _, closed, after = rest.partition(end)
         if not found or not closed:
             raise InputError(
-                f"--page={page}: expected the lines {begin} and {end}, found none; add them."
+                where=f"--page={page}",
+                expected=f"the lines {begin} and {end}",
+                got="none",
+                remedy="add them",
             )
         text = f"{before}{begin}\n{texts[part]}\n{end}{after}"
     return text

@@ -53,8 +53,10 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
     for one in read_sets(folder, sets):
         if one.shape[1] > 1 or len(one.tables[0].label_names) < labels:
             raise InputError(
-                f"pools: expected sets of one batch with {labels} labels or more, got {one.name}; "
-                "name such as mmlu_batch, mmbench, oodcv."
+                where="pools",
+                expected=f"sets of one batch with {labels} labels or more",
+                got=one.name,
+                remedy="name such as mmlu_batch, mmbench, oodcv",
             )
         for table in one.tables:
             test = table.blocks["test"]

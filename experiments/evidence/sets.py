@@ -76,8 +76,10 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
     path = folder / FILES[name]
     if not path.is_file():
         raise InputError(
-            f"--scores={folder}: expected {FILES[name]} in it, found none; name the folder of "
-            "label scores that the README of the evidence describes."
+            where=f"--scores={folder}",
+            expected=f"{FILES[name]} in it",
+            got="none",
+            remedy="name the folder of label scores that the README of the evidence describes",
         )
     with np.load(path) as archive:
         return {key: archive[key] for key in archive.files}

@@ -81,5 +81,7 @@ def _pairs(name: str, words: list[str]) -> dict[str, str | float]:
         except ValueError:
             value = ""
         if not key or not value:
-            raise InputError(f"--{name}: expected NAME=VALUE, comma-separated, got {word!r}.")
+            raise InputError(
+                where=f"--{name}", expected="NAME=VALUE, comma-separated", got=f"{word!r}"
+            )
     return pairs

@@ -56,14 +56,17 @@ def run(config: ConfigDict, workdir: Path) -> str:
     """
     if "recipes" not in config:
         raise InputError(
-            "--config: expected recipes of a text, found none; give "
-            "--config=configs/mini_ablations.py."
+            where="--config",
+            expected="recipes of a text",
+            got="none",
+            remedy="give --config=configs/mini_ablations.py",
         )
     task, found = get_task(config.task), {}
     if len(task.label_names) != 2:
         raise InputError(
-            f"config.task: expected a task with two labels, {task.name} has "
-            f"{len(task.label_names)}; give one such as sst2."
+            where="config.task",
+            expected=f"a task with two labels, {task.name} has {len(task.label_names)}",
+            remedy="give one such as sst2",
         )
     for name, knobs in config.recipes:
         home = workdir / name.replace(" ", "_")

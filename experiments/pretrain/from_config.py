@@ -37,8 +37,10 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
     """
     if "stages" not in config or "width" not in config:
         raise InputError(
-            "--config: expected a training run with stages, found none; give "
-            "--config=configs/train_mini.py."
+            where="--config",
+            expected="a training run with stages",
+            got="none",
+            remedy="give --config=configs/train_mini.py",
         )
     # Must come before anything asks for a device.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
@@ -95,8 +97,10 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
     """Train the tiny CLIP; as `train_language_model`."""
     if "stages" not in config or "patch" not in config:
         raise InputError(
-            "--config: expected a training run with stages of images, found none; give "
-            "--config=configs/train_mini_clip.py."
+            where="--config",
+            expected="a training run with stages of images",
+            got="none",
+            remedy="give --config=configs/train_mini_clip.py",
         )
     _make_folders(out, workdir)
     stages = tuple(

@@ -204,7 +204,7 @@ def _changed(stage: TextStage, params: Any, before: int) -> Any:
 def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], devices: int) -> None:
     """Refuse stages that cannot be trained, before anything is made of them."""
     if not stages:
-        raise InputError("config.stages: expected one stage at least, got none.")
+        raise InputError(where="config.stages", expected="one stage at least", got="none")
     positions, layers = raw_config["n_positions"], [raw_config["n_layer"]]
     for number, stage in enumerate(stages, 1):
         if max(stage.length, stage.recipe.reach) > positions:
@@ -215,8 +215,10 @@ def check_stages(stages: Sequence[TextStage], raw_config: dict[str, Any], device
             )
         if stage.grown_to not in (0, layers[-1] + 2) or (stage.grown_to and len(layers) > 1):
             raise InputError(
-                f"stage {number}: expected grown_to to be 0 or, once, {layers[0] + 2}, got "
-                f"{stage.grown_to}; two layers are added to the {layers[0]} of config.layers."
+                where=f"stage {number}",
+                expected=f"grown_to to be 0 or, once, {layers[0] + 2}",
+                got=stage.grown_to,
+                remedy=f"two layers are added to the {layers[0]} of config.layers",
             )
         layers += [stage.grown_to] if stage.grown_to else []
         if stage.frozen not in get_args(Frozen):

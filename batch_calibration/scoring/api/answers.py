@@ -56,8 +56,10 @@ class Answers:
             yield self
         except sqlite3.Error as error:
             raise InputError(
-                f"{self.path}: expected the answers of earlier runs, which cannot be read or "
-                f"written ({error}); make room, or move the file away: all is then asked again."
+                where=self.path,
+                expected="the answers of earlier runs, which cannot be read or written "
+                f"({error}); make room, or move the file away",
+                remedy="all is then asked again",
             ) from error
         finally:
             if self.path and self._rows:

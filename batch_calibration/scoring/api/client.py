@@ -62,19 +62,24 @@ class Server(NamedTuple):
             fine = False
         if parts.username is not None or parts.password is not None or parts.query:
             raise InputError(
-                "config.server: expected an address without a user, a password or a query, got one "
-                f"for {parts.hostname}; put a key into the environment variable {key_variable}."
+                where="config.server",
+                expected="an address without a user, a password or a query",
+                got=f"one for {parts.hostname}",
+                remedy=f"put a key into the environment variable {key_variable}",
             )
         if not fine:
             raise InputError(
-                f"config.server: expected an address such as http://127.0.0.1:8000/v1, got "
-                f"{address!r}."
+                where="config.server",
+                expected="an address such as http://127.0.0.1:8000/v1",
+                got=f"{address!r}",
             )
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
             raise InputError(
-                f"the environment variable {key_variable}: expected a key of printable ASCII "
-                "letters, found others; set it again."
+                where=f"the environment variable {key_variable}",
+                expected="a key of printable ASCII letters",
+                got="others",
+                remedy="set it again",
             )
         return cls(address.rstrip("/"), key_variable, key)
 
@@ -128,9 +133,10 @@ class Client:
                 reason = type(error).__name__
                 if isinstance(error, httpx2.ConnectError) and not self._answered:
                     raise InputError(
-                        f"{self.server.address}: expected a server, which cannot be reached "
-                        f"({self.server.without_key(str(error))}); start it, or correct "
-                        "config.server."
+                        where=self.server.address,
+                        expected="a server, which cannot be reached "
+                        f"({self.server.without_key(str(error))})",
+                        remedy="start it, or correct config.server",
                     ) from error
             else:
                 self._answered = True
@@ -142,8 +148,10 @@ class Client:
                         reason = f"no JSON: {text[:80]!r}"
                         if text.strip() and text.strip()[0] not in "{[":
                             raise InputError(
-                                f"{self.server.address}/{asked.path}: expected JSON, got "
-                                f"{text[:80]!r}; correct config.server (it usually ends in /v1)."
+                                where=f"{self.server.address}/{asked.path}",
+                                expected="JSON",
+                                got=f"{text[:80]!r}",
+                                remedy="correct config.server (it usually ends in /v1)",
                             ) from error
                 elif response.status_code not in AGAIN:
                     raise InputError(self._refusal(response.status_code, text, asked))
@@ -160,9 +168,11 @@ class Client:
             if attempt + 1 < ATTEMPTS:
                 await self._pace.sleep(wait)
         raise InputError(
-            f"{self.server.address}/{asked.path}: expected an answer, got none after attempt "
-            f"{attempt + 1} of {ATTEMPTS} ({reason}); lower config.in_flight or set "
-            "config.per_minute if the server is busy, and raise config.timeout if it is slow."
+            where=f"{self.server.address}/{asked.path}",
+            expected="an answer",
+            got=f"none after attempt {attempt + 1} of {ATTEMPTS} ({reason})",
+            remedy="lower config.in_flight or set config.per_minute if the server is busy, "
+            "and raise config.timeout if it is slow",
         )
 
     def _refusal(self, status: int, text: str, asked: Asked) -> str:

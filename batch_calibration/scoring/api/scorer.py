@@ -93,8 +93,10 @@ class ApiScorer:
     ):
         if not model:
             raise InputError(
-                "config.model: expected what the server calls the model, got nothing; give it, as "
-                "SERVER/models lists it."
+                where="config.model",
+                expected="what the server calls the model",
+                got="nothing",
+                remedy="give it, as SERVER/models lists it",
             )
         self.settings = settings
         self.model = model

@@ -55,8 +55,10 @@ def label_ids(
             )
         if len(prompt) < 2:
             raise InputError(
-                f"row {row}: expected a prompt of two tokens or more, got {texts[row - first]!r}; "
-                "say something before the label."
+                where=f"row {row}",
+                expected="a prompt of two tokens or more",
+                got=f"{texts[row - first]!r}",
+                remedy="say something before the label",
             )
         made.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in of)))
     return made

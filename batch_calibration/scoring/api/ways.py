@@ -110,8 +110,10 @@ def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> Part:
     lacking = [name for name in names if name not in row]
     if lacking:
         raise InputError(
-            f"the answer: expected the log-probabilities of {', '.join(names)}, found none of "
-            f"{', '.join(lacking)}; vLLM's servers take logprob_token_ids from July 2026 on."
+            where="the answer",
+            expected=f"the log-probabilities of {', '.join(names)}",
+            got=f"none of {', '.join(lacking)}",
+            remedy="vLLM's servers take logprob_token_ids from July 2026 on",
         )
     return [_at_most_0(row[name]) for name in names]
 
@@ -131,7 +133,9 @@ def _read_score(answer: Json, question: Question, _: int) -> Part:
     probs = sglang.label_probs(_object(answer), "the answer")
     if probs.shape != (1, len(question.label_ids)):
         raise InputError(
-            f"the answer: expected scores [1, {len(question.label_ids)}], got {probs.shape}."
+            where="the answer",
+            expected=f"scores [1, {len(question.label_ids)}]",
+            got=probs.shape,
         )
     if not probs.all():
         raise InputError(
@@ -166,14 +170,16 @@ def _read_top_k(answer: Json, question: Question, _: int) -> Part:
 def _at_most_0(nats: float) -> float:
     if not nats <= ROUNDING or absent(np.array(nats)):
         raise InputError(
-            f"the answer: expected a label's log-probability in nats, at most 0, got {nats:g}."
+            where="the answer",
+            expected="a label's log-probability in nats, at most 0",
+            got=f"{nats:g}",
         )
     return nats
 
 
 def _object(answer: Json) -> Mapping[str, object]:
     if not isinstance(answer, dict):
-        raise InputError(f"the answer: expected a JSON object, got {shown(answer)}.")
+        raise InputError(where="the answer", expected="a JSON object", got=shown(answer))
     return answer
 
 
