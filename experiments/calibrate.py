@@ -15,6 +15,7 @@ FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to t
 TASKS = flags.DEFINE_list("tasks", [], "calibrate scores of these tasks alone")
 SHOTS = flags.DEFINE_integer("shots", None, "calibrate scores of so many shots alone")
 cli.key_flags("calibration")
+machine.define_flags()
 
 
 def main() -> None:

@@ -7,15 +7,19 @@ before JAX is loaded.
 import difflib
 import gc
 import re
+import runpy
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from batch_calibration.cli.guard import catch_stops, fail, guard
+from batch_calibration.cli.guard import answer, catch_stops, fail, guard
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, Study, keys
 from experiments import config_files, grid_flags
@@ -39,6 +43,8 @@ OPTIONAL = set[str]()
 """Flags with keys of their own that a program runs without."""
 GRIDS = dict[str, list[object]]()
 """Keys of `--config` that were given several values, in a program that takes such."""
+IN_PROCESS = list[str]()
+"""Programs that run in this process without being its own; see `run_in_process`."""
 
 
 def config_flag(
@@ -96,18 +102,58 @@ def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = 
         loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
             or go on where an interruption raises an exception: one that comes then ends at once.
     """
-    # Imports and tracing make many objects that stay: Python would look for garbage among them.
-    gc.set_threshold(10_000, 20, 20)
-    catch_stops()
+    if not IN_PROCESS:
+        # Imports and tracing make many objects that stay: Python would look for garbage among them.
+        gc.set_threshold(10_000, 20, 20)
+        catch_stops()
     app.run(lambda _: _guarded(main, loads), flags_parser=partial(_parse, grids=grids))
     raise AssertionError("app.run returned")
+
+
+def run_in_process(name: str, *arguments: str) -> int:
+    """Run a program of this folder in this process, as `python -m experiments.NAME ARGUMENTS` does.
+
+    Signals, the collector of garbage and standard output stay as they are; the working directory is
+    the caller's, and names in configs/ are read from it.
+
+    Args:
+        name: the program's module, such as "score".
+        arguments: its flags.
+
+    Returns:
+        The exit code.
+    """
+    before = set(flags.FLAGS)
+    GRIDS.clear()
+    OPTIONAL.clear()
+    config_files.load.cache_clear()
+    IN_PROCESS.append(name)
+    # ml_collections and the list of a workdir's runs read the arguments from sys.argv.
+    program = str(Path(__file__).with_name(f"{name}.py"))
+    try:
+        with patch.object(sys, "argv", [program, *arguments]), warnings.catch_warnings():
+            # A program of its own would not show it; it is of how ml_collections reads a file.
+            warnings.filterwarnings("ignore", "the load_module", DeprecationWarning)
+            runpy.run_module(f"experiments.{name}", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    finally:
+        IN_PROCESS.pop()
+        # The next program defines flags of the same names.
+        flags.FLAGS.remove_flag_values(set(flags.FLAGS) - before)
+        flags.FLAGS.unparse_flags()
+    return 0
 
 
 def _guarded(main: Callable[[], None], loads: Sequence[str]) -> None:
     # absl shows what every library logs; a program says what it has to by print and sentences.
     logging.set_verbosity(logging.WARNING)
     workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
-    guard(main, loads, f"workdir {workdir}" if workdir else "a file")
+    place = f"workdir {workdir}" if workdir else "a file"
+    if IN_PROCESS:
+        answer(main, place)
+    else:
+        guard(main, loads, place)
 
 
 def _parse(argv: Sequence[str], *, grids: bool = False) -> list[str]:

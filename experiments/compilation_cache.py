@@ -40,6 +40,10 @@ def keep_programs(place: str = "programs", least: float = 0.1) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
+    chosen = jax.config.jax_compilation_cache_dir
+    if chosen and Path(chosen).is_dir():
+        # The process this runs in has chosen already. (Once shared, a folder is gone: made anew.)
+        return
     # Their directory lies in that of the programs and would be part of each program's key.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     with suppress(OSError):

@@ -11,6 +11,7 @@ from experiments import cli, machine
 
 CONFIG = cli.config_flag("the study whose tasks, model, seeds and limit are taken")
 WORKDIR = cli.folder_flag("folder for the scores and the tables; give it to no other study")
+machine.define_flags()
 
 
 def main() -> None:

@@ -13,14 +13,17 @@ from experiments.compilation_cache import keep_programs
 # They are flags of the program that imports this module.
 flags.disclaim_key_flags()
 
-COORDINATOR = flags.DEFINE_string(
-    "coordinator",
-    None,
-    "work as one of several processes: HOST:PORT of process 0, the same for all, or auto under "
-    "SLURM and on TPU pods, which find each other",
-)
-PROCESSES = flags.DEFINE_integer("processes", None, "how many processes there are", lower_bound=1)
-PROCESS = flags.DEFINE_integer("process", None, "number of this one, from 0", lower_bound=0)
+
+def define_flags() -> None:
+    """The flags of a program that may be one of several processes."""
+    flags.DEFINE_string(
+        "coordinator",
+        None,
+        "work as one of several processes: HOST:PORT of process 0, the same for all, or auto under "
+        "SLURM and on TPU pods, which find each other",
+    )
+    flags.DEFINE_integer("processes", None, "how many processes there are", lower_bound=1)
+    flags.DEFINE_integer("process", None, "number of this one, from 0", lower_bound=0)
 
 
 def set_up() -> None:
@@ -29,25 +32,28 @@ def set_up() -> None:
     import jax
 
     keep_programs()
-    if COORDINATOR.value is None:
-        if PROCESSES.value is not None or PROCESS.value is not None:
+    coordinator, processes, process = (
+        flags.FLAGS[name].value for name in ("coordinator", "processes", "process")
+    )
+    if coordinator is None:
+        if processes is not None or process is not None:
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")
         return
-    given = PROCESSES.value is not None and PROCESS.value is not None
-    if COORDINATOR.value != "auto" and not given:
+    given = processes is not None and process is not None
+    if coordinator != "auto" and not given:
         raise InputError(
             where="--coordinator=HOST:PORT",
             expected="--processes and --process with it",
             remedy="give both, or --coordinator=auto under SLURM or on a TPU pod",
         )
     try:
-        if COORDINATOR.value == "auto":
+        if coordinator == "auto":
             jax.distributed.initialize()
         else:
-            jax.distributed.initialize(COORDINATOR.value, PROCESSES.value, PROCESS.value)
+            jax.distributed.initialize(coordinator, processes, process)
     except (RuntimeError, ValueError) as error:
         raise InputError(
-            f"--coordinator={COORDINATOR.value}: the processes did not find each other "
+            f"--coordinator={coordinator}: the processes did not find each other "
             f"({str(error).splitlines()[0]}); start all of them, with one address."
         ) from error
     if jax.process_index():

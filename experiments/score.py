@@ -7,6 +7,7 @@ from experiments import cli, machine
 
 CONFIG = cli.config_flag("the study to score")
 WORKDIR = cli.folder_flag("folder for the scores")
+machine.define_flags()
 
 
 def main() -> None:

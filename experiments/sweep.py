@@ -10,6 +10,7 @@ from experiments import cli, launchers
 CONFIG = cli.config_flag("the study; --config.KEY=A,B,C scores it for each value")
 WORKDIR = cli.folder_flag("folder for the scores, which all workers see")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time; score nothing")
+launchers.define_flags()
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
 
     studies, launch = cli.configured_studies(), launchers.configured_launcher()
     if DRY_RUN.value:
-        summary.show_plan(studies, WORKDIR.value, launchers.WORKERS.value)
+        summary.show_plan(studies, WORKDIR.value, flags.FLAGS["workers"].value)
         return
     with watching.shown_progress(WORKDIR.value, studies) as notify:
         report = sweep(studies, WORKDIR.value, launch=launch, notify=notify)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -14,32 +14,36 @@ if TYPE_CHECKING:
 # They are flags of the program that imports this module.
 flags.disclaim_key_flags()
 
-LAUNCHER = flags.DEFINE_enum(
-    "launcher", "local", ["local", "slurm", "ray"],
-    "what starts workers: processes of this machine, Slurm, or a Ray cluster",
+OPTIONS = (
+    "gpus", "processes", "cpus", "minutes", "memory", "hosts", "at_once", "partition", "options",
+    "address", "resources", "grace",
 )  # fmt: skip
-WORKERS = flags.DEFINE_integer("workers", 2, "how many share the sweep", lower_bound=1)
+"""Flags of launchers: the names of their fields."""
 
 
-def _number(name: str, what: str, least: int = 1) -> "flags.FlagHolder[int | None]":
-    return flags.DEFINE_integer(name, None, what, lower_bound=least)
-
-
-OPTIONS: list[flags.FlagHolder[Any]] = [
-    _number("gpus", "GPUs for each worker, of several processes or nodes for each of these", 0),
-    _number("processes", "local: of each worker, joined by jax.distributed"),
-    _number("cpus", "slurm, ray: cores for each worker"),
-    _number("minutes", "slurm: of each job, before it is started again"),
-    _number("memory", "slurm: gigabytes for each node"),
-    _number("hosts", "slurm: nodes of each worker, joined by jax.distributed"),
-    _number("at_once", "slurm: most jobs that run at a time"),
-    flags.DEFINE_string("partition", None, "slurm: the partition"),
-    flags.DEFINE_list("options", None, "slurm: NAME=VALUE of sbatch, comma-separated"),
-    flags.DEFINE_string("address", None, "ray: of the cluster, such as auto; none makes one here"),
-    flags.DEFINE_list("resources", None, "ray: NAME=NUMBER for each worker, comma-separated"),
-    _number("grace", "seconds that workers have to stop", 0),
-]
-"""Flags of launchers, by the names of their fields."""
+def define_flags() -> None:
+    """The flags of a program that starts workers."""
+    number, text, several = flags.DEFINE_integer, flags.DEFINE_string, flags.DEFINE_list
+    flags.DEFINE_enum(
+        "launcher", "local", ["local", "slurm", "ray"],
+        "what starts workers: processes of this machine, Slurm, or a Ray cluster",
+    )  # fmt: skip
+    number("workers", 2, "how many share the sweep", lower_bound=1)
+    gpus = "GPUs for each worker, of several processes or nodes for each of these"
+    number("gpus", None, gpus, lower_bound=0)
+    processes = "local: of each worker, joined by jax.distributed"
+    number("processes", None, processes, lower_bound=1)
+    number("cpus", None, "slurm, ray: cores for each worker", lower_bound=1)
+    number("minutes", None, "slurm: of each job, before it is started again", lower_bound=1)
+    number("memory", None, "slurm: gigabytes for each node", lower_bound=1)
+    hosts = "slurm: nodes of each worker, joined by jax.distributed"
+    number("hosts", None, hosts, lower_bound=1)
+    number("at_once", None, "slurm: most jobs that run at a time", lower_bound=1)
+    text("partition", None, "slurm: the partition")
+    several("options", None, "slurm: NAME=VALUE of sbatch, comma-separated")
+    text("address", None, "ray: of the cluster, such as auto; none makes one here")
+    several("resources", None, "ray: NAME=NUMBER for each worker, comma-separated")
+    number("grace", None, "seconds that workers have to stop", lower_bound=0)
 
 
 def configured_launcher() -> "Launcher":
@@ -48,19 +52,21 @@ def configured_launcher() -> "Launcher":
     Raises:
         InputError: an option that this launcher does not have, or cannot be read.
     """
-    made = _launcher(LAUNCHER.value)
+    launcher = flags.FLAGS["launcher"].value
+    made = _launcher(launcher)
     fields = {field.name for field in dataclasses.fields(made)}  # type: ignore[arg-type]
-    given = {one.name: one.value for one in OPTIONS if one.value is not None}
+    given = {name: flags.FLAGS[name].value for name in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
     for name in given.keys() - fields:
-        mine = ", ".join(f"--{one.name}" for one in OPTIONS if one.name in fields)
+        mine = ", ".join(f"--{name}" for name in OPTIONS if name in fields)
         raise InputError(
-            f"--{name}: --launcher={LAUNCHER.value} has no such option; leave it out. It has "
+            f"--{name}: --launcher={launcher} has no such option; leave it out. It has "
             f"{mine}."
         )
     for name in ("options", "resources"):
         if name in given:
             given[name] = _pairs(name, given[name])
-    return made(workers=WORKERS.value, **given)
+    return made(workers=flags.FLAGS["workers"].value, **given)
 
 
 def _launcher(name: str) -> "Callable[..., Launcher]":
