@@ -195,10 +195,9 @@ def load(path: str | Path) -> ScoreTable:
         raise InputError(f"{path}: no such score table; score it first.") from error
     except OSError as error:
         raise InputError(
-            where=path,
-            expected=f"a score table, which cannot be read ({error.strerror})",
+            where=path, expected=f"a score table, which cannot be read ({error.strerror})",
             remedy=again,
-        ) from error
+        ) from error  # fmt: skip
     try:
         arrays, said = unsealed(data)
     except SafetensorError as error:
@@ -207,11 +206,9 @@ def load(path: str | Path) -> ScoreTable:
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            where=path,
-            expected="a score table of this package",
-            got=f"no description of one ({error!r})",
-            remedy=again,
-        ) from error
+            where=path, expected="a score table of this package",
+            got=f"no description of one ({error!r})", remedy=again,
+        ) from error  # fmt: skip
     found = said.get("format") if isinstance(said, dict) else None
     if type(found) is int and found != FORMAT:
         raise InputError(

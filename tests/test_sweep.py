@@ -268,7 +268,7 @@ def test_a_dry_run_says_what_is_left_and_how_long_it_takes(program, one, tmp_pat
         (["--partition=gpu"], "--partition: --launcher=local has no such option; leave it out. It "
                               "has --gpus, --processes, --grace"),
         (["--launcher=ray", "--resources=TPU"], "--resources: expected NAME=VALUE, comma-separated"
-                                                ", got 'TPU'"),
+                                                "; got 'TPU'"),
         (["--launcher=ray", "--address=localhost:1"], "--address=localhost:1: no Ray cluster could "
                                                       "be joined"),
         (["--launcher=slurms"], "should be one of <local|slurm|ray>"),

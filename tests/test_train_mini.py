@@ -226,15 +226,15 @@ def test_what_is_read_counts_for_what_is_not(share):
     """Summed over many choices, each position weighs as it does where all are read."""
     batch, rng = made_batch(), np.random.default_rng(0)
     whole = training.make_train_batch(batch, 1.0, 10.0, rng)
-    expected; got = np.zeros((2, 64)), np.zeros((2, 64))
+    expected, got = np.zeros((2, 64)), np.zeros((2, 64))
     row = np.arange(2)[:, None]
     np.add.at(expected, (row, whole.read), whole.weight)
     for _ in range(4000):
         part = training.make_train_batch(batch, share, 10.0, rng)
         assert part.read.shape == (2, np.ceil(share * 63))
         np.testing.assert_allclose(part.weight.sum(1), whole.weight.sum(1), rtol=1e-5)
-        np.add.at(found, (row, part.read), part.weight / 4000)
-    assert abs(found - expected).max() < (1.5 if share < 0.1 else 0.15)
+        np.add.at(got, (row, part.read), part.weight / 4000)
+    assert abs(got - expected).max() < (1.5 if share < 0.1 else 0.15)
 
 
 def test_four_devices_learn_as_one_does(tmp_path):

@@ -67,11 +67,9 @@ def numbers(given: object, where: str, expected: str, remedy: str) -> AnyArray:
             return array
         found = f" of {kind}"
     raise InputError(
-        where=where,
-        expected=expected,
-        got=f"{type(given).__name__}{found} that is no such array",
+        where=where, expected=expected, got=f"{type(given).__name__}{found} that is no such array",
         remedy=remedy,
-    )
+    )  # fmt: skip
 
 
 def read_scores(
@@ -110,11 +108,9 @@ def whole_numbers(given: object, where: str, labels: int | str = "k") -> AnyArra
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
         raise InputError(
-            where=where,
-            expected=expected,
-            got=f"{type(given).__name__} of {array.dtype} that is no such array",
-            remedy=remedy,
-        )
+            where=where, expected=expected,
+            got=f"{type(given).__name__} of {array.dtype} that is no such array", remedy=remedy,
+        )  # fmt: skip
     return array
 
 
@@ -123,11 +119,9 @@ def real(given: object, where: str = "scores") -> jax.Array:
     array = read_scores(given, where)
     if array.size == 0:
         raise InputError(
-            where=where,
-            expected="at least one number",
-            got=f"shape {array.shape}",
+            where=where, expected="at least one number", got=f"shape {array.shape}",
             remedy="give the scores of at least one input",
-        )
+        )  # fmt: skip
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if wide else jnp.float32)
 
@@ -145,18 +139,15 @@ def read_rows(
     rows = real(scores)
     if rows.ndim == 1:
         raise InputError(
-            where="scores",
-            expected="an array [n, k], one column per label",
+            where="scores", expected="an array [n, k], one column per label",
             got=f"shape {rows.shape}, as predicted labels have",
             remedy="give the scores that the labels are predicted from",
-        )
+        )  # fmt: skip
     if rows.ndim != 2:
         raise InputError(
-            where="scores",
-            expected="one context, an array [n, k]",
-            got=f"shape {rows.shape}",
+            where="scores", expected="one context, an array [n, k]", got=f"shape {rows.shape}",
             remedy="map over the others by jax.vmap",
-        )
+        )  # fmt: skip
     gold = None if labels is None else jnp.asarray(whole_numbers(labels, "labels", rows.shape[1]))
     if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
         weight = jnp.asarray(weight, jnp.float32)
@@ -164,11 +155,9 @@ def read_rows(
     for name, one in (("labels", gold), ("weight", weights)):
         if one is not None and one.shape != rows.shape[:1]:
             raise InputError(
-                where=name,
-                expected=f"one per row of the scores, shape {rows.shape[:1]}",
-                got=one.shape,
-                remedy="give as many as rows",
-            )
+                where=name, expected=f"one per row of the scores, shape {rows.shape[:1]}",
+                got=one.shape, remedy="give as many as rows",
+            )  # fmt: skip
     return rows, gold, weights
 
 
@@ -222,11 +211,9 @@ def as_scores(given: object, labels: object) -> object:
         )
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise InputError(
-            where="scores",
-            expected=SCORES_OR_LABELS,
-            got=f"{type(given).__name__} [n] of {array.dtype}",
-            remedy=EACH_ANSWER,
-        )
+            where="scores", expected=SCORES_OR_LABELS,
+            got=f"{type(given).__name__} [n] of {array.dtype}", remedy=EACH_ANSWER,
+        )  # fmt: skip
     answers, gold = np.asarray(array), np.asarray(whole_numbers(labels, "labels"))
     if answers.min() < 0:
         row = int(answers.argmin())
@@ -240,11 +227,9 @@ def as_scores(given: object, labels: object) -> object:
     k = 1 + max(answers.max(), gold.max(initial=0))
     if k > MOST_ANSWERS:
         raise InputError(
-            where="scores",
-            expected=f"predicted labels below {MOST_ANSWERS:,}",
-            got=f"{k - 1:,}",
+            where="scores", expected=f"predicted labels below {MOST_ANSWERS:,}", got=f"{k - 1:,}",
             remedy="give column indices",
-        )
+        )  # fmt: skip
     return np.eye(k, dtype=np.float32)[answers]
 
 

@@ -65,32 +65,24 @@ def check_scores(
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
         raise InputError(
-            where=where,
-            expected="an array [n, k], one row per input and one column per label",
-            got=f"shape {array.shape}",
-            remedy="reshape it",
-        )
+            where=where, expected="an array [n, k], one row per input and one column per label",
+            got=f"shape {array.shape}", remedy="reshape it",
+        )  # fmt: skip
     if array.size == 0:
         raise InputError(
-            where=where,
-            expected="at least one row and one label",
-            got=f"shape {array.shape}",
+            where=where, expected="at least one row and one label", got=f"shape {array.shape}",
             remedy="give the scores of at least one input",
-        )
+        )  # fmt: skip
     if array.shape[-1] == 1:
         raise InputError(
-            where=where,
-            expected="at least 2 labels",
-            got="1 column",
+            where=where, expected="at least 2 labels", got="1 column",
             remedy="give one column per label",
-        )
+        )  # fmt: skip
     if labels is not None and array.shape[-1] != labels:
         raise InputError(
-            where=where,
-            expected=f"{labels} columns, one per label as in scores",
-            got=f"{array.shape[-1]}",
-            remedy="score the same labels",
-        )
+            where=where, expected=f"{labels} columns, one per label as in scores",
+            got=f"{array.shape[-1]}", remedy="score the same labels",
+        )  # fmt: skip
     array = nats(array, where, from_probs)
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
@@ -112,11 +104,10 @@ def _host(array: AnyArray, where: str) -> np.ndarray:
     """The array as numpy has it, whose values can be looked at."""
     if isinstance(array, jax.core.Tracer):
         raise InputError(
-            where=where,
-            expected="an array whose values can be checked",
+            where=where, expected="an array whose values can be checked",
             got="one that jax.jit or jax.vmap traces",
             remedy="use the pure pair there, fit, apply = METHODS[name].make()",
-        )
+        )  # fmt: skip
     return np.asarray(array)
 
 
@@ -159,11 +150,9 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     array = _host(whole_numbers(labels, where, scores.shape[-1]), where)
     if array.shape != scores.shape[:-1]:
         raise InputError(
-            where=where,
-            expected=f"one label per row, shape {scores.shape[:-1]}",
-            got=array.shape,
+            where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
             remedy="give as many labels as rows",
-        )
+        )  # fmt: skip
     out = (array < -1) | (array >= scores.shape[-1])
     if out.any():
         first = np.argwhere(out)[0]

@@ -80,11 +80,9 @@ class DualEncoder:
             raise InputError(where="batch_size", expected="1 or more rows", got=batch_size)
         if not 0 <= scale < math.inf:
             raise InputError(
-                where="scale",
-                expected="a positive, finite number, or 0 for the checkpoint's own",
-                got=scale,
-                remedy="20 is usual for sentence encoders",
-            )
+                where="scale", expected="a positive, finite number, or 0 for the checkpoint's own",
+                got=scale, remedy="20 is usual for sentence encoders",
+            )  # fmt: skip
         if not scale and checkpoint.kind != "clip":
             raise InputError(
                 f"scale: 0 stands for the scale that a checkpoint has learned, but this "
@@ -92,11 +90,9 @@ class DualEncoder:
             )
         if max_tokens < 3:
             raise InputError(
-                where="max_tokens",
-                expected="3 or more (one of the text and two specials)",
-                got=max_tokens,
-                remedy="128 is usual",
-            )
+                where="max_tokens", expected="3 or more (one of the text and two specials)",
+                got=max_tokens, remedy="128 is usual",
+            )  # fmt: skip
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
         limits = (checkpoint.config.positions, checkpoint.sentence.max_tokens or max_tokens)

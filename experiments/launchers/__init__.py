@@ -60,8 +60,7 @@ def configured_launcher() -> "Launcher":
     for name in given.keys() - fields:
         mine = ", ".join(f"--{name}" for name in OPTIONS if name in fields)
         raise InputError(
-            f"--{name}: --launcher={launcher} has no such option; leave it out. It has "
-            f"{mine}."
+            f"--{name}: --launcher={launcher} has no such option; leave it out. It has {mine}."
         )
     for name in ("options", "resources"):
         if name in given:

@@ -214,10 +214,10 @@ def compare(raw, directory):
     ids = jnp.asarray(tokens.numpy(), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(length), ids.shape)
     if family.kind == "causal_lm":
-        expected; got = found.logits, ours.unembed(ours.hidden(ids, positions, causal))
+        expected, got = found.logits, ours.unembed(ours.hidden(ids, positions, causal))
     else:
         every = masked(jnp.ones(ids.shape, jnp.bool_))
-        expected; got = found.last_hidden_state, ours.hidden(ids, positions, every)
+        expected, got = found.last_hidden_state, ours.hidden(ids, positions, every)
     np.testing.assert_allclose(got, expected.numpy(), atol=1e-4, rtol=1e-5)
     return "equal"
 
