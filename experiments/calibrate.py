@@ -1,6 +1,5 @@
 """Calibrate stored scores with every method; no model is needed.
 
-python -m experiments.calibrate --workdir=W
 python -m experiments.calibrate --workdir=W --method_options=bc_running.batch_size=8
 python -m experiments.calibrate --workdir=W --config=configs/mini_probe_size.py --tasks=sst2,mnli
 """
