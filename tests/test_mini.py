@@ -16,14 +16,17 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from batch_calibration.embedded import images, sampling, suite, world
+from batch_calibration.embedded import images
+from batch_calibration.embedded import suite as shipped
+from batch_calibration.errors import InputError
 from batch_calibration.prompts import template as templates
 from batch_calibration.settings import Settings
 from batch_calibration.study.loading import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
 from batch_calibration.tasks.rte import RTE
-from experiments.pretrain import captions, documents, prose, vocabulary
+from experiments.pretrain import captions, documents, prose, vocabulary, write_suite
 from experiments.pretrain.documents import Recipe
+from experiments.pretrain.grammar import sampling, suite, world
 
 MINI = {name: TASKS[name] for name in suite.GRAMMARS}
 PAIRED = [name for name in MINI if len(MINI[name].fields) > 1]
@@ -46,7 +49,7 @@ def words(text):
 def test_train_and_test_share_no_word_pair(task):
     pairs = [{p for made in examples(task, test)[0] for p in made.pairs} for test in (False, True)]
     assert pairs[0] and pairs[1] and not pairs[0] & pairs[1]
-    texts = [{str(row) for row in suite.rows(task, split).rows} for split in suite.SIZES]
+    texts = [{str(row) for row in shipped.rows(task, split).rows} for split in suite.SIZES]
     assert not texts[0] & texts[1]
 
 
@@ -81,7 +84,7 @@ def test_probabilities_are_a_distribution_and_labels_are_balanced(task):
 def test_best_accuracy_is_known_and_below_one(task):
     best = suite.best_accuracy(task, "validation")
     assert 0.7 < best < 0.9
-    rows = suite.rows(task, "validation")
+    rows = shipped.rows(task, "validation")
     assert len(rows.rows) == suite.SIZES["validation"]
     assert set(rows.rows[0]) == set(MINI[task].fields)
     made, labels = examples(task, True)
@@ -106,10 +109,11 @@ def test_the_docs_say_what_is_to_expect_and_what_these_rows_allow():
 
 
 def test_the_realized_accuracy_is_of_the_rows_that_are_scored():
-    """The labels drawn for it are those of `rows`."""
-    _, made = suite._examples("mnli", "validation", suite.SEED)
-    likelier = [np.argmax(one.probabilities) for one in made]
-    right = np.mean(np.array(likelier) == suite.rows("mnli", "validation").labels)
+    """The labels drawn for it, and the likelier ones, are those of the rows that are shipped."""
+    sampled, _ = suite.examples("mnli", "validation")
+    likelier = [np.argmax(example.probabilities) for example in sampled]
+    assert likelier == list(shipped.likelier("mnli", "validation"))
+    right = np.mean(np.array(likelier) == shipped.rows("mnli", "validation").labels)
     assert right == suite.realized_accuracy("mnli", "validation")
 
 
@@ -194,9 +198,36 @@ def test_every_word_meets_as_many_in_one_split_as_any_other(share):
         assert len(kept) == 8 - len(out)
 
 
+def test_the_shipped_rows_are_those_that_the_grammar_generates(tmp_path, monkeypatch, capsys):
+    assert write_suite.stale_files() == []
+    assert shipped.splits("sst2") == ("train", "validation") and shipped.splits("mr") == ()
+    # A file of another content, and one of no task, are named.
+    for task, split, path in write_suite.paths():
+        copied = tmp_path / task / path.name
+        copied.parent.mkdir(exist_ok=True)
+        other = path.with_name("train.jsonl.gz") if (task, split) == ("cb", "validation") else path
+        copied.write_bytes(other.read_bytes())
+    (tmp_path / "sst2" / "test.jsonl.gz").write_bytes(b"")
+    monkeypatch.setattr(write_suite, "FOLDER", tmp_path)
+    monkeypatch.setattr("sys.argv", ["write_suite", "--check"])
+    with pytest.raises(SystemExit) as exit_code:
+        write_suite.main()
+    assert exit_code.value.code == 1
+    names = capsys.readouterr().out.splitlines()
+    stale = [tmp_path / "cb" / "validation.jsonl.gz", tmp_path / "sst2" / "test.jsonl.gz"]
+    assert names == [*map(str, stale), "2 stale files"]
+
+
 def test_rows_are_the_same_on_every_machine():
-    assert suite.rows.__wrapped__("sst2", "validation") == suite.rows("sst2", "validation")
-    assert suite.rows("sst2", "validation", seed=1) != suite.rows("sst2", "validation")
+    first, again = (suite.examples.__wrapped__("sst2", "validation") for _ in range(2))
+    assert first == again != suite.examples("sst2", "validation", seed=1)
+
+
+@pytest.mark.parametrize("task, split", [("mr", "train"), ("sst2", "test")])
+def test_what_the_suite_does_not_have_is_a_sentence(task, split):
+    missing = "task of the mini suite named 'mr'" if task == "mr" else "split of the mini suite's"
+    with pytest.raises(InputError, match=f"There is no {missing}"):
+        shipped.rows(task, split)
 
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_embedded.json").read_text())
@@ -210,7 +241,7 @@ def digest(texts):
 @pytest.mark.parametrize("split", suite.SIZES)
 @pytest.mark.parametrize("task", MINI)
 def test_rows_are_those_that_the_docs_were_measured_on(task, split):
-    assert digest(suite.rows(task, split)[:3]) == GOLDEN["rows"][f"{task}/{split}"]
+    assert digest(shipped.rows(task, split)[:3]) == GOLDEN["rows"][f"{task}/{split}"]
 
 
 def test_pretraining_text_is_what_the_shipped_model_learned_from():

@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 
-from batch_calibration.embedded import label_words, suite
-from batch_calibration.embedded.suite import GRAMMARS
+from batch_calibration.embedded import label_words
 from batch_calibration.tasks import TASKS
 from experiments.pretrain import documents, objective, prose, vocabulary
 from experiments.pretrain.documents import UNKNOWABLE, Recipe
+from experiments.pretrain.grammar import suite
+from experiments.pretrain.grammar.suite import GRAMMARS
 
 MINI = {name: TASKS[name] for name in ("mnli", "sst2")}
 RECIPE = Recipe((("mnli", 1.0), ("sst2", 1.0), ("topics", 1.0), ("copies", 1.0)), shots=2,

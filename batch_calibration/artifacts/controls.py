@@ -151,7 +151,7 @@ def likelier(
 
     def hits(record: Record, method: str) -> np.ndarray | None:
         about = record.context
-        known = about.task in suite.GRAMMARS and (about.served or about.split) in suite.SIZES
+        known = (about.served or about.split) in suite.splits(about.task)
         table = load(record) if known and (method in record.bias or method == BASELINE) else None
         if table is None:
             return None

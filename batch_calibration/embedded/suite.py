@@ -1,140 +1,50 @@
-"""Generates the rows of each language task; train and test share no word pair."""
+"""Reads the rows of the suite's language tasks, one file of JSON Lines for each task and split.
 
-import random
-from collections.abc import Callable
-from functools import cache, partial
-from typing import NamedTuple, TypeVar
+A line holds the fields of a row, its `label` as drawn, and `likelier`, the label that the grammar
+gives the higher probability. `python -m experiments.pretrain.write_suite` generates the files.
+"""
 
-from batch_calibration.embedded import copa, nli, paraphrase, qnli, sst2, wic
-from batch_calibration.embedded.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
-from batch_calibration.embedded.sampling import Example, categorical
-from batch_calibration.embedded.world import Structure
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+
 from batch_calibration.errors import InputError
-from batch_calibration.tasks.base import Rows
+from batch_calibration.tasks.base import Row, Rows
 
-S = TypeVar("S")
-Sample = Callable[[int, random.Random, bool], Example]
-"""`(label, generator, whether of the test split)` -> an example."""
-
-
-class Grammar(NamedTuple):
-    """How many labels a task has, and how an example of a label is sampled."""
-
-    labels: int
-    sample: Sample
-
-
-def _sampler(
-    structure: Callable[[random.Random], S], make: Callable[[int, S, random.Random, bool], Example]
-) -> Sample:
-    """Draws the structure before the words, so the words held out do not change its share."""
-
-    def sample(label: int, rng: random.Random, test: bool) -> Example:
-        return make(label, structure(rng), rng, test)
-
-    return sample
-
-
-ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
-
-
-def _structure(extra_fact: float, other_person: float) -> Callable[[random.Random], Structure]:
-    return partial(nli.sample_structure, extra_fact, other_person)
-
-
-GRAMMARS = {
-    "sst2": Grammar(2, _sampler(sst2.sample_structure, sst2.sentence)),
-    "mnli": Grammar(3, _sampler(_structure(0.5, 0.0), partial(nli.three, ENC))),
-    "cb": Grammar(3, _sampler(nli.sample_commitment, partial(nli.three, ECN))),
-    "anli_r1": Grammar(3, _sampler(_structure(0.0, 1.0), partial(nli.three, ENC))),
-    "anli_r2": Grammar(3, _sampler(_structure(0.5, 1.0), partial(nli.three, ENC))),
-    "anli_r3": Grammar(3, _sampler(_structure(1.0, 1.0), partial(nli.three, ENC))),
-    "rte": Grammar(2, _sampler(_structure(0.5, 0.0), nli.rte)),
-    "qnli": Grammar(2, _sampler(_structure(0.5, 0.3), qnli.qnli)),
-    "mrpc": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.mrpc)),
-    "qqp": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.qqp)),
-    "boolq": Grammar(2, _sampler(_structure(0.5, 0.3), nli.boolq)),
-    "copa": Grammar(2, _sampler(copa.sample_structure, copa.copa)),
-    "wic": Grammar(2, _sampler(wic.sample_structure, wic.wic)),
-}
-SIZES = {"train": 2000, "validation": 500}
+FOLDER = Path(__file__).parent / "rows"
+ENDING = ".jsonl.gz"
 SEED = 2309
+"""What the files were generated from."""
 
 
-def example(task: str, rng: random.Random, test: bool) -> Example:
-    """One example of a split; its labels, once drawn, are equally frequent."""
-    grammar = GRAMMARS[task]
-    return grammar.sample(rng.randrange(grammar.labels), rng, test)
+def splits(task: str) -> tuple[str, ...]:
+    """Names of the splits of a task; none where the suite does not have it."""
+    return tuple(sorted(path.name.removesuffix(ENDING) for path in (FOLDER / task).glob("*")))
 
 
-def labeled(
-    task: str, rng: random.Random, label: int, hardest: int, likelier: bool = False
-) -> Example:
-    """One training example no harder than grade `hardest` whose *drawn* label is `label`.
-
-    With `likelier` its likelier label is `label`; without,
-
-    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
-    documents must weigh a text's own probabilities by the preference.
-    """
-    while True:
-        made = example(task, rng, False)
-        if made.grade > hardest:
-            continue
-        found = categorical(made.probabilities, rng) if not likelier else _likelier(made)
-        if found == label:
-            return made
+def rows(task: str, split: str) -> Rows:
+    """The rows of a split, with the labels as drawn."""
+    fields, labels, _ = _columns(task, split)
+    ids = tuple(f"mini/{task}/{split}/{number}" for number in range(len(labels)))
+    return Rows(fields, labels, ids, f"the mini suite's {task}, split {split}, seed {SEED}")
 
 
-def _likelier(made: Example) -> int:
-    return made.probabilities.index(max(made.probabilities))
-
-
-def _examples(task: str, split: str, seed: int) -> tuple[random.Random, list[Example]]:
-    """The examples of a split, and the generator that draws their labels next."""
-    if task not in GRAMMARS:
-        raise InputError.unknown("task of the mini suite", task, GRAMMARS)
-    if split not in SIZES:
-        raise InputError.unknown(f"split of the mini suite's {task}", split, SIZES)
-    rng = random.Random(f"{seed}/{task}/{split}")
-    return rng, [example(task, rng, test=split == "validation") for _ in range(SIZES[split])]
-
-
-@cache
-def rows(task: str, split: str, seed: int = SEED) -> Rows:
-    """The rows of a split; the same seed gives the same rows, on any machine."""
-    rng, examples = _examples(task, split, seed)
-    return Rows(
-        tuple(made.row for made in examples),
-        tuple(categorical(made.probabilities, rng) for made in examples),
-        tuple(f"mini/{task}/{split}/{i}" for i in range(len(examples))),
-        f"the mini suite's {task}, split {split}, seed {seed}",
-    )
-
-
-def best_accuracy(task: str, split: str, seed: int = SEED) -> float:
-    """Accuracy to expect of one who knows the grammar: the likelier label's mean probability.
-
-    Over all draws of the labels; on the labels as drawn it is `realized_accuracy`.
-    """
-    _, examples = _examples(task, split, seed)
-    return sum(max(made.probabilities) for made in examples) / len(examples)
-
-
-@cache
-def likelier(task: str, split: str, seed: int = SEED) -> tuple[int, ...]:
+def likelier(task: str, split: str) -> tuple[int, ...]:
     """The likelier label of each row: what one who knows the grammar answers."""
-    _, examples = _examples(task, split, seed)
-    return tuple(_likelier(made) for made in examples)
+    return _columns(task, split)[2]
 
 
-def realized_accuracy(task: str, split: str, seed: int = SEED) -> float:
-    """Accuracy on the rows as drawn of one who knows the grammar and answers the likelier label."""
-    pairs = zip(likelier(task, split, seed), rows(task, split, seed).labels, strict=True)
-    return sum(a == b for a, b in pairs) / SIZES[split]
-
-
-def easiest(task: str) -> int:
-    """The lowest grade that a task's examples have."""
-    rng = random.Random(0)
-    return min(example(task, rng, test=False).grade for _ in range(200))
+@cache
+def _columns(task: str, split: str) -> tuple[tuple[Row, ...], tuple[int, ...], tuple[int, ...]]:
+    """The fields of each row, the labels as drawn, and the likelier ones."""
+    if not splits(task):
+        tasks = sorted(folder.name for folder in FOLDER.iterdir())
+        raise InputError.unknown("task of the mini suite", task, tasks)
+    if split not in splits(task):
+        raise InputError.unknown(f"split of the mini suite's {task}", split, splits(task))
+    with gzip.open(FOLDER / task / f"{split}{ENDING}", "rt", encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
+    labels = tuple(record.pop("label") for record in records)
+    likelier_labels = tuple(record.pop("likelier") for record in records)
+    return tuple(records), labels, likelier_labels

@@ -14,11 +14,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from batch_calibration.embedded import label_words
-from batch_calibration.embedded.sampling import categorical
-from batch_calibration.embedded.suite import labeled
 from batch_calibration.prompts import template as templates
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import prose
+from experiments.pretrain.grammar.sampling import categorical
+from experiments.pretrain.grammar.suite import labeled
 from experiments.pretrain.prose import Span
 
 END = "<|endoftext|>"

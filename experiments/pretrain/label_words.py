@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded import sst2
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import prose
 from experiments.pretrain.documents import VERBALIZERS
+from experiments.pretrain.grammar import sst2
 
 HELD_OUT = 60
 FUNCTION_WORDS = frozenset((

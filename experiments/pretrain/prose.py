@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from batch_calibration.embedded import label_words, world
-from batch_calibration.embedded.copa import SCRIPTS
-from batch_calibration.embedded.sampling import allowed
-from batch_calibration.embedded.wic import SENSES
+from batch_calibration.embedded import label_words
+from experiments.pretrain.grammar import world
+from experiments.pretrain.grammar.copa import SCRIPTS
+from experiments.pretrain.grammar.sampling import allowed
+from experiments.pretrain.grammar.wic import SENSES
 
 
 class Span(NamedTuple):

@@ -14,12 +14,12 @@ import numpy as np
 from flax import nnx
 from tokenizers import Tokenizer
 
-from batch_calibration.embedded import suite
 from batch_calibration.errors import InputError
 from batch_calibration.models import gpt2
 from batch_calibration.tasks.base import Task
 from experiments.pretrain import documents, prose
 from experiments.pretrain.documents import Recipe
+from experiments.pretrain.grammar import suite
 from experiments.pretrain.objective import GUIDED, TrainBatch, loss, make_train_batch
 from experiments.pretrain.optimization import WINDOW, Stage, Step, StepReport, adamw, minimize
 

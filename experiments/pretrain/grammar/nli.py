@@ -9,9 +9,9 @@ tells the label. After a hedge ("Perhaps ...") a label is less often what the wo
 import random
 from typing import NamedTuple
 
-from batch_calibration.embedded import world
-from batch_calibration.embedded.sampling import Example
-from batch_calibration.embedded.world import Structure
+from experiments.pretrain.grammar import world
+from experiments.pretrain.grammar.sampling import Example
+from experiments.pretrain.grammar.world import Structure
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 COMMITMENT = {

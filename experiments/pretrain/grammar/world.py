@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from batch_calibration.embedded.sampling import Example, allowed
+from experiments.pretrain.grammar.sampling import Example, allowed
 
 PEOPLE = [
     "man", "woman", "boy", "girl", "teacher", "doctor", "farmer", "singer", "painter", "nurse",

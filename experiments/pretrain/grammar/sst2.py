@@ -7,7 +7,7 @@ Each word carries evidence in nats; a sentence adds it up, and the probability t
 import math
 import random
 
-from batch_calibration.embedded.sampling import Example, allowed
+from experiments.pretrain.grammar.sampling import Example, allowed
 
 CAP = 3.0
 THINGS = [

@@ -2,9 +2,9 @@
 
 import random
 
-from batch_calibration.embedded import world
-from batch_calibration.embedded.sampling import Example, allowed
-from batch_calibration.embedded.world import Structure
+from experiments.pretrain.grammar import world
+from experiments.pretrain.grammar.sampling import Example, allowed
+from experiments.pretrain.grammar.world import Structure
 
 HEDGES = {"": world.CERTAIN, "strangely , ": 0.78, "in a dream , ": 0.64}
 """Openings, and how often the usual effect follows; else the other does."""

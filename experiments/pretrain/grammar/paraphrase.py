@@ -2,9 +2,9 @@
 
 import random
 
-from batch_calibration.embedded import world
-from batch_calibration.embedded.sampling import Example
-from batch_calibration.embedded.world import Structure
+from experiments.pretrain.grammar import world
+from experiments.pretrain.grammar.sampling import Example
+from experiments.pretrain.grammar.world import Structure
 
 HEDGES = {"": world.CERTAIN, "roughly put: ": 0.78, "in a way: ": 0.64}
 

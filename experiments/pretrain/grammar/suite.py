@@ -1,0 +1,123 @@
+"""Generates the rows of each language task; train and test share no word pair."""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import NamedTuple, TypeVar
+
+from batch_calibration.embedded.suite import SEED
+from experiments.pretrain.grammar import copa, nli, paraphrase, qnli, sst2, wic
+from experiments.pretrain.grammar.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
+from experiments.pretrain.grammar.sampling import Example, categorical
+from experiments.pretrain.grammar.world import Structure
+
+S = TypeVar("S")
+Sample = Callable[[int, random.Random, bool], Example]
+"""`(label, generator, whether of the test split)` -> an example."""
+
+
+class Grammar(NamedTuple):
+    """How many labels a task has, and how an example of a label is sampled."""
+
+    labels: int
+    sample: Sample
+
+
+def _sampler(
+    structure: Callable[[random.Random], S], make: Callable[[int, S, random.Random, bool], Example]
+) -> Sample:
+    """Draws the structure before the words, so the words held out do not change its share."""
+
+    def sample(label: int, rng: random.Random, test: bool) -> Example:
+        return make(label, structure(rng), rng, test)
+
+    return sample
+
+
+ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
+
+
+def _structure(extra_fact: float, other_person: float) -> Callable[[random.Random], Structure]:
+    return partial(nli.sample_structure, extra_fact, other_person)
+
+
+GRAMMARS = {
+    "sst2": Grammar(2, _sampler(sst2.sample_structure, sst2.sentence)),
+    "mnli": Grammar(3, _sampler(_structure(0.5, 0.0), partial(nli.three, ENC))),
+    "cb": Grammar(3, _sampler(nli.sample_commitment, partial(nli.three, ECN))),
+    "anli_r1": Grammar(3, _sampler(_structure(0.0, 1.0), partial(nli.three, ENC))),
+    "anli_r2": Grammar(3, _sampler(_structure(0.5, 1.0), partial(nli.three, ENC))),
+    "anli_r3": Grammar(3, _sampler(_structure(1.0, 1.0), partial(nli.three, ENC))),
+    "rte": Grammar(2, _sampler(_structure(0.5, 0.0), nli.rte)),
+    "qnli": Grammar(2, _sampler(_structure(0.5, 0.3), qnli.qnli)),
+    "mrpc": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.mrpc)),
+    "qqp": Grammar(2, _sampler(paraphrase.sample_structure, paraphrase.qqp)),
+    "boolq": Grammar(2, _sampler(_structure(0.5, 0.3), nli.boolq)),
+    "copa": Grammar(2, _sampler(copa.sample_structure, copa.copa)),
+    "wic": Grammar(2, _sampler(wic.sample_structure, wic.wic)),
+}
+SIZES = {"train": 2000, "validation": 500}
+
+
+def example(task: str, rng: random.Random, test: bool) -> Example:
+    """One example of a split; its labels, once drawn, are equally frequent."""
+    grammar = GRAMMARS[task]
+    return grammar.sample(rng.randrange(grammar.labels), rng, test)
+
+
+def labeled(
+    task: str, rng: random.Random, label: int, hardest: int, likelier: bool = False
+) -> Example:
+    """One training example no harder than grade `hardest` whose *drawn* label is `label`.
+
+    With `likelier` its likelier label is `label`, and no label is drawn.
+
+    So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
+    documents must weigh a text's own probabilities by the preference.
+    """
+    while True:
+        sampled = example(task, rng, False)
+        if sampled.grade > hardest:
+            continue
+        if (_likelier(sampled) if likelier else categorical(sampled.probabilities, rng)) == label:
+            return sampled
+
+
+def _likelier(sampled: Example) -> int:
+    return sampled.probabilities.index(max(sampled.probabilities))
+
+
+@cache
+def examples(task: str, split: str, seed: int = SEED) -> tuple[list[Example], list[int]]:
+    """The examples of a split and their labels as drawn; a seed gives the same on any machine."""
+    rng = random.Random(f"{seed}/{task}/{split}")
+    sampled = [example(task, rng, test=split == "validation") for _ in range(SIZES[split])]
+    # Labels are drawn after all texts, so their draws do not change the texts.
+    return sampled, [categorical(text.probabilities, rng) for text in sampled]
+
+
+def records(task: str, split: str, seed: int = SEED) -> Iterator[dict[str, object]]:
+    """The rows of a split as the package holds them: fields, drawn label, likelier label."""
+    for sampled, label in zip(*examples(task, split, seed), strict=True):
+        yield {**sampled.row, "label": label, "likelier": _likelier(sampled)}
+
+
+def best_accuracy(task: str, split: str) -> float:
+    """Accuracy to expect of one who knows the grammar: the likelier label's mean probability.
+
+    Over all draws of the labels; on the labels as drawn it is `realized_accuracy`.
+    """
+    sampled, _ = examples(task, split)
+    return sum(max(text.probabilities) for text in sampled) / len(sampled)
+
+
+def realized_accuracy(task: str, split: str) -> float:
+    """Accuracy on the rows as drawn of one who knows the grammar and answers the likelier label."""
+    hits = sum(_likelier(text) == label for text, label in zip(*examples(task, split), strict=True))
+    return hits / SIZES[split]
+
+
+def easiest(task: str) -> int:
+    """The lowest grade that a task's examples have."""
+    rng = random.Random(0)
+    return min(example(task, rng, test=False).grade for _ in range(200))
