@@ -16,6 +16,30 @@ def test_every_key_is_flat_and_belongs_to_one_part():
     assert Settings.of(**Settings().flat()) == Settings()
 
 
+def test_a_key_has_all_that_a_flag_needs():
+    shots, over_long, tasks = (keys()[name] for name in ("shots", "over_long", "tasks"))
+    assert (shots.part, shots.kind, shots.default, shots.minimum) == ("prompt", int, 1, 0)
+    assert shots.help.startswith("demonstrations per class; for `selection`") and not shots.choices
+    assert over_long.choices == ("error", "drop_shots", "same_context", "truncate_left")
+    # Of several lines of the docstring one.
+    assert over_long.help.endswith(
+        "so that one context holds for all, or cut the text on the left."
+    )
+    assert tasks.is_tuple and not shots.is_tuple and tasks.part == ""
+    assert all(key.help and "  " not in key.help for key in keys().values())
+    assert {name: key.default for name, key in keys().items()} == Settings().flat()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "means"),
+    [("shots", "4", 4), ("scale", "0", 0.0), ("logits_only", "True", True), ("split", "1", "1"),
+     ("tasks", "sst2,cb", ("sst2", "cb")), ("probe_sizes", "2,5", (2, 5))],
+)  # fmt: skip
+def test_a_text_at_the_command_line(key, text, means):
+    read = keys()[key].parse(text)
+    assert read == means and type(read) is type(means)
+
+
 def test_a_key_changes_its_part_alone():
     changed = Settings.of(shots=4)
     assert changed.prompt == dataclasses.replace(PromptSettings(), shots=4)

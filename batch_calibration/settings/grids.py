@@ -23,12 +23,12 @@ class Study(NamedTuple):
     cells: tuple[Cell, ...]
 
 
-def grid(settings: Settings, **values: Sequence[object]) -> list[Study]:
-    """The usual sweep of the settings for every combination of values; a study for each model.
+def grid(settings: Settings, **choices: Sequence[object]) -> list[Study]:
+    """The usual sweep of the settings for every combination of choices; a study for each model.
 
     Args:
         settings: of the keys that are not varied.
-        **values: several values each of keys of the data, the prompt and the model.
+        **choices: several values each of keys of the data, the prompt and the model.
 
     Raises:
         InputError: a key that a sweep has one value of; a value that the key cannot have.
@@ -37,25 +37,25 @@ def grid(settings: Settings, **values: Sequence[object]) -> list[Study]:
     >>> [len(study.cells) for study in grid(settings, shots=(1, 2, 4), template=("", "1"))]
     [12]
     """
-    changed = (settings.replace(**one) for one in combinations(values))
-    return gather(Study(one, tuple(one.grid())) for one in changed)
+    changed = [settings.replace(**combination) for combination in combinations(choices)]
+    return gather(Study(variant, tuple(variant.grid())) for variant in changed)
 
 
-def combinations(values: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
-    """One value of each key; the last key varies fastest.
+def combinations(choices: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
+    """One choice of each key; the last key varies fastest.
 
     Raises:
         InputError: a key that a sweep has one value of, or no values.
     """
-    for name, several in values.items():
+    for name, several in choices.items():
         if name not in varied():
             raise InputError.unknown("key that may have several values", name, varied())
+        # A text is a sequence too, of letters.
         if isinstance(several, str) or not several:
-            raise InputError(
-                where=name, expected="several values such as (1, 2)", got=f"{several!r}"
-            )
-    for chosen in product(*values.values()):
-        yield dict(zip(values, chosen, strict=True))
+            expected = "several values such as (1, 2)"
+            raise InputError(where=name, expected=expected, got=repr(several))
+    for combination in product(*choices.values()):
+        yield dict(zip(choices, combination, strict=True))
 
 
 def varied() -> list[str]:
@@ -69,9 +69,10 @@ def varied() -> list[str]:
 
 def gather(studies: Iterable[Study]) -> list[Study]:
     """Studies of one model as one, each context once, in the order they come."""
-    found: dict[object, Study] = {}
+    by_model: dict[object, Study] = {}
     for settings, cells in studies:
         model = (settings.model, settings.api)
-        known = found.get(model, Study(settings, ()))
-        found[model] = Study(known.settings, tuple(dict.fromkeys(known.cells + cells)))
-    return list(found.values())
+        earlier = by_model.get(model, Study(settings, ()))
+        # A dict keeps the order of first sight, as a set would not.
+        by_model[model] = Study(earlier.settings, tuple(dict.fromkeys(earlier.cells + cells)))
+    return list(by_model.values())

@@ -1,101 +1,130 @@
-"""What a setting may be: its kind, its choices and its least value, checked in one place."""
+"""One setting: its type, default, choices and least number, and the check of what comes for it."""
 
+import inspect
+import re
 import typing
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from batch_calibration.errors import InputError
 
 Value = str | int | float | bool | tuple[str, ...] | tuple[str | int, ...] | tuple[int, ...]
 """What a setting may be."""
+TYPE_NAMES: dict[object, str] = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
+}  # fmt: skip
+ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.M)
+"""An entry of a docstring's section of attributes, with the lines that continue it."""
 
 
 class Key(NamedTuple):
-    """What a key may be: the part it belongs to ("" for the whole), its type, its least value."""
+    """One setting, as a program needs it to make a flag and to check what is given.
+
+    Attributes:
+        name: as in `Settings.of`, and after `--config.` at the command line.
+        part: the part of `Settings` that it belongs to; "" for those of the whole.
+        kind: its type: plain, a `Literal` of texts, or a tuple.
+        default: what it is where nobody says otherwise.
+        help: what the docstring of its part says of it.
+        minimum: the least number that it may be; None where any will do.
+        unit: what that number counts.
+    """
 
     name: str
     part: str
     kind: object
-    least: int | None = None
+    default: Value
+    help: str
+    minimum: int | None = None
     unit: str = ""
 
-    def check(self, value: object) -> Value:
-        """The value in its own kind; what can mean one thing alone is accepted.
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that it may be; () where it is free."""
+        return typing.get_args(self.kind) if typing.get_origin(self.kind) is Literal else ()
 
-        One word stands for a tuple of one, words with commas for a tuple of them, a list for a
-        tuple, a whole number for a real one.
+    @property
+    def is_tuple(self) -> bool:
+        """Whether it may have several members, with commas between them at the command line."""
+        return typing.get_origin(self.kind) is tuple
+
+    def parse(self, text: str) -> Value:
+        """What a text at the command line says; errors as in `check`.
+
+        >>> Key("shots", "prompt", int, 1, "").parse("4")
+        4
+        """
+        setting: object = text
+        if self.kind is int or self.kind is float:
+            with suppress(ValueError):  # `check` says what is wrong with it
+                setting = int(text) if self.kind is int else float(text)
+        elif self.kind is bool:
+            setting = {"True": True, "False": False}.get(text, text)
+        return self.check(setting)
+
+    def check(self, setting: object) -> Value:
+        """The setting in its own type.
+
+        What can mean one thing alone is accepted: one word for a tuple of one, words with commas or
+        a list for a tuple, a whole number for a real one.
 
         Raises:
-            InputError: another kind, an unknown choice, a number below the least.
+            InputError: another type, an unknown choice, a number below the least.
         """
-        if typing.get_origin(self.kind) is Literal:
-            choices = typing.get_args(self.kind)
-            if value not in choices:
-                raise InputError.unknown(f"config.{self.name}", value, choices)
-            return str(value)
-        if typing.get_origin(self.kind) is tuple:
-            return self._tuple(value)
-        if self.kind is float and type(value) is int:
-            value = float(value)
-        if type(value) is not self.kind:
+        where = f"config.{self.name}"
+        if self.choices:
+            if setting not in self.choices:
+                raise InputError.unknown(where, setting, self.choices)
+            return str(setting)
+        if self.is_tuple:
+            return self._check_tuple(setting, where)
+        if self.kind is float and type(setting) is int:
+            setting = float(setting)
+        # Not isinstance: True would pass for the number 1.
+        if type(setting) is not self.kind:
+            raise InputError(where=where, expected=TYPE_NAMES[self.kind], got=repr(setting))
+        # Not `<`: NaN is below no number.
+        if self.minimum is not None and not typing.cast(float, setting) >= self.minimum:
             raise InputError(
-                where=f"config.{self.name}", expected=f"{_WORDS[self.kind]}", got=f"{value!r}"
+                where=where, expected=f"{self.minimum} or more {self.unit}", got=setting
             )
-        if self.least is not None and not typing.cast(float, value) >= self.least:
-            raise InputError(
-                where=f"config.{self.name}", expected=f"{self.least} or more {self.unit}", got=value
-            )
-        return typing.cast(Value, value)
+        return typing.cast(Value, setting)
 
-    def check_one(self, value: object) -> str:
-        """One member of a tuple of texts."""
-        if not isinstance(value, str) or not value:
-            raise InputError(
-                where="task", expected="a task's name or a task file's path", got=f"{value!r}"
-            )
-        return value
-
-    def _tuple(self, value: object) -> tuple[str | int, ...]:
-        member = typing.get_args(self.kind)[0]
-        kinds = typing.get_args(member) or (member,)
-        given = [value] if isinstance(value, str) else value
-        if kinds == (int,):
-            return self._numbers(value)
-        if not isinstance(given, list | tuple) or not all(type(one) in kinds for one in given):
-            raise InputError(
-                where=f"config.{self.name}",
-                expected=f'names such as {self.name}=\'("a","b")\'',
-                got=f"{value!r}",
-            )
-        found: list[str | int] = []
-        for one in given:
+    def _check_tuple(self, setting: Any, where: str) -> tuple[str | int, ...]:
+        member_type = typing.get_args(self.kind)[0]
+        member_types = typing.get_args(member_type) or (member_type,)
+        if member_types == (int,):
+            return _read_counts(setting, where)
+        members = [setting] if isinstance(setting, str) else setting
+        is_list = isinstance(members, list | tuple)
+        if not is_list or not all(type(member) in member_types for member in members):
+            example = f'{self.name}=\'("a","b")\''
+            raise InputError(where=where, expected=f"names such as {example}", got=repr(setting))
+        names: list[str | int] = []
+        for member in members:
             # A task file's path may hold a comma.
-            if isinstance(one, str) and "," in one and not Path(one).exists():
-                words = one.strip("()[]").split(",")
-                found += [word.strip(" '\"") for word in words if word.strip(" '\"")]
+            if isinstance(member, str) and "," in member and not Path(member).exists():
+                stripped = (name.strip(" '\"") for name in member.strip("()[]").split(","))
+                names += filter(None, stripped)
             else:
-                found.append(one)
-        return tuple(found)
-
-    def _numbers(self, value: object) -> tuple[int, ...]:
-        """Whole numbers from 1 on; at the command line they may come as words."""
-        given = value if isinstance(value, list | tuple) else [value]
-        words = [word for one in given for word in str(one).strip("()[]").split(",") if word]
-        if not all(word.strip().isdigit() and int(word) > 0 for word in words):
-            raise InputError(
-                where=f"config.{self.name}",
-                expected="whole numbers from 1 on, such as 2,5,10",
-                got=f"{value!r}",
-            )
-        return tuple(int(word) for word in words)
+                names.append(member)
+        return tuple(names)
 
 
-_WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "True or False",
-                             str: "a text"}  # fmt: skip
+def _read_counts(setting: object, where: str) -> tuple[int, ...]:
+    """Whole numbers from 1 on; at the command line they may come as a text with commas."""
+    members = setting if isinstance(setting, list | tuple) else [setting]
+    digits: list[str] = []
+    for member in members:
+        digits += filter(None, str(member).strip("()[]").split(","))
+    if not all(number.strip().isdigit() and int(number) > 0 for number in digits):
+        expected = "whole numbers from 1 on, such as 2,5,10"
+        raise InputError(where=where, expected=expected, got=repr(setting))
+    return tuple(map(int, digits))
 
 
-def whole(name: str, value: object) -> int:
-    """A whole number from 0 on, or a sentence."""
-    if type(value) is not int or value < 0:
-        raise InputError(where=name, expected="a whole number from 0 on", got=f"{value!r}")
-    return value
+def read_help(owner: type) -> dict[str, str]:
+    """What the docstring of a class says of each of its attributes, a line each."""
+    entries = ATTRIBUTE.findall(inspect.getdoc(owner) or "")
+    return {name: " ".join(text.split()) for name, text in entries}

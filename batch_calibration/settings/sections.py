@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, Self, TypeVar
 
 from batch_calibration.errors import InputError
-from batch_calibration.settings.key import Key, Value, whole
+from batch_calibration.settings.key import Key, Value, read_help
 
 ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
 ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
@@ -20,13 +21,14 @@ ContentFreeFill = Literal["per_field", "whole_input"]
 Classes = Literal["task", "present"]
 DemonstrationLabels = Literal["gold", "random", "flipped"]
 LabelWords = Literal["own", "training", "held_out"]
-T = TypeVar("T", int, float)
+Number = TypeVar("Number", int, float)
 
 
-def _at_least(least: int, default: T, unit: str) -> T:
-    """A field whose value is at least `least`, counted in `unit`."""
-    made: T = field(default=default, metadata={"least": least, "unit": unit})
-    return made
+def _at_least(minimum: int, default: Number, unit: str) -> Number:
+    """A field of at least `minimum`, counted in `unit`."""
+    # Typed as what an instance's field holds, as `dataclasses.field` is.
+    number: Number = field(default=default, metadata={"minimum": minimum, "unit": unit})
+    return number
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,7 @@ class CalibrationSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a study: its tasks and seeds, and the parts that modules take.
-
-    Flat at the flags and in `Settings.of`: every key of a part is a key of the whole.
+    """Settings of a study: tasks, seeds, and parts, whose keys `of` and the flags take flat.
 
     Attributes:
         tasks: names of tasks, or paths of task files.
@@ -197,26 +197,25 @@ class Settings:
     calibration: CalibrationSettings = CalibrationSettings()
 
     @classmethod
-    def of(cls, **values: object) -> Self:
+    def of(cls, **chosen: object) -> Self:
         """Settings with these keys and the defaults of all others.
 
         Raises:
-            InputError: a key that does not exist, a value of another kind or out of range.
+            InputError: an unknown key, a value of another type or out of range.
         """
-        return cls().replace(**values)
+        return cls().replace(**chosen)
 
-    def replace(self, **values: object) -> Self:
+    def replace(self, **chosen: object) -> Self:
         """The same settings with some keys changed; errors as in `of`."""
-        parts: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS, "")}
-        for name, value in values.items():
+        changed: dict[str, Any] = {}
+        by_part: dict[str, dict[str, Any]] = defaultdict(dict)
+        for name, setting in chosen.items():
             if name not in keys():
                 raise InputError.unknown("setting", name, keys())
             key = keys()[name]
-            parts[key.part][name] = key.check(value)
-        changed: dict[str, Any] = dict(parts.pop(""))
-        for part, mine in parts.items():
-            if mine:
-                changed[part] = dataclasses.replace(getattr(self, part), **mine)
+            (by_part[key.part] if key.part else changed)[name] = key.check(setting)
+        for part_name, changes in by_part.items():
+            changed[part_name] = dataclasses.replace(getattr(self, part_name), **changes)
         return dataclasses.replace(self, **changed)
 
     def flat(self) -> dict[str, Value]:
@@ -226,7 +225,7 @@ class Settings:
             for name, key in keys().items()
         }
 
-    def cell(self, task: str, seed: int = 0, **values: object) -> Cell:
+    def cell(self, task: str, seed: int = 0, **chosen: object) -> Cell:
         """One context of a study: a task, a seed, and what else differs from these settings.
 
         Raises:
@@ -235,20 +234,26 @@ class Settings:
         >>> Settings.of(data="mini").cell("sst2", seed=1, shots=2).prompt.shots
         2
         """
-        for name in values:
+        for name in chosen:
             if name in keys() and keys()[name].part not in ("data", "prompt"):
                 raise InputError(
                     f"a cell of the sweep sets {name}, which all cells of a study share: set it in "
                     "the study's settings, or score two studies."
                 )
-        mine = self.replace(**values)
-        return Cell(keys()["tasks"].check_one(task), whole("seed", seed), mine.data, mine.prompt)
+        if not isinstance(task, str) or not task:
+            expected = "a task's name or a task file's path"
+            raise InputError(where="task", expected=expected, got=repr(task))
+        if type(seed) is not int or seed < 0:
+            raise InputError(where="seed", expected="a whole number from 0 on", got=repr(seed))
+        settings = self.replace(**chosen) if chosen else self
+        return Cell(task, seed, settings.data, settings.prompt)
 
     def grid(self) -> Iterator[Cell]:
         """The usual sweep: each task with each seed, one seed where nothing is drawn."""
-        drawn = self.prompt.shots or self.prompt.label_words != "own"
+        # Of zero-shot prompts every seed would score the same test rows again.
+        is_drawn = self.prompt.shots or self.prompt.label_words != "own"
         for task in self.tasks:
-            for seed in range(self.seeds if drawn else 1):
+            for seed in range(self.seeds if is_drawn else 1):
                 yield self.cell(task, seed)
 
 
@@ -274,23 +279,22 @@ class Cell:
 
 
 PARTS = {
-    "data": DataSettings,
-    "prompt": PromptSettings,
-    "model": ModelSettings,
-    "api": ApiSettings,
+    "data": DataSettings, "prompt": PromptSettings, "model": ModelSettings, "api": ApiSettings,
     "calibration": CalibrationSettings,
-}
+}  # fmt: skip
 
 
 @cache
 def keys() -> Mapping[str, Key]:
-    """Every key by name, those of the whole first."""
-    found: dict[str, Key] = {}
-    for part, owner in {"": Settings, **PARTS}.items():
-        hints = typing.get_type_hints(owner)
-        for one in dataclasses.fields(owner):
-            if part or one.name not in PARTS:
-                about = one.metadata
-                least, unit = about.get("least"), about.get("unit", "")
-                found[one.name] = Key(one.name, part, hints[one.name], least, unit)
-    return found
+    """Every setting by name, those of the whole first: all that a program needs for its flags."""
+    by_name, defaults = dict[str, Key](), Settings()
+    for part_name, owner in {"": Settings, **PARTS}.items():
+        holder = getattr(defaults, part_name) if part_name else defaults
+        # Evaluated: in this module annotations are texts.
+        types, help_texts = typing.get_type_hints(owner), read_help(owner)
+        for setting in dataclasses.fields(owner):
+            name, default = setting.name, getattr(holder, setting.name)
+            if part_name or name not in PARTS:  # not the parts themselves
+                key = Key(name, part_name, types[name], default, help_texts[name])
+                by_name[name] = key._replace(**setting.metadata)
+    return by_name
