@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from ml_collections import ConfigDict
 
 from batch_calibration.settings import Settings
+from batch_calibration.tasks import PAPER_LANGUAGE
 
-LANGUAGE = (
-    "sst2", "mnli", "qnli", "mrpc", "qqp", "boolq", "cb", "copa", "rte", "wic", "anli_r1",
-    "anli_r2", "anli_r3",
-)  # fmt: skip
+LANGUAGE = PAPER_LANGUAGE
 """The paper's tasks of text."""
 MINI = {"model": "mini", "data": "mini", "seeds": 5}
 """The embedded language model on the embedded suite."""
@@ -32,27 +30,33 @@ CONDITIONS: tuple[dict[str, str], ...] = (
 """Labels and label words of demonstrations, as docs/demonstration-labels.md has them."""
 
 
-def config(preset: str, smoke: Mapping[str, object], /, **values: object) -> ConfigDict:
-    """A locked config: the defaults, `values`, and for the preset "smoke" also `smoke`."""
+def is_smoke(preset: str) -> bool:
+    """Whether a preset asks for the small run; there is no other."""
     if preset not in ("", "smoke"):
         raise ValueError(f"the config has no preset {preset!r}; there is: smoke")
-    changed = values | (dict(smoke) if preset else {})
-    return ConfigDict(Settings.of(**changed).flat()).lock()
+    return preset == "smoke"
+
+
+def config(preset: str, smoke: Mapping[str, object], /, **chosen: object) -> ConfigDict:
+    """A locked config: the defaults, `chosen`, and for the preset "smoke" also `smoke`."""
+    settings = Settings.of(**chosen)
+    if is_smoke(preset):
+        settings = settings.replace(**smoke)
+    # Locked before any override is applied: an unlocked one accepts a misspelled key.
+    return ConfigDict(settings.flat()).lock()
 
 
 def sweep(config: ConfigDict) -> Iterator[dict[str, object]]:
-    """One flat dict per context: each task with each seed, one seed where nothing is drawn."""
-    drawn = config.shots or config.label_words != "own"
-    for task in config.tasks:
-        for seed in range(config.seeds if drawn else 1):
-            yield {"task": task, "seed": seed}
+    """One flat dict per context: the usual sweep, as `Settings.grid` has it."""
+    for cell in Settings.of(**config.to_dict()).grid():
+        yield {"task": cell.task, "seed": cell.seed}
 
 
 def sweep_shots(config: ConfigDict) -> Iterator[dict[str, object]]:
     """Each task with 0 to `config.shots` shots per class, each with each seed."""
     for task in config.tasks:
         for shots in range(config.shots + 1):
-            for seed in range(config.seeds if shots else 1):
+            for seed in range(config.seeds if shots else 1):  # without shots nothing is drawn
                 yield {"task": task, "shots": shots, "seed": seed}
 
 

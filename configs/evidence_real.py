@@ -4,11 +4,13 @@ python -m experiments.evidence --config=configs/evidence_real.py --scores=../sha
     --workdir=W --page=docs/evidence.md
 
 The first set alone, 7 models x 56 subjects: --config.sets=mmlu. 32 labeled rows a context are what
-a person would label by hand. BC gains on MMLU and on OOD-CV's four options, and loses wherever an
-option is never right.
+a person would label by hand. Expect BC to gain on MMLU and on OOD-CV's
+four options, and to lose wherever an option is never right.
 """
 
 from ml_collections import ConfigDict
+
+from configs import base
 
 MMLU = ("mmlu", "mmlu_neverA", "mmlu_neverB")
 OTHERS = ("bear", "mmbench", "mmbench_AF", "oodcv", "oodcv_AF")
@@ -17,8 +19,7 @@ BATCHES = ("mmlu_batch", "mmlu_neverA_batch", "mmlu_neverB_batch")
 
 def get_config(preset: str = "") -> ConfigDict:
     """All sets; `:smoke` is one of them and three methods."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/evidence_real.py has no preset {preset!r}; there is: smoke")
+    smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "real",
         "sets": (*MMLU, *OTHERS, *BATCHES),
@@ -29,6 +30,6 @@ def get_config(preset: str = "") -> ConfigDict:
         "seed": 0,
         "draws": 10_000,
     })  # fmt: skip
-    if preset:
+    if smoke:
         config.update({"sets": ("oodcv",), "methods": ("icl", "bc", "bcl"), "draws": 200})
     return config.lock()

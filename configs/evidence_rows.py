@@ -3,17 +3,18 @@
 python -m experiments.evidence --config=configs/evidence_rows.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-20 draws of each size and model; the error of BC's bias falls as one over the square root of the
-rows.
+Sizes stand evenly on a logarithmic axis; 20 draws of each size and model. Expect the error of BC's
+bias to fall as one over the square root of the rows.
 """
 
 from ml_collections import ConfigDict
 
+from configs import base
+
 
 def get_config(preset: str = "") -> ConfigDict:
     """All sizes; `:smoke` is three of them."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/evidence_rows.py has no preset {preset!r}; there is: smoke")
+    smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "rows",
         "sets": (("mmlu_batch",), ("mmbench", "oodcv")),
@@ -24,7 +25,7 @@ def get_config(preset: str = "") -> ConfigDict:
         "methods": (),
         "seed": 0,
     })  # fmt: skip
-    if preset:
+    if smoke:
         config.update({
             "sets": (("oodcv",),), "sizes": (1, 10), "draws": 2, "rows": 100,
             "methods": ("bc", "bc_mean_prob", "rbcorr"),

@@ -3,16 +3,19 @@
 python -m experiments.evidence --config=configs/evidence_shares.py --scores=../shared/scores \
     --workdir=W --page=docs/evidence.md
 
-1,000 rows a sample: the noise of the bias itself is small beside what the shares do to it.
+1,000 rows a sample: the noise of the bias itself is small beside what the shares do to it. Expect
+a bias learned at equal shares to gain about 2 points on MMLU wherever it is applied, and one
+learned and applied at a share of 0.9 to lose 15.
 """
 
 from ml_collections import ConfigDict
 
+from configs import base
+
 
 def get_config(preset: str = "") -> ConfigDict:
     """All pairs of shares; `:smoke` is three of them."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/evidence_shares.py has no preset {preset!r}; there is: smoke")
+    smoke = base.is_smoke(preset)
     config = ConfigDict({
         "study": "shares",
         "sets": (("mmlu_batch",), ("mmbench", "oodcv")),
@@ -22,7 +25,7 @@ def get_config(preset: str = "") -> ConfigDict:
         "methods": (),
         "seed": 0,
     })  # fmt: skip
-    if preset:
+    if smoke:
         config.update({
             "sets": (("oodcv",),), "shares": (0.1, 0.5, 0.9), "size": 100, "draws": 1,
             "methods": ("icl", "bc"),

@@ -3,8 +3,9 @@
 python -m experiments.score --config=configs/mini_probe_size.py --workdir=W
 python -m experiments.calibrate --config=configs/mini_probe_size.py --workdir=W
 
-These are contexts of configs/mini.py; how many rows BC and PC see is chosen afterward, as
-is in how many random orders the rows come to bc_running. Expect what docs/mini.md shows.
+These are contexts of configs/mini.py; how many rows BC and PC see is chosen afterward, as is in how
+many random orders the rows come to bc_running. The axis ends at the 500 test rows. In the paper BC
+is within noise of its best from about 10 rows on.
 """
 
 from ml_collections import ConfigDict

@@ -2,7 +2,7 @@
 
 python -m experiments.score --config=configs/mini_templates.py --workdir=W
 
-Expect what docs/mini.md shows; 10 contexts, seconds.
+One seed: what varies is the template alone. Expect what docs/mini.md shows; 10 contexts, seconds.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 python -m experiments.score --config=configs/mini_verbalizers.py --workdir=W
 
-Expect what docs/mini.md shows; 10 contexts, seconds.
+One seed: what varies is the verbalizer alone. Expect what docs/mini.md shows; 10 contexts, seconds.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,14 @@
 """Training of the mini language model.
 
 python -m experiments.train_mini --config=configs/train_mini.py --out=DIR --workdir=W
+
+Eleven stages, about 10,700 steps, an hour on two cores; docs/mini.md says why each is there, what
+was tried instead and what the shipped checkpoint reaches (ICL 77.1, BC 79.4 % at 1 shot).
 """
 
 from ml_collections import ConfigDict
+
+from configs import base
 
 INFERENCE = ("mnli", "cb", "anli_r1", "anli_r2", "anli_r3")
 PAIRS = ("rte", "qnli", "mrpc", "qqp", "boolq", "copa", "wic")
@@ -78,8 +83,7 @@ SMOKE = (
 
 def get_config(preset: str = "") -> ConfigDict:
     """The full run, or with `:smoke` a few seconds of it."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/train_mini.py has no preset {preset!r}; there is: smoke")
+    smoke = base.is_smoke(preset)
     config = ConfigDict()
     config.seed = 0
     config.cpu_devices = 2
@@ -89,7 +93,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.width = 128
     config.layers = 4
     config.heads = 4
-    config.stages = SMOKE if preset == "smoke" else STAGES
+    config.stages = SMOKE if smoke else STAGES
     config.own_template = 0.65
     config.own_words = 0.75
     config.concentration = 2.0
@@ -103,7 +107,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.guidance = 0.0
     config.frozen = ""
     config.reach = 0
-    config.warmup = 10 if preset == "smoke" else 150
+    config.warmup = 10 if smoke else 150
     config.weight_decay = 0.01
     config.b2 = 0.98
     config.clip = 1.0

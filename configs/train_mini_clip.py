@@ -1,21 +1,25 @@
 """Training of the tiny CLIP.
 
 python -m experiments.train_mini_clip --config=configs/train_mini_clip.py --out=DIR --workdir=W
+
+The shipped checkpoint took these 5,000 steps of 128 pairs, 27 minutes on two cores. Expect ICL 46.0
+and BC 52.3 % on the drawn images of configs/mini_vision.py; docs/mini.md says what was tried.
 """
 
 from ml_collections import ConfigDict
 
+from configs import base
+
 # Digits and textures are learned last, land at once.
 MIX = (*("svhn",) * 4, *("dtd",) * 3, "clevr", "eurosat")
-# steps, pairs a step, image tasks.
+# Steps, pairs a step, image tasks.
 STAGES = ((5000, 128, MIX),)
 SMOKE = ((40, 32, MIX),)
 
 
 def get_config(preset: str = "") -> ConfigDict:
     """The full run, or with `:smoke` a few seconds of it."""
-    if preset not in ("", "smoke"):
-        raise ValueError(f"configs/train_mini_clip.py has no preset {preset!r}; there is: smoke")
+    smoke = base.is_smoke(preset)
     config = ConfigDict()
     config.seed = 0
     config.vocabulary = 1024
@@ -29,7 +33,7 @@ def get_config(preset: str = "") -> ConfigDict:
     config.layers = 4
     config.heads = 4
     config.patch = 12
-    config.stages = SMOKE if preset == "smoke" else STAGES
+    config.stages = SMOKE if smoke else STAGES
     config.peak = 1e-3
     config.final = 5e-5
     config.warmup = 150

@@ -2,7 +2,8 @@
 
 python -m experiments.train_mini --config=configs/train_mini_small.py --out=DIR --workdir=W
 
-The shipped checkpoint took 4,199 steps; docs/mini.md says what it reaches.
+The shipped checkpoint took 4,199 steps, 81 minutes of two busy cores. Expect ICL 64.3 and BC 68.0 %
+at 1 shot, and COPA and WiC at chance (docs/mini.md).
 """
 
 from ml_collections import ConfigDict
@@ -10,7 +11,7 @@ from ml_collections import ConfigDict
 from configs import train_mini
 from configs.train_mini import ALL, FIRST, PLAIN, stage
 
-# The stages of configs/train_mini.py; those without a gate are shorter.
+# The first stages of configs/train_mini.py; a gate ends a stage early, the others are shorter.
 STAGES = (
     stage(
         3000, 24, 128, {"thesaurus": 1.0, "prose": 1.0}, 1, 1, (2e-3, 2e-3), (("thesaurus",), 0.3)

@@ -4,15 +4,8 @@ from collections.abc import Sequence
 
 from batch_calibration.artifacts.cells import Cells, named, tested
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.tasks import TASKS
+from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
 
-OBJECTIVES = {
-    "sst2": "sentence classification", "mnli": "NLI", "qnli": "question-answering NLI",
-    "mrpc": "paraphrasing", "qqp": "paraphrasing", "boolq": "commonsense reasoning", "cb": "NLI",
-    "copa": "commonsense reasoning", "rte": "NLI", "wic": "context comprehension",
-    "anli_r1": "NLI", "anli_r2": "NLI", "anli_r3": "NLI",
-}  # fmt: skip
-"""What a task's rows ask (Zhou et al. 2024, Table 4)."""
 NOTE = "Rows in the paper are those of the whole validation split."
 
 
@@ -20,12 +13,12 @@ def cells(group: SettingRecords) -> Cells:
     """A row a task of the paper's; none where the setting has no such task."""
     rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
     for name, records in group.records.items():
-        if name in OBJECTIVES:
+        if name in PAPER_LANGUAGE:
             task = TASKS[name]
             sizes: Sequence[object] = (
                 len(task.fields), len(task.label_names), tested(records), task.test_rows
             )  # fmt: skip
-            rows.append([named(name, records), OBJECTIVES[name], *map(str, sizes)])
+            rows.append([named(name, records), task.objective, *map(str, sizes)])
     return rows if len(rows) > 1 else []
 
 

@@ -30,6 +30,8 @@ TASKS = {
         MR, AGNEWS, TREC, SVHN, EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD,
     )
 }  # fmt: skip
+PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
+"""The paper's 13 tasks of text (Zhou et al. 2024, Table 4)."""
 
 
 def get_task(name: str) -> Task:
@@ -39,4 +41,4 @@ def get_task(name: str) -> Task:
     return TASKS[name]
 
 
-__all__ = ["TASKS", "Row", "Rows", "Task", "get_task"]
+__all__ = ["PAPER_LANGUAGE", "TASKS", "Row", "Rows", "Task", "get_task"]

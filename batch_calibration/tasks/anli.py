@@ -6,6 +6,7 @@ from batch_calibration.tasks.base import Task
 ANLI_R1 = Task(
     name="anli_r1",
     title="ANLI-R1",
+    objective="NLI",
     fields=inference.FIELDS,
     label_names=("e", "n", "c"),
     verbalizer={"e": "yes", "n": "maybe", "c": "no"},

@@ -33,6 +33,9 @@ class Task(NamedTuple):
     `options` are the fields that hold the options of a multiple-choice question, in the order of
     the labels, where the label words are their names ("A", "1") and not their contents.
 
+    `objective` is what a row asks, as Table 4 of Zhou et al. 2024 has it; tasks outside that table
+    have none.
+
     An image task (`tasks.image.image_task`) has the one field `image` and no prompts; `statements`
     are the numbered choices of its statement, the first of them the usual one.
     """
@@ -60,6 +63,7 @@ class Task(NamedTuple):
     statements: tuple[str, ...] = ()
     folder: str = ""
     options: tuple[str, ...] = ()
+    objective: str = ""
 
     @property
     def is_image(self) -> bool:

@@ -6,6 +6,7 @@ FORM = "{passage}\nQuestion: {question}\nAnswer: {label}"
 BOOLQ = Task(
     name="boolq",
     title="BoolQ",
+    objective="commonsense reasoning",
     fields=("passage", "question"),
     label_names=("False", "True"),
     verbalizer={"False": "no", "True": "yes"},

@@ -6,6 +6,7 @@ from batch_calibration.tasks.base import Task
 CB = Task(
     name="cb",
     title="CB",
+    objective="NLI",
     fields=inference.FIELDS,
     label_names=("entailment", "contradiction", "neutral"),
     verbalizer={"entailment": "yes", "contradiction": "no", "neutral": "maybe"},

@@ -7,6 +7,7 @@ FORM = "Premise: {premise}\nChoice1: {choice1}\nChoice2: {choice2}\nAnswer: {lab
 COPA = Task(
     name="copa",
     title="COPA",
+    objective="commonsense reasoning",
     fields=("premise", "choice1", "choice2"),
     label_names=("choice1", "choice2"),
     verbalizer={"choice1": "1", "choice2": "2"},

@@ -6,6 +6,7 @@ from batch_calibration.tasks.base import Task
 MNLI = Task(
     name="mnli",
     title="MNLI",
+    objective="NLI",
     fields=inference.FIELDS,
     label_names=("entailment", "neutral", "contradiction"),
     verbalizer={"entailment": "yes", "neutral": "maybe", "contradiction": "no"},

@@ -6,6 +6,7 @@ FORM = "Sentence 1: {sentence1}\nSentence 2: {sentence2}\nEquivalence: {label}"
 MRPC = Task(
     name="mrpc",
     title="MRPC",
+    objective="paraphrasing",
     fields=("sentence1", "sentence2"),
     label_names=("not_equivalent", "equivalent"),
     verbalizer={"not_equivalent": "no", "equivalent": "yes"},

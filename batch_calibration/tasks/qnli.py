@@ -5,6 +5,7 @@ from batch_calibration.tasks.base import Task
 QNLI = Task(
     name="qnli",
     title="QNLI",
+    objective="question-answering NLI",
     fields=("question", "sentence"),
     label_names=("entailment", "not_entailment"),
     verbalizer={"entailment": "yes", "not_entailment": "no"},

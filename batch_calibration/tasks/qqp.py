@@ -6,6 +6,7 @@ FORM = "Question 1: {question1}\nQuestion 2: {question2}\nDuplicate: {label}"
 QQP = Task(
     name="qqp",
     title="QQP",
+    objective="paraphrasing",
     fields=("question1", "question2"),
     label_names=("not_duplicate", "duplicate"),
     verbalizer={"not_duplicate": "no", "duplicate": "yes"},

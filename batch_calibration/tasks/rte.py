@@ -39,6 +39,7 @@ VERBALIZERS = {
 RTE = Task(
     name="rte",
     title="RTE",
+    objective="NLI",
     fields=("sentence1", "sentence2"),
     label_names=("entailment", "not_entailment"),
     verbalizer=VERBALIZERS["1"],

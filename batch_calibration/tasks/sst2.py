@@ -5,6 +5,7 @@ from batch_calibration.tasks.base import Task
 SST2 = Task(
     name="sst2",
     title="SST-2",
+    objective="sentence classification",
     fields=("sentence",),
     label_names=("negative", "positive"),
     verbalizer={"negative": "negative", "positive": "positive"},

@@ -5,6 +5,7 @@ from batch_calibration.tasks.base import Task
 WIC = Task(
     name="wic",
     title="WiC",
+    objective="context comprehension",
     fields=("sentence1", "sentence2", "word"),
     label_names=("False", "True"),
     verbalizer={"False": "false", "True": "true"},
