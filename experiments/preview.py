@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,16 +12,13 @@ from rich.text import Text
 from batch_calibration.inputs import ImageInputs
 from batch_calibration.methods import METHODS
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
+from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.scoring.api.tokens import BYTES
+from batch_calibration.scoring.table import SCORERS
 from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.settings import ModelSettings
 from batch_calibration.study.loading import api_cost
-
-NOTES = {
-    "causal_lm": "asked: what prompts share is run once, labels as a trie",
-    "dual_encoder": "asked: what is left of texts longer than config.max_tokens",
-}
 
 
 def show(
@@ -31,7 +29,7 @@ def show(
     for _, group in groupby(contexts, key=_task):
         first = next(group)
         show_context(first, rows)
-        if budget and model.scorer != "dual_encoder":
+        if budget and not SCORERS[model.scorer].compares_statements:
             show_boundary(first, budget)
 
 
@@ -86,15 +84,18 @@ def show_cost(
     """Print what the sweep asks: rows and tokens, task by task."""
     columns = ("tokens in the prompts", "positions asked for")
     _show_sums(contexts, columns, lambda context: _tokens(context, model, budget))
-    print(NOTES[model.scorer] if budget else "no tokens are counted without config.model")
+    print(
+        SCORERS[model.scorer].cost_note if budget else "no tokens are counted without config.model"
+    )
 
 
-def show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
+def show_api_cost(contexts: Sequence[RenderedContext], scorer: Scorer) -> None:
     """Print what the sweep asks a server: requests and tokens, task by task, and their price."""
-    costs = {id(one): api_cost([(one, one.blocks)], scorer) for one in contexts}
+    asker = cast(ApiScorer, scorer)
+    costs = {id(one): api_cost([(one, one.blocks)], asker) for one in contexts}
     _show_sums(contexts, ("requests", "tokens sent"), lambda one: costs[id(one)][:2])
     tokens = sum(cost.tokens for cost in costs.values())
-    price, own = scorer.settings.price, scorer.settings.tokenizer
+    price, own = asker.settings.price, asker.settings.tokenizer
     how = f"by the tokenizer of {own}" if own else f"one for {BYTES} bytes (no config.tokenizer)"
     print(f"tokens are counted {how}; {tokens:,} of them at config.price, ${price:g} a million, "
           f"are ${tokens / 1e6 * price:,.2f}")  # fmt: skip
@@ -131,14 +132,10 @@ def _tokens(
         if not isinstance(block.inputs, ImageInputs)
         for text in block.inputs
     ]
-    if budget is None:
+    count_tokens = SCORERS[model.scorer].count_tokens
+    if budget is None or count_tokens is None:
         return 0, 0
-    if model.scorer == "causal_lm":
-        cost = budget.cost(texts, _labels(context))
-        return cost.prompts, cost.computed
-    counts = budget.token_counts(texts + _labels(context))
-    most = min(model.max_tokens, budget.positions)
-    return sum(counts), sum(min(count, most) for count in counts)
+    return count_tokens(budget, texts, _labels(context), model)
 
 
 def _labels(context: RenderedContext) -> list[str]:

@@ -15,7 +15,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings
 from batch_calibration.store import Store
 from batch_calibration.study import render_contexts, run_calibration, run_scoring
-from batch_calibration.study.loading import api_cost, load_api_scorer, load_scorer
+from batch_calibration.study.loading import api_cost, load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
 KEY = "sk-planted-0123456789"
@@ -115,7 +115,7 @@ def test_settings_of_networks_are_refused_for_a_server():
 def test_the_price_is_that_of_the_tokens():
     settings = study("http://127.0.0.1:1/v1", "echo", price=2.5, tokenizer="mini")
     contexts = render_contexts(settings)
-    cost = api_cost([(one, one.blocks) for one in contexts], load_api_scorer(settings))
+    cost = api_cost([(one, one.blocks) for one in contexts], load_scorer(settings))
     assert cost.requests == 108 and cost.dollars == pytest.approx(cost.tokens * 2.5e-6)
     assert str(cost._replace(dollars=1234.5)).endswith("tokens, $1,234.50 at config.price")
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs, Scorer, label_texts
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.dual_encoder import DualEncoder
-from batch_calibration.settings import Settings
+from batch_calibration.scoring.table import SCORERS
+from batch_calibration.settings import ScorerKind, Settings
 from batch_calibration.study.loading import load_scorer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,13 +39,17 @@ def test_the_types_load_no_framework():
     script = (
         "import sys, types; face = types.ModuleType('batch_calibration'); "
         "face.__path__ = ['batch_calibration']; sys.modules['batch_calibration'] = face; "
-        "import batch_calibration.scoring.label_texts; "
+        "import batch_calibration.scoring.label_texts, batch_calibration.scoring.table; "
         "print([name for name in ('jax', 'flax') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_settings_name_every_scorer_of_the_table():
+    assert get_args(ScorerKind) == tuple(SCORERS)
 
 
 @pytest.mark.parametrize("kind", ["causal", "encoder"])

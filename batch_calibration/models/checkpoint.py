@@ -6,6 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -114,19 +115,91 @@ def find(name: str) -> Path:
         ) from error
 
 
+class ModelFiles:
+    """A checkpoint directory whose config and tokenizer are read once, its weights when asked for.
+
+    Args:
+        directory: A Hugging Face directory: `config.json`, `tokenizer.json`, `*.safetensors`; the
+            weights may be absent until they are loaded.
+
+    Raises:
+        InputError: no such directory, a config that is missing or broken, or no family has that
+            architecture.
+    """
+
+    def __init__(self, directory: str | Path):
+        self.directory = Path(directory).expanduser()
+        self._model_type, self._family, raw_config = _family(self.directory)
+        self._config = read_config(self._family, raw_config, self.directory)
+        self._raw_config = raw_config
+
+    @cached_property
+    def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
+        """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
+        tokenizer = _tokenizer(self.directory, self._family)
+        start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
+        if self._family.kind == "causal_lm":
+            start = beginning_token.read(self.directory, tokenizer, self._raw_config)
+        if self._family.kind == "sentence_encoder":
+            sentence = sentence_config.read(self.directory, self._config.width)
+        if sentence.lower_case:
+            before = [tokenizer.normalizer] if tokenizer.normalizer else []
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+        return tokenizer, start, sentence
+
+    @property
+    def tokenizer_info(self) -> TokenizerInfo:
+        """How the model reads text; `InputError` where a file of it is missing or broken."""
+        tokenizer, start, sentence = self._texts
+        positions = self._config.positions
+        notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
+        return TokenizerInfo(
+            tokenizer, start.id, min(positions, sentence.max_tokens or positions), sentence.prompt,
+            notes[self._family.kind],
+        )  # fmt: skip
+
+    def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
+        """The network with its weights; as `load_checkpoint`."""
+        if dtype not in DTYPES:
+            raise InputError.unknown("dtype", dtype, DTYPES)
+        if dtype == "auto":
+            dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        directory, family, config = self.directory, self._family, self._config
+        tokenizer, start, sentence = self._texts
+        with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
+            # Beside the loading, which reads the same files; closing them ends it where that fails.
+            hashes = {
+                name: pool.submit(
+                    hashlib.file_digest, opened.enter_context(file.open("rb")), "sha256"
+                )
+                for name, file in _deciding(directory, sentence).items()
+            }
+            _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
+            digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
+        # Where files say different things of it, the token that was taken is no matter of course.
+        digests |= {"beginning token": str(start.id)} if start.disputed else {}
+        digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+        if family.kind == "sentence_encoder":
+            model = pooling.load(directory, cast(Encoder, model), sentence, config.width)
+        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        if largest >= config.vocab_size:
+            raise InputError(
+                f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
+                f"{config.vocab_size} tokens; the two files belong to different checkpoints."
+            )
+        return Checkpoint(
+            directory, self._model_type, family.kind, config, model, tokenizer, start.id, digest,
+            dtype, mesh, sentence,
+        )  # fmt: skip
+
+
 def load_tokenizer(directory: str | Path) -> TokenizerInfo:
     """Read `tokenizer.json` and `config.json` of a checkpoint directory; its weights may be absent.
 
     Raises:
         InputError: a file is missing or broken, or no family has that architecture.
     """
-    directory = Path(directory).expanduser()
-    _, family, raw = _family(directory)
-    config = read_config(family, raw, directory)
-    tokenizer, start, sentence = _texts(directory, family, raw, config)
-    positions = min(config.positions, sentence.max_tokens or config.positions)
-    notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
-    return TokenizerInfo(tokenizer, start.id, positions, sentence.prompt, notes[family.kind])
+    return ModelFiles(directory).tokenizer_info
 
 
 def load_checkpoint(
@@ -149,53 +222,7 @@ def load_checkpoint(
             not fit the config, the tokenizer knows more tokens than the network, or there is no
             such dtype.
     """
-    if dtype not in DTYPES:
-        raise InputError.unknown("dtype", dtype, DTYPES)
-    if dtype == "auto":
-        dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
-    directory = Path(directory).expanduser()
-    name, family, raw = _family(directory)
-    tokenizer, start, sentence = _texts(directory, family, raw, read_config(family, raw, directory))
-    with ThreadPoolExecutor(HASHED) as pool, ExitStack() as opened:
-        # Beside the loading, which reads the same files; closing them ends it where that fails.
-        hashes = {
-            name: pool.submit(hashlib.file_digest, opened.enter_context(file.open("rb")), "sha256")
-            for name, file in _deciding(directory, sentence).items()
-        }
-        config, model = weights.load(directory, family, jnp.dtype(dtype), mesh)
-        parts = {name: one.result().hexdigest() for name, one in hashes.items()}
-    # Where files say different things of it, the token that was taken is no matter of course.
-    parts |= {"beginning token": str(start.id)} if start.disputed else {}
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    if family.kind == "sentence_encoder":
-        encoder = cast(Encoder, model)
-        model = pooling.load(directory, encoder, sentence, config.width)
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-    if largest >= config.vocab_size:
-        raise InputError(
-            f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "
-            f"{config.vocab_size} tokens; the two files belong to different checkpoints."
-        )
-    return Checkpoint(
-        directory, name, family.kind, config, model, tokenizer, start.id, digest, dtype, mesh,
-        sentence,
-    )  # fmt: skip
-
-
-def _texts(
-    directory: Path, family: Family, raw: RawConfig, config: Config
-) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
-    """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
-    tokenizer = _tokenizer(directory)
-    start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
-    if family.kind == "causal_lm":
-        start = beginning_token.read(directory, tokenizer, raw)
-    if family.kind == "sentence_encoder":
-        sentence = sentence_config.read(directory, config.width)
-    if sentence.lower_case:
-        before = [tokenizer.normalizer] if tokenizer.normalizer else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
-    return tokenizer, start, sentence
+    return ModelFiles(directory).load(dtype, mesh)
 
 
 def _family(directory: Path) -> tuple[str, Family, RawConfig]:
@@ -218,15 +245,15 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     return name, FAMILIES[name], raw
 
 
-def _tokenizer(directory: Path) -> Tokenizer:
+def _tokenizer(directory: Path, family: Family) -> Tokenizer:
     path = directory / "tokenizer.json"
     merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
-    if merges and not path.is_file() and _family(directory)[1].kind == "clip":
+    if merges and not path.is_file() and family.kind == "clip":
         return clip_tokenizer.load(merges[0])
-    read_json(path, "a tokenizer")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the Rust side raises a bare Exception
+        read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
         raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
     # A stored padding or truncation would change token counts behind the scorer's back.
     tokenizer.no_padding()

@@ -36,6 +36,7 @@ def load(
     family: Family,
     dtype: DTypeLike = np.float32,
     mesh: Mesh | None = None,
+    config: Config | None = None,
 ) -> tuple[Config, nnx.Module]:
     """Read a checkpoint directory into a network of `family`: `(config, model)`.
 
@@ -48,6 +49,7 @@ def load(
         family: What reads its config, builds its network and names its weights.
         dtype: What the network computes in, whatever the file holds.
         mesh: Devices with an axis `model`; None for the default device.
+        config: What `config.json` says, where it was read already.
 
     Raises:
         InputError: a file is missing or broken; or tensors are missing, unexpected, mis-shaped or
@@ -55,7 +57,8 @@ def load(
             little memory.
     """
     directory = Path(directory)
-    config = read_config(family, read_json(directory / "config.json", "a config"), directory)
+    if config is None:
+        config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     files = list(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))

@@ -23,7 +23,7 @@ from batch_calibration.prompts.rendered import (
     text_digest,
     unusual,
 )
-from batch_calibration.settings import Cell, ScorerKind
+from batch_calibration.settings import Cell
 from batch_calibration.tasks import Rows, Task
 from batch_calibration.tasks.base import Words
 
@@ -33,7 +33,7 @@ def render(
     cell: Cell,
     test: Rows,
     train: Rows,
-    scorer: ScorerKind = "causal_lm",
+    compares_statements: bool = False,
     budget: TokenBudget | None = None,
     log_probs: bool = True,
 ) -> RenderedContext:
@@ -44,7 +44,7 @@ def render(
         cell: what is asked for.
         test: the rows that are tested.
         train: where demonstrations and the labeled set are drawn from.
-        scorer: texts and statements for a dual encoder, prompts for all others.
+        compares_statements: texts and label statements, as a dual encoder takes them; not prompts.
         budget: the model's positions and tokenizer; only an `over_long` other than `error` asks it.
         log_probs: whether scores will be log-probabilities over the whole vocabulary, which the
             published presets need.
@@ -58,8 +58,7 @@ def render(
     labeled = demonstrations.labeled_set(
         train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
     )
-    encoder = scorer == "dual_encoder"
-    form = _statements(task, cell) if encoder else _prompts(task, cell, train, chosen)
+    form = _statements(task, cell) if compares_statements else _prompts(task, cell, train, chosen)
     label_texts = [text for texts in form.labels for text in texts]
 
     def block(part: Part, name: str) -> RenderedBlock:

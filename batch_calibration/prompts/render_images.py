@@ -15,7 +15,7 @@ from batch_calibration.prompts.rendered import (
     text_digest,
     unusual,
 )
-from batch_calibration.settings import Cell, ScorerKind
+from batch_calibration.settings import Cell
 from batch_calibration.tasks import Task
 
 ENSEMBLE = "ensemble"
@@ -72,11 +72,7 @@ class _Classes(NamedTuple):
 
 
 def render_images(
-    task: Task,
-    cell: Cell,
-    test: ImageRows,
-    train: ImageRows | None,
-    scorer: ScorerKind = "dual_encoder",
+    task: Task, cell: Cell, test: ImageRows, train: ImageRows | None
 ) -> RenderedContext:
     """Render blocks `test` and `labeled`, for no image is free of content.
 
@@ -85,12 +81,11 @@ def render_images(
         cell: what is asked for.
         test: the rows that are tested.
         train: where the labeled set is drawn from; None where none is wanted or there is none.
-        scorer: must be "dual_encoder".
 
     Raises:
         InputError: a choice that does not exist or does not fit images.
     """
-    _check(task, cell, scorer)
+    _check(task, cell)
     notes = tuple(test.notes)
     if train is not None:
         _check_apart(task, test, train)
@@ -169,12 +164,7 @@ def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
     return _Classes(every, absent, (said,))
 
 
-def _check(task: Task, cell: Cell, scorer: ScorerKind) -> None:
-    if scorer != "dual_encoder":
-        raise InputError(
-            f"config.scorer: {task.name} is a task of images, which {scorer!r} cannot read; give "
-            "'dual_encoder' and a CLIP checkpoint, as in configs/vision.py."
-        )
+def _check(task: Task, cell: Cell) -> None:
     if cell.prompt.shots:
         raise InputError("config.shots: images are classified without demonstrations; give 0.")
     for key in ("verbalizer", "label_words", "over_long"):

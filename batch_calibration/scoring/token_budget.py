@@ -14,7 +14,7 @@ TOKENIZED_ROWS = 4096
 
 
 class Cost(NamedTuple):
-    """Tokens of some rows: as they stand in the prompts, and as `CausalLM` runs them."""
+    """Tokens of some rows: as they stand in the texts, and as the scorer runs them."""
 
     prompts: int
     computed: int
@@ -85,6 +85,12 @@ class TokenBudget:
             for shared, rows in group(prompts, SHORTEST):
                 computed += shared + sum(len(prompts[row]) - shared for row in rows)
         return Cost(read, computed)
+
+    def cut_cost(self, texts: Sequence[str], max_tokens: int) -> Cost:
+        """Tokens of the texts, and those that an encoder runs, which cuts texts at `max_tokens`."""
+        counts = self.token_counts(texts)
+        longest = min(max_tokens, self.positions)
+        return Cost(sum(counts), sum(min(count, longest) for count in counts))
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
         for start in range(0, len(texts), TOKENIZED_ROWS):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from batch_calibration.methods import METHODS, Options, no_log_probs
 from batch_calibration.scores import ScoreTable
+from batch_calibration.scoring.table import SCORERS
 
 
 def left_out(
@@ -51,9 +52,8 @@ def _other_scores(table: ScoreTable) -> str:
     about = scorer if isinstance(scorer, Mapping) else {"kind": scorer}
     if about.get("logits_only"):
         return "these are logits without the softmax's denominator (logits_only)"
-    if about.get("kind") == "dual_encoder":
-        return "these are scaled cosines (dual_encoder)"
-    if about.get("kind") == "causal_lm":
-        return ""
+    facts = SCORERS.get(str(about.get("kind")))
+    if facts is not None and facts.why_no_log_probs is not None:
+        return facts.why_no_log_probs
     found = (no_log_probs(block.log_probs) for block in table.blocks.values())
     return next((why for why in found if why), "")

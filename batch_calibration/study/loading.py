@@ -5,110 +5,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch_calibration.embedded import CHECKPOINTS
-from batch_calibration.errors import InputError
 from batch_calibration.inputs import joined
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scoring import Scorer
-from batch_calibration.settings import ModelSettings, Settings
+from batch_calibration.scoring.table import SCORERS
+from batch_calibration.settings import Settings
 
 if TYPE_CHECKING:
-    from batch_calibration.models.checkpoint import TokenizerInfo
+    from batch_calibration.models.checkpoint import ModelFiles
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
 
-ANSWERS = "answers.sqlite"
-"""The file of a workdir that keeps the answers of servers."""
+
+def open_model(settings: Settings) -> "ModelFiles | None":
+    """The files of the model, or of its tokenizer alone where a server is asked; None: not named.
+
+    Raises:
+        InputError: no such directory, or no family has that architecture.
+    """
+    asks_server = SCORERS[settings.model.scorer].asks_server
+    name = settings.api.tokenizer if asks_server else settings.model.model
+    if not name:
+        return None
+    # Flax is loaded where a network is asked for: reading stored scores needs none.
+    from batch_calibration.models.checkpoint import ModelFiles, find
+
+    return ModelFiles(CHECKPOINTS[name] if name in CHECKPOINTS else find(name))
 
 
-def load_scorer(settings: Settings, workdir: Path | None = None) -> Scorer:
+def load_scorer(
+    settings: Settings, workdir: Path | None = None, files: "ModelFiles | None" = None
+) -> Scorer:
     """The scorer that the settings name, its checkpoint loaded.
 
     Args:
         settings: the study's.
         workdir: where answers of a server are kept; None keeps them in memory.
+        files: those of `open_model`, where they are open already.
 
     Raises:
         InputError: no model; settings that do not go together; a checkpoint that cannot be read.
     """
-    model = settings.model
-    if model.scorer == "api":
-        import jax
-
-        if jax.process_count() > 1:
-            raise InputError(
-                "config.scorer: one process alone asks a server; leave --coordinator out."
-            )
-        return load_api_scorer(settings, workdir)
-    # The networks are loaded where they are asked for: reading stored scores needs none.
-    from batch_calibration.models.checkpoint import load_checkpoint
-    from batch_calibration.scoring import sharding
-    from batch_calibration.scoring.causal_lm import CausalLM
-    from batch_calibration.scoring.dual_encoder import DualEncoder
-
-    if not model.model:
-        raise InputError(
-            where="config.model",
-            expected="a checkpoint directory",
-            got="nothing",
-            remedy="give one",
-        )
-    if model.logits_only and model.scorer != "causal_lm":
-        raise InputError(
-            "config.logits_only: cosines of a dual encoder have no softmax's denominator to leave "
-            "out; leave it False, or score with a causal language model."
-        )
-    mesh = sharding.make_mesh(model.mesh)
-    checkpoint = load_checkpoint(_directory(model.model), model.dtype, mesh)
-    if model.scorer == "causal_lm":
-        return CausalLM(checkpoint, model.batch_size, model.logits_only)
-    return DualEncoder(
-        checkpoint, scale=model.scale, max_tokens=model.max_tokens, batch_size=model.batch_size
-    )
+    return SCORERS[settings.model.scorer].load(settings, files or open_model(settings), workdir)
 
 
-def load_api_scorer(settings: Settings, workdir: Path | None = None) -> "ApiScorer":
-    """The scorer that asks a server; nothing is sent yet.
-
-    Raises:
-        InputError: as in `load_scorer`; a setting of networks that are run here.
-    """
-    from batch_calibration.scoring.api.scorer import ApiScorer
-
-    usual = ModelSettings()
-    for name in ("dtype", "mesh", "logits_only"):
-        if getattr(settings.model, name) != getattr(usual, name):
-            raise InputError(
-                f"config.{name}: it is for networks that are run here, and config.scorer=api asks "
-                f"a server; leave it at {getattr(usual, name)!r}."
-            )
-    answers = workdir / ANSWERS if workdir else None
-    return ApiScorer(settings.api, settings.model.model, _load_tokenizer(settings), answers)
-
-
-def load_token_budget(settings: Settings) -> "TokenBudget | None":
+def load_token_budget(
+    settings: Settings, files: "ModelFiles | None" = None
+) -> "TokenBudget | None":
     """What the model's tokenizer and config alone say of a prompt; None where none is named."""
-    tokenizer = _load_tokenizer(settings)
-    if tokenizer is None:
+    files = files or open_model(settings)
+    if files is None:
         return None
     from batch_calibration.scoring.token_budget import TokenBudget
 
-    return TokenBudget(tokenizer)
-
-
-def _load_tokenizer(settings: Settings) -> "TokenizerInfo | None":
-    api = settings.model.scorer == "api"
-    name = settings.api.tokenizer if api else settings.model.model
-    if not name:
-        return None
-    from batch_calibration.models.checkpoint import load_tokenizer
-
-    return load_tokenizer(_directory(name))
-
-
-def _directory(model: str) -> Path:
-    from batch_calibration.models.checkpoint import find
-
-    return CHECKPOINTS[model] if model in CHECKPOINTS else find(model)
+    return TokenBudget(files.tokenizer_info)
 
 
 class ApiCost(NamedTuple):

@@ -16,16 +16,18 @@ from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import Scorer
+from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store, runs
 from batch_calibration.store.claims import Claim
 from batch_calibration.store.progress import Planned
 from batch_calibration.study.context_scores import describe, missing, name_of, score_context
-from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget
+from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget, open_model
 from batch_calibration.study.sharing import share
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
+    from batch_calibration.models.checkpoint import ModelFiles
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
 
@@ -89,11 +91,13 @@ def run_scoring(
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
     cells = list(settings.grid() if cells is None else cells)
-    contexts = render_contexts(settings, cells, notify=notify)
-    scorer = load_scorer(settings, store.workdir) if scorer is None else scorer
+    files = open_model(settings)
+    contexts = render_contexts(settings, cells, notify=notify, files=files)
+    scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
     model = settings.model.model
     told = [describe(one, scorer, model) for one in contexts]
-    if notify and scorer.identity.get("kind") == "api":
+    facts = SCORERS.get(str(scorer.identity.get("kind")))
+    if notify and facts and facts.asks_server:
         asker = cast("ApiScorer", scorer)
         lacking = [(one, missing(one, store.get(t))) for one, t in zip(contexts, told, strict=True)]
         notify(f"{asker.settings.server} will be asked {api_cost(lacking, asker)}")
@@ -150,9 +154,9 @@ def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile |
     """Keep in the workdir that a run began; of several processes the first alone does."""
     import jax
 
-    usual, api = Settings().flat(), settings.model.scorer == "api"
+    usual = Settings().flat()
     config = {key: value for key, value in settings.flat().items() if value != usual[key]}
-    if api:
+    if SCORERS[settings.model.scorer].asks_server:
         return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
     if jax.process_index():
         return None
@@ -165,13 +169,20 @@ def render_contexts(
     cells: Iterable[Cell] | None = None,
     *,
     notify: Callable[[str], None] | None = None,
+    files: "ModelFiles | None" = None,
 ) -> list[RenderedContext]:
     """Every context of a study, rendered; each file of rows is read once.
+
+    Args:
+        settings: what all contexts share, and the model.
+        cells: the contexts; None is `settings.grid()`.
+        notify: called with sentences that a reader of the numbers must know.
+        files: the model's, of `open_model`, where they are open already.
 
     Raises:
         InputError: as in `run_scoring`; no cells.
     """
-    budget, task_of = load_token_budget(settings), cache(load_task)
+    budget, task_of = load_token_budget(settings, files), cache(load_task)
     reader, contexts, said = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
     for cell in settings.grid() if cells is None else cells:
@@ -201,13 +212,20 @@ def render_contexts(
 def _render(
     task: Task, cell: Cell, model: ModelSettings, reader: RowReader, budget: "TokenBudget | None"
 ) -> RenderedContext:
-    data = cell.data
+    data, facts = cell.data, SCORERS[model.scorer]
     if not task.is_image:
         test = reader.texts(task, data.data, data.split, data.limit)
         train = reader.texts(task, data.data, data.train_split)
-        return render(task, cell, test, train, model.scorer, budget, not model.logits_only)
+        log_probs = not model.logits_only
+        return render(task, cell, test, train, facts.compares_statements, budget, log_probs)
+    if not facts.reads_images:
+        readers = " or ".join(repr(name) for name, one in SCORERS.items() if one.reads_images)
+        raise InputError(
+            f"config.scorer: {task.name} is a task of images, which {model.scorer!r} cannot read; "
+            f"give {readers} and a CLIP checkpoint, as in configs/vision.py."
+        )
     images = reader.images(task, data.data, data.split, data.limit)
     pool: ImageRows | None = None
     if data.labeled_per_class and data.train_split in image_splits(task, data.data):
         pool = reader.images(task, data.data, data.train_split, POOL)
-    return render_images(task, cell, images, pool, model.scorer)
+    return render_images(task, cell, images, pool)

@@ -7,10 +7,11 @@ from pathlib import Path
 from batch_calibration.files import Json
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id
+from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import Study
 from batch_calibration.store import Store
 from batch_calibration.study.context_scores import missing, model_name
-from batch_calibration.study.loading import load_api_scorer, load_token_budget
+from batch_calibration.study.loading import load_scorer, load_token_budget, open_model
 from batch_calibration.study.scoring import render_contexts
 from batch_calibration.study.workers import SweepReport
 from experiments import preview
@@ -21,13 +22,14 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
     store = Store(workdir) if (Path(workdir) / "scores").is_dir() else None
     left = of = 0
     for settings, cells in studies:
-        contexts = render_contexts(settings, cells, notify=print)
+        files = open_model(settings)
+        contexts = render_contexts(settings, cells, notify=print, files=files)
         contexts.sort(key=lambda one: str(one.context["task"]))
         print(f"\nmodel {settings.model.model or 'not named'}")
-        if settings.model.scorer == "api":
-            preview.show_api_cost(contexts, load_api_scorer(settings))
+        if SCORERS[settings.model.scorer].asks_server:
+            preview.show_api_cost(contexts, load_scorer(settings, files=files))
         else:
-            preview.show_cost(contexts, settings.model, load_token_budget(settings))
+            preview.show_cost(contexts, settings.model, load_token_budget(settings, files))
         left += _rows_left(contexts, settings.model.model, store)
         of += sum(context.size for context in contexts)
     print(f"{left:,} of {of:,} rows are left to score, by {workers} worker{'s' * (workers > 1)}")
