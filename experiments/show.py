@@ -26,9 +26,7 @@ def main() -> None:
         # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
         cells = tuple(cell.unfitted() for cell in cells)
         key = "tokenizer" if asks_server else "model"
-        print(
-            f"config.{key} is empty: texts only, no tokens, over-long prompts left as they are.\n"
-        )
+        print(f"config.{key} is empty: texts only, no tokens, over-long prompts as they are.\n")
     contexts = render_contexts(settings, cells, files=files)
     preview.show(contexts, settings.model, budget, ROWS.value)
     if COST.value and asks_server:
