@@ -129,14 +129,14 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
 @pytest.mark.parametrize(
     ("server", "sentence"),
     [
-        ("", "such as http://127.0.0.1:8000/v1, got ''"),
+        ("", "such as http://127.0.0.1:8000/v1; got ''"),
         ("127.0.0.1:8000", "such as http://"),
         ("ftp://a/v1", "such as http://"),
         ("http://", "such as http://"),
         ("http://a:b/v1", "such as http://"),
         ("http://a b/v1", "such as http://"),
         ("http://a\n/v1", "such as http://"),
-        (f"http://me:{KEY}@host/v1", "got one for host; put a key into .* API_KEY"),
+        (f"http://me:{KEY}@host/v1", "got one for host: put a key into .* API_KEY"),
         (f"http://host/v1?key={KEY}", "got one for host"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_final_status_is_a_sentence(status, text, sentence):
 def test_a_page_is_no_answer():
     with running(lambda *_: Reply("<html>Welcome")) as server:
         time = Time()
-        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome'; correct conf"):
+        with pytest.raises(InputError, match=r"expected JSON; got '<html>Welcome': correct conf"):
             scorer(server.address, time=time).score(TEXTS, LABELS)
         assert not time.slept
 
@@ -81,7 +81,7 @@ LOGPROBS = ("choices", 0, "logprobs")
         ("echo", changed("", *LOGPROBS, to=None), r"logprobs are null.* try prompt_logprobs"),
         ("echo", changed("", *LOGPROBS, "token_logprobs", to=[-1.0]), "as many tokens"),
         ("echo", lambda *_: Reply(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})),
-         "found those of the answer alone"),
+         "got those of the answer alone"),
         ("prompt_logprobs", changed("", "choices", 0, "prompt_logprobs", to=None),
          r"prompt_logprobs are null.* try echo"),
         ("top_k", changed("", *LOGPROBS, "top_logprobs", to=[{}]), "no list of the likeliest"),
@@ -91,7 +91,7 @@ LOGPROBS = ("choices", 0, "logprobs")
         ("chat", lambda *_: Reply({"choices": [{"logprobs": {"content": None}}]}),
          "no list of the likeliest"),
         ("logprob_token_ids", changed("", *LOGPROBS, "top_logprobs", to=[{"token_id:5": -1.0}]),
-         "found none of token_id"),
+         "got none of token_id"),
         ("score", lambda *_: Reply({"scores": [[0.2, 0.2, 0.1]]}), r"expected scores \[1, 2\]"),
         ("score", lambda *_: Reply({"scores": [[0.2, 0.0]]}), "a label's probability is 0"),
         ("score", lambda *_: Reply({"scores": []}), "expected scores"),
@@ -130,7 +130,7 @@ def test_a_log_probability_above_0_is_refused():
         said["choices"][0]["logprobs"]["token_logprobs"][-2] += 30
         return Reply(said)
 
-    with running(fault) as server, pytest.raises(InputError, match=r"at most 0, got 2\d\."):
+    with running(fault) as server, pytest.raises(InputError, match=r"at most 0; got 2\d\."):
         scorer(server.address).score(TEXTS, LABELS)
 
 

@@ -164,7 +164,7 @@ PROBS = np.exp(VALUES) / 2
 
 def test_probabilities_are_recognized_and_taken_when_named():
     for given in (PROBS, PROBS.tolist(), pd.DataFrame(PROBS, columns=["no", "yes"])):
-        with pytest.raises(InputError, match="which are probabilities; say from_probs=True"):
+        with pytest.raises(InputError, match="which are probabilities: say from_probs=True"):
             calibrate(given)
         found = calibrate(given, from_probs=True)
         np.testing.assert_allclose(found, EXPECTED, atol=1e-5)

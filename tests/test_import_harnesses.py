@@ -114,7 +114,7 @@ def test_details_without_scores_are_refused(lighteval):
     rows = [details(i) for i in range(2)]
     for row in rows:
         row["model_response"]["logprobs"] = []
-    assert "for each of 2 choices, got 0; generated answers" in refused(lighteval(rows))
+    assert "for each of 2 choices; got 0; generated answers" in refused(lighteval(rows))
     rows = [before(i) for i in range(2)]
     for row in rows:
         row["predictions"] = ["four", "five"]
@@ -124,7 +124,7 @@ def test_details_without_scores_are_refused(lighteval):
     rows = [details(i) for i in range(2)]
     for row in rows:
         row["doc"]["choices"] = None
-    assert "the choices as a list of texts, got None" in refused(lighteval(rows))
+    assert "the choices as a list of texts; got None" in refused(lighteval(rows))
     assert "no field 'level'" in refused(lighteval([details(0)]), by=("level",))
     path = lighteval([details(0)])
     path.write_bytes(path.read_bytes()[:-40])

@@ -306,7 +306,7 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
             "have no texts; ask with return_text_in_logprobs=true",
         ),
         (sglang.label_probs, {"scores": [[0.5], 1]}, "expected scores as one list a row"),
-        (sglang.label_probs, {"scores": [[0.5, 0.9]]}, "sum to at most 1, got"),
+        (sglang.label_probs, {"scores": [[0.5, 0.9]]}, "sum to at most 1; got"),
         (sglang.label_probs, {"scores": [[0.5, None]]}, "expected probabilities from 0 to 1"),
         (llama_cpp.first_token_top_k, {}, "no completion_probabilities; ask /completion"),
         (llama_cpp.first_token_top_k, SAMPLED, "ask with post_sampling_probs=false"),
@@ -343,7 +343,7 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
     ("values", "reading", "sentence"),
     [
         ([chat(yes=0.5, no=0.2)], Reading(), "expected the labels as the model answers them"),
-        ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "each once, got yes, yes"),
+        ([chat(yes=0.5)], Reading(labels=("yes", "yes")), "each once; got yes, yes"),
         ([chat(yes=0.5, x=0.4)], LEAST, "none of the 1 rows returned a token of the label 'no'"),
         ([{**chat(yes=0.5, no=0.2), "gold": "maybe"}], GOLD, "line 1: expected the right label in"),
         ([{**chat(yes=0.5, no=0.2), "gold": 2}], GOLD, "or null; got 2"),
@@ -403,7 +403,7 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
         (line[:90] + b"\n" + line, r"line 1: expected one JSON object \(.*\)\.$"),
         (line + b"\n\xff", "expected text in UTF-8; got another byte at place"),
         (b"[\n" + line, "expected JSON, which ends or breaks off"),
-        (b"", "found none"),
+        (b"", "got none"),
         (b"\n \n", "expected one response a line; got none"),
     ):
         path.write_bytes(data)

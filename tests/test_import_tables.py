@@ -422,7 +422,7 @@ def test_our_own_tables_come_as_they_are(tmp_path):
         found = only(read(place))
         assert found.id == table.id == load(path).id
         assert found.blocks["cc"].tokens.tolist() == [7]
-    with pytest.raises(InputError, match="a working folder with scores/ in it; found a folder"):
+    with pytest.raises(InputError, match="a working folder with scores/ in it; got a folder"):
         read(tmp_path)
 
 
@@ -460,7 +460,7 @@ def test_arrays_in_memory():
     [
         (pd.DataFrame({**PYTHON, "label": [1, 0, 1]}), "'label' looks like the right labels"),
         (pd.DataFrame([[-1.5, -2.5]], columns=["a", "a"]), "the column 'a' stands twice"),
-        ({"a": [-1.5], "b": [-1.5, -2.5]}, r"columns of one length, got lengths \[1, 2\]"),
+        ({"a": [-1.5], "b": [-1.5, -2.5]}, r"columns of one length; got lengths \[1, 2\]"),
         ({"a": [-1.5], "b": [[[-1.5]]]}, "two columns of real numbers or more"),
         ({"a": [-1.5], "b": np.zeros((1, 2))}, r"got ndarray of shape \(1, 2\)"),
         ({"a": [-1.5], "b": 3}, r"got int of shape \(\)"),

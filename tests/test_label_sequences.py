@@ -118,7 +118,7 @@ def test_too_few_rows_to_show_and_a_probe_that_is_not_there_are_sentences():
     from batch_calibration.embedded import suite
 
     rows = suite.rows("sst2", "train").first(3)
-    many = f"more of each label to show, found {rows.labels.count(0)} of label 0; give"
+    many = f"more of each label to show; got {rows.labels.count(0)} of label 0: give"
     with pytest.raises(InputError, match=many):
         label_sequences._choose(rows, 0, (0, 0, 0, 0))
     table = ScoreTable({"task": "mine"}, ("a", "b"), {"test": make_block([[-1.0, -2.0]])})

@@ -134,7 +134,7 @@ WRONG = {
     "a flag that does not exist": (
         "score", [MINI, "--wordkir=x"], "no flag is called --wordkir; did you mean 'workdir'?"),
     "an option of no method": (
-        "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE, got 'batch_size=8'"),
+        "calibrate", ["--method_options=batch_size=8"], "METHOD.OPTION=VALUE; got 'batch_size=8'"),
     "a config key without a config": (
         "calibrate", ["--config.draws=3"], "give --config=configs/mini.py"),
     "a flag that is missing": (
@@ -216,7 +216,7 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
     ("flags", "sentence"),
     [
         (["--config.peak=1"], "give --config="),
-        (["--config=configs/mini.py"], "a training run with stages, found none"),
+        (["--config=configs/mini.py"], "a training run with stages; got none"),
         (["--config=configs/train_mini.py", "--config.stage=1"], "did you mean 'stages'?"),
         (
             ["--config=configs/train_mini.py:smoke", "--config.positions=32"],

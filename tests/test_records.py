@@ -85,8 +85,8 @@ def without(name):
 SENTENCES = {
     "no JSON": ("{", "expected a record in JSON; got Expecting property"),
     "a list": ("[]", f"expected a record of version {VERSION}; got none"),
-    "before versions": (without("version"), f"of version {VERSION}, got version 1"),
-    "a later version": (changed(version=99), f"of version {VERSION}, got version 99"),
+    "before versions": (without("version"), f"of version {VERSION}; got version 1"),
+    "a later version": (changed(version=99), f"of version {VERSION}; got version 99"),
     "no methods": (without("methods"), "expected methods in the record; got none"),
     "id that is a number": (changed(id=3), "expected id to be str; got 3"),
     "seed that is a word": (changed(context={"seed": "x"}), "expected seed to be int; got 'x'"),
@@ -109,7 +109,7 @@ SENTENCES = {
     "seed of 70 bits": (changed(context={"seed": 2**70}), "expected seed to be int; got 1180591"),
     "metric that is no number": (
         changed(methods={"bc": {"accuracy": float("nan")}}),
-        "methods to be float, got nan",
+        "methods to be float; got nan",
     ),
     "no accuracy": (changed(methods={"bc": {"nll": 1.0}}), "expected every accuracy, from 0 to 1"),
     "accuracy in percent": (changed(methods={"bc": {"accuracy": 50}}), "every accuracy, from 0"),

@@ -266,7 +266,7 @@ def test_processes_may_open_one_folder_at_once(tmp_path):
 
 
 def test_store_without_scores(tmp_path):
-    with pytest.raises(InputError, match=r"no scores/ in it; run experiments\.score"):
+    with pytest.raises(InputError, match=r"no scores/ in it: run experiments\.score"):
         Store(tmp_path)
 
 

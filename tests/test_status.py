@@ -120,10 +120,10 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
 def test_a_workdir_in_which_nothing_was_planned(tmp_path, program):
     Store(tmp_path, create=True)
     said = program("status", f"--workdir={tmp_path}", code=2).stderr
-    assert "expected the list of contexts of a run; got none of any; run experiments.sc" in said
+    assert "expected the list of contexts of a run; got none of any: run experiments.sc" in said
     config = "--config=configs/mini.py:smoke"
     said = program("status", f"--workdir={tmp_path}", config, code=2).stderr
-    assert "found none of this config; run experiments.score with it first" in said
+    assert "got none of this config: run experiments.score with it first" in said
 
 
 def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):

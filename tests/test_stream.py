@@ -210,7 +210,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
     refused("expected numbers in column 'text'; got string", reading=Reading(labels=("no", "text")))
     refused("expected Parquet files; got none", name=tmp_path / "none*.parquet")
     refused("a file that is not read at once", target=path)
-    refused("got a folder; name a file in it", target=tmp_path)
+    refused("got a folder: name a file in it", target=tmp_path)
     refused("expected 3 columns", bias=(-1, -2))
     refused("expected finite log-probabilities; got NaN", bias=(-1, -2, np.nan))
     refused("expected 3 shares of at least 0", target_prior=(0.5, 0.5))

@@ -115,7 +115,7 @@ def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
 def test_the_wrong_config_is_a_sentence(tmp_path, program):
     said = program("train_mini_clip", "--config=configs/train_mini.py", f"--out={tmp_path / 'o'}",
                    f"--workdir={tmp_path / 'w'}", code=2)  # fmt: skip
-    assert "a training run with stages of images, found none" in said.stderr
+    assert "a training run with stages of images; got none" in said.stderr
 
 
 def test_the_shipped_checkpoint_is_small():

@@ -162,7 +162,7 @@ def test_broken_weight_files(directory):
     with pytest.raises(InputError, match="cannot be read as safetensors"):
         weights.load(directory, gpt2.FAMILY)
     path.unlink()
-    with pytest.raises(InputError, match="found none; pickled"):
+    with pytest.raises(InputError, match="got none; pickled"):
         weights.load(directory, gpt2.FAMILY)
 
 
@@ -243,7 +243,7 @@ def test_an_index_that_is_none(directory, index):
 def test_a_folder_in_the_place_of_the_weights(directory):
     (directory / "model.safetensors").unlink()
     (directory / "model.safetensors").mkdir()
-    with pytest.raises(InputError, match="found none; pickled"):
+    with pytest.raises(InputError, match="got none; pickled"):
         load_checkpoint(directory)
 
 
