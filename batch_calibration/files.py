@@ -150,7 +150,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
             and f.default_factory is dataclasses.MISSING
         ]
         if lacking:
-            raise WrongJson(f"expected {', '.join(lacking)} in the {where}, got none")
+            raise WrongJson(f"expected {', '.join(lacking)} in the {where}; got none")
         known = {name: value[name] for name in hints if name in value}
         return kind(**{name: read_as(hints[name], x, name) for name, x in known.items()})
     if kind is object:
@@ -163,7 +163,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         return {str(k): read_as(parts[1], x, where) for k, x in value.items()}  # type: ignore
     name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
-    raise WrongJson(f"expected {where} to be {name}, got {shown(value)}")
+    raise WrongJson(f"expected {where} to be {name}; got {shown(value)}")
 
 
 _types_of_fields = cache(get_type_hints)

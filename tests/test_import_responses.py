@@ -409,7 +409,7 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
         path.write_bytes(data)
         with pytest.raises(InputError, match=sentence):
             read(path, Reading(labels=("yes", "no"), format="openai"))
-    with pytest.raises(InputError, match=r"expected a file of scores.*found a folder without"):
+    with pytest.raises(InputError, match=r"expected a file of scores.*got a folder without"):
         read(tmp_path, Reading(labels=("yes", "no"), format="openai"))
 
 

@@ -155,7 +155,7 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
         (b"no,yes,c\n-1.5,-2.5,\n", Reading(), r"'c' is empty.*--labels=no,yes"),
         (b"no,yes,label\n-1.5,-2.5,1\n", Reading(), "'label' looks like the right.*--gold=label"),
         (b"no,yes,Answer\n-.5,-2.5,1.0\n", Reading(), "'Answer' looks like the right labels"),
-        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities; say .*from-probs"),
+        (b"no,yes\n0.5,0.5\n", Reading(), "which are probabilities: say .*from-probs"),
         (b"no,yes\n0.5,1.5\n", Reading(from_probs=True), "expected probabilities from 0 to 1"),
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "maybe")), "no column named 'maybe'"),
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "no")), "--labels names 'no' twice"),
@@ -468,7 +468,7 @@ def test_arrays_in_memory():
         ({}, "expected at least one row"),
         (None, "expected real numbers in an array"),
         ("text", "expected real numbers in an array"),
-        (np.exp(SCORES), "which are probabilities; say .*from-probs"),
+        (np.exp(SCORES), "which are probabilities: say .*from-probs"),
     ],
 )
 def test_objects_that_are_not_plain_are_refused(given, said):

@@ -103,7 +103,7 @@ def test_the_program_scores_once_and_prints_the_table(tmp_path, program):
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"tasks": "mnli"}, "config.tasks: expected tasks with two labels, mnli has 3; give such"),
+        ({"tasks": "mnli"}, "config.tasks: expected tasks with two labels, mnli has 3: give such"),
         ({"methods": "bcl"}, "config.methods: bcl learns from a labeled set, and none is asked"),
         ({"methods": "bcc"}, "bcc"),
     ],

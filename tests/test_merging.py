@@ -187,7 +187,7 @@ def test_the_program_says_what_it_did_and_what_it_left(two, tmp_path, program):
     said = program("merge", *flags).stdout
     assert "3 contexts added, 0 given blocks that they lacked, 0 there already" in said
     said = program("merge", f"--from={tmp_path / 'x'}", flags[1], code=2).stderr
-    assert "found no scores/ in it" in said and "Traceback" not in said
+    assert "got no scores/ in it" in said and "Traceback" not in said
     shutil.copy(next((two[0] / "scores").iterdir()), two[0] / "scores" / "x.safetensors")
     said = program("merge", *flags, code=2)
     assert "3 there already" in said.stdout and "the file was renamed" in said.stderr
