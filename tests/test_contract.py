@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from batch_calibration.artifacts.method_display import boundary_axes, is_over_shots
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     METHODS,
@@ -300,9 +301,10 @@ def test_what_is_drawn_and_recorded_is_the_paper_s():
         return {name for name, row in METHODS.items() if getattr(row, quality)}
 
     paper = {"icl", "cc", "dc", "pc", "bc", "bcl"}
-    assert having("over_shots") == paper and having("over_stream") == {"bc_running"}
+    assert having("over_stream") == {"bc_running"} and set(filter(is_over_shots, METHODS)) == paper
     assert having("over_probe_sizes") == {"pc", "bc", "bc_shrunk"}
-    assert having("boundary") == (paper - {"bcl"}) | {"pc_raw"} and having("has_curve") == {"bcl"}
+    assert set(filter(boundary_axes, METHODS)) == (paper - {"bcl"}) | {"pc_raw"}
+    assert having("has_curve") == {"bcl"}
     matched = {"prior_matching", "otter", "sld_em", "prior_counted", "bbse"}
     assert having("keeps_bias") == {"cc", "dc", "bc", "bcl", "bc_shrunk"} | matched
     assert having("own_rows") == {"bc_loo", "bc_running"}

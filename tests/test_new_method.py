@@ -30,7 +30,7 @@ def toy(monkeypatch):
     """The table of methods with one line more."""
     row = Method(
         probes.BATCH, partial(shift, estimate=median_log_prob), "this test",
-        keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
+        keeps_bias=True, over_probe_sizes=True,
     )  # fmt: skip
     monkeypatch.setitem(METHODS, "toy", row)
 

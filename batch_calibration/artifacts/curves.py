@@ -14,6 +14,7 @@ from batch_calibration.artifacts.grouping import (
     joined,
     title,
 )
+from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
 
@@ -71,7 +72,7 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
-    drawn = [name for name, method in METHODS.items() if method.over_shots]
+    drawn = list(filter(is_over_shots, METHODS))
     alike: dict[object, list[SettingRecords]] = {}
     for group in groups:
         if group.setting.shots is not None:

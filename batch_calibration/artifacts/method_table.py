@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.methods import METHODS, Method
+from batch_calibration.artifacts.method_display import FORMULAS
+from batch_calibration.methods import METHODS
 from batch_calibration.metrics import over_tasks
 from batch_calibration.tasks import TASKS
 
@@ -24,16 +25,16 @@ KINDS: dict[str, Callable[[str], bool]] = {
 
 
 def cells(measured: SettingRecords | None = None) -> Cells:
-    """A row for each method that has a form; gains where a setting of text was measured."""
-    named = {name: method for name, method in METHODS.items() if method.form}
+    """A row for each method that has formulas; gains where a setting of text was measured."""
+    named = list(filter(FORMULAS.__contains__, METHODS))
     rows: Cells = [
         ["method", "probe", "forward passes", "learning costs", "scores after", "learned",
          "decides where"],
-        *(_said(name, method) for name, method in named.items()),
+        *map(_formulas_row, named),
     ]  # fmt: skip
     if measured is None:
         return rows
-    known = gains.compared(measured, list(named))
+    known = gains.compared(measured, named)
     for heading, holds in KINDS.items():
         tasks = [task for task in measured.records if task in TASKS and holds(task)]
         if tasks and known:
@@ -43,10 +44,10 @@ def cells(measured: SettingRecords | None = None) -> Cells:
     return rows
 
 
-def _said(name: str, method: Method) -> list[str]:
-    assert method.form
-    passes = f"{method.probe.forwards} + 1" if method.probe.forwards else "1"
-    return [name, method.probe.name, passes, *method.form]
+def _formulas_row(name: str) -> list[str]:
+    probe = METHODS[name].probe
+    passes = f"{probe.forwards} + 1" if probe.forwards else "1"
+    return [name, probe.name, passes, *FORMULAS[name]]
 
 
 def _gained(group: SettingRecords, tasks: Sequence[str], method: str) -> str:

@@ -34,22 +34,6 @@ Options = Mapping[str, object]
 Group = Literal["paper", "variant", "unlabeled", "labeled"]
 
 
-class Form(NamedTuple):
-    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ...
-
-    Attributes:
-        cost: of learning, beside asking the model.
-        scores: after correction.
-        learned: what is learned from the probe.
-        boundary: between two labels.
-    """
-
-    cost: str
-    scores: str
-    learned: str
-    boundary: str
-
-
 class Method(NamedTuple):
     """A way to correct label bias, and all that is special about it.
 
@@ -71,11 +55,8 @@ class Method(NamedTuple):
             not fit at once.
         keeps_bias: its state is a `Shift` whose bias goes into records.
         has_curve: its `Shift` holds a curve, the metric at each strength.
-        boundary: the axes in which its decision boundary is drawn, None for not drawn.
-        over_shots: it is drawn in curves of shots.
-        over_probe_sizes: it is drawn in curves of probe sizes.
-        over_stream: it is drawn in curves of rows seen, as they come in random orders.
-        form: what the table of methods says of it, None where it has no row there.
+        over_probe_sizes: its accuracy is measured with probes of several sizes, where that is
+            asked for.
     """
 
     probe: probes.Probe
@@ -91,11 +72,12 @@ class Method(NamedTuple):
     looped: bool = False
     keeps_bias: bool = False
     has_curve: bool = False
-    boundary: Literal["log_probs", "probs"] | None = None
-    over_shots: bool = False
     over_probe_sizes: bool = False
-    over_stream: bool = False
-    form: Form | None = None
+
+    @property
+    def over_stream(self) -> bool:
+        """Whether it corrects rows as they come, so that accuracy is measured by rows seen."""
+        return self.in_order and self.own_rows
 
     def reads_level(self, options: Options | None = None) -> bool:
         """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
@@ -113,43 +95,31 @@ _mean_shift = partial(shift, estimate=mean_log_prob)
 METHODS: dict[str, Method] = {
     "icl": Method(
         probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165",
-        boundary="log_probs", over_shots=True,
     ),
     "cc": Method(
         probes.CONTENT_FREE, _mean_shift, f"Zhao et al. 2021, as in {_PAPER}, app. D",
-        keeps_bias=True, boundary="probs", over_shots=True,
-        form=Form("add", "W p, W = diag(q)^-1", "log q = mean of s over the probe", "p0 = c p1"),
+        keeps_bias=True,
     ),
     "dc": Method(
         probes.RANDOM_WORDS, _mean_shift, f"Fei et al. 2023, as in {_PAPER}, app. D",
-        keeps_bias=True, boundary="log_probs", over_shots=True,
-        form=Form("add", "s - b", "b = mean of s over the probe", "s0 = s1 + c"),
+        keeps_bias=True,
     ),
     "pc": Method(
         probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
         most_labels=MOST_LABELS, needs_with=("features", "raw"), needs_key=True, looped=True,
-        boundary="log_probs", over_shots=True, over_probe_sizes=True,
-        form=Form(
-            "EM of a Gaussian mixture", "log N(s; μ, Σ) of each label", "μ, Σ of each label",
-            "N(s; μ0, Σ0) = N(s; μ1, Σ1)",
-        ),
+        over_probe_sizes=True,
     ),
     "bc": Method(
         probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",
-        keeps_bias=True, boundary="log_probs", over_shots=True, over_probe_sizes=True,
-        form=Form("add", "s - b", "b = mean of s over the test rows", "s0 = s1 + c"),
+        keeps_bias=True, over_probe_sizes=True,
     ),
     "bcl": Method(
         probes.BATCH_AND_LABELED, learned_shift, f"{_PAPER}, eq. 4",
-        keeps_bias=True, has_curve=True, over_shots=True,
-        form=Form(
-            "a grid of strengths γ", "s - γ b", "b as BC, γ by accuracy on the labeled set",
-            "s0 = s1 + γ c",
-        ),
+        keeps_bias=True, has_curve=True,
     ),
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
-        in_order=True, own_rows=True, over_stream=True,
+        in_order=True, own_rows=True,
     ),
     "cc_original": Method(
         probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
@@ -175,7 +145,6 @@ METHODS: dict[str, Method] = {
         probes.BATCH, partial(prototypes, features="raw"),
         f"PC on log-probabilities as they are: {_PAPER}, Fig. 2", group="variant",
         most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True,
-        boundary="log_probs",
     ),
     "bc_shrunk": Method(
         probes.BATCH, partial(shift, estimate=shrunk_mean),

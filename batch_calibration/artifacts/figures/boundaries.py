@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.figures.style import CLASSES, STYLE
 from batch_calibration.artifacts.grouping import title
+from batch_calibration.artifacts.method_display import boundary_axes
 from batch_calibration.methods import METHODS, Evidence, fit
 from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.scores import ScoreTable
@@ -54,7 +55,7 @@ class Panel(NamedTuple):
 
 def drawn_methods() -> tuple[str, ...]:
     """Methods that have a panel, in the order of the table of methods."""
-    return tuple(name for name, method in METHODS.items() if method.boundary)
+    return tuple(filter(boundary_axes, METHODS))
 
 
 def _drawn_blocks() -> set[str]:
@@ -147,7 +148,7 @@ def panels(two: TwoLabels) -> dict[str, Panel]:
     found = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
     # In the order of the table of methods: a compiled program returns a dict sorted by key.
     return {
-        name: Panel(*reach[str(METHODS[name].boundary)], found[name][0], float(found[name][1]))
+        name: Panel(*reach[str(boundary_axes(name))], found[name][0], float(found[name][1]))
         for name in drawn_methods()
     }
 
@@ -190,7 +191,7 @@ def _decide(
     for name in methods:
         method = METHODS[name]
         calibrator, state = method.make(), fit(method, blocks, key=key)
-        margin = boundary.decision_margin(calibrator, state, points[str(method.boundary)])
+        margin = boundary.decision_margin(calibrator, state, points[str(boundary_axes(name))])
         right = accuracy(calibrator.apply(state, test.log_probs), gold, test.weight)
         found[name] = margin, right
     return found
@@ -198,7 +199,7 @@ def _decide(
 
 def _draw_panel(axes: Axes, two: TwoLabels, name: str, panel: Panel) -> None:
     scores, labels = two.blocks["test"]
-    in_probs, (low, high) = METHODS[name].boundary == "probs", panel[:2]
+    in_probs, (low, high) = boundary_axes(name) == "probs", panel[:2]
     rows = np.exp(scores) if in_probs else scores
     at = np.linspace(1e-4 * high if in_probs else low, high, TICKS, dtype=np.float32)
     s0, s1 = np.meshgrid(at, at, indexing="ij")
