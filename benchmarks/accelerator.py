@@ -160,7 +160,7 @@ def host(words: int, rows: int) -> None:
     tries = [build_trie(labels) for labels in encoded.labels]
     for shared, members in group(encoded.prompts, SHORTEST):
         extra = [len(one.tokens) for one in tries]
-        sequences = pack(members, encoded.prompts, shared, extra, 256, skipping=65_536)
+        sequences = pack(members, encoded.prompts, shared, extra, 256)
         for start in range(0, len(sequences), 4):
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"jax {jax.__version__} on {backend}: {jax.devices()[0].device_kind}")
     kinds: tuple[programs.Kind, ...] = ("in turn",)
     if backend == "gpu" or chosen.quick:
-        kinds = ("fused" if backend == "gpu" else "interpreted", *kinds)
+        kinds = ("joint", *kinds)
     if not chosen.host:
         rates(size, network(size.shape), kinds)
     host(size.shape["vocab_size"], size.rows[0])

@@ -14,7 +14,7 @@ def test_quick(capsys, monkeypatch):
     )  # measuring it takes half a minute
     accelerator.main(["--quick"])
     said = capsys.readouterr().out
-    for line in ("0 shared, attention interpreted", "240 shared, attention in turn", "host: "):
+    for line in ("0 shared, attention joint", "240 shared, attention in turn", "host: "):
         assert line in said
     assert said.count("% of peak") == 4
     (mean,) = re.findall(r"24 scores: mean (\S+),", said)

@@ -126,6 +126,39 @@ def prefix_attention(
     return mean[0], mass[0]
 
 
+def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
+    """Whether `joint_attention` takes a layer: cuDNN knows no soft cap and no wider heads."""
+    # Hopper takes heads of up to 256, GPUs before it of up to 128.
+    return options.cap is None and head_size % 8 == 0 and head_size <= 128
+
+
+def joint_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    mask: jax.Array,
+    prefix: tuple[jax.Array, jax.Array, jax.Array | None] | None,
+    options: AttentionOptions = PLAIN,
+) -> jax.Array:
+    """Attention `[b, t, heads, d]` over a cached prefix and over the sequences, in one softmax.
+
+    By JAX's own function: cuDNN's kernel on GPUs, which keeps no logits, and XLA's elsewhere.
+    `mask [b, t, t]` is of the sequences; `prefix` is as in `prefix_attention`: keys, values, mask.
+    """
+    b, t = q.shape[:2]
+    if prefix is not None:
+        keys, values, near = prefix
+        real = (values[:, 0, -1] > 0)[None]
+        seen = jnp.broadcast_to(real if near is None else real & near, (b * t, len(keys)))
+        mask = jnp.concatenate([seen.reshape(b, t, -1), mask], axis=2)
+        before = (jnp.broadcast_to(x, (b, *x.shape)) for x in (keys, values[..., :-1]))
+        k, v = (jnp.concatenate(pair, axis=1) for pair in zip(before, (k, v), strict=True))
+    return jax.nn.dot_product_attention(
+        q, k, v, mask=mask[:, None], scale=options.scale,
+        implementation="cudnn" if jax.default_backend() == "gpu" else "xla",
+    )  # fmt: skip
+
+
 # Compiled as a part of the network; by itself it is traced for one layer and not for each.
 @partial(jax.jit, static_argnames=("options", "at_once"))
 def _in_turns(

@@ -102,10 +102,9 @@ class Forward:
         threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
         try:
             extra = [len(one.tokens) for one in tries]
-            skipping = self._budget if self._attention == "fused" else 0
             for shared, members in group(prompts, SHORTEST):
                 self._run_prefix(prompts[members[0]][:shared])
-                waiting = pack(members, prompts, shared, extra, self._batch_size, skipping)
+                waiting = pack(members, prompts, shared, extra, self._batch_size)
                 yield from self._batches(waiting, shared, prompts, tries, done, threads)
         finally:
             if threads:

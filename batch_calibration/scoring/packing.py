@@ -12,8 +12,6 @@ from batch_calibration.scoring.trie import Trie
 
 SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
-SKIPPING = 4096
-"""The shortest one where attention skips what a row does not see, and length costs nothing."""
 ALIKE = (2.0, 0.2, 0.0)
 """Rows lie together that have this share of their tokens in common with the row before: none do,
 those of one premise or passage, and all that begin with one word. What packs best is taken."""
@@ -66,7 +64,6 @@ def pack(
     shared: int,
     extra: Sequence[int],
     most: int,
-    skipping: int = 0,
 ) -> list[PackedSequence]:
     """Rows into sequences by best fit, from long to short, up to `most` in one; long ones first.
 
@@ -79,7 +76,6 @@ def pack(
         shared: how many tokens that is.
         extra: slots that each prompt needs for its labels.
         most: rows in a sequence.
-        skipping: where attention skips what a row does not see, how many slots a batch may have.
 
     >>> prompts = [[1] * 40, [2] * 100, [3] * 200, [4] * 30]
     >>> [tuple(packed) for packed in pack([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
@@ -91,16 +87,14 @@ def pack(
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}
     own = [number - head for number in branches]
-    shortest = max(SHORTEST, min(SKIPPING, skipping))
     plans = (
         _fit(_lay_together(order, own, need, head, alike, length, most), head, length, most)
         for alike in ALIKE[: 1 if most == 1 else None]
-        for length in ((shortest,) if skipping else (shortest, 2 * shortest))
+        for length in (SHORTEST, 2 * SHORTEST)
     )
 
     def cost(plan: Iterable[PackedSequence]) -> float:
-        square = 0 if skipping else 1 / SQUARE
-        return sum(packed.length * (1 + packed.length * square) for packed in plan)
+        return sum(packed.length * (1 + packed.length / SQUARE) for packed in plan)
 
     return sorted(min(plans, key=cost), key=lambda packed: -packed.length)
 

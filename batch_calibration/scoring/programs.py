@@ -14,7 +14,9 @@ from batch_calibration.models.attention import (
     Attend,
     AttentionOptions,
     append_cache,
+    fits_joint_attention,
     in_window,
+    joint_attention,
     prefix_attention,
     self_attention,
     truncate_cache,
@@ -27,22 +29,22 @@ State = nnx.State[Hashable, object]
 Graph = nnx.GraphDef[CausalNetwork]
 Cache = tuple[tuple[jax.Array, jax.Array], ...]
 """Each layer's keys and values of a prefix, as `append_cache` lays them."""
-Kind = Literal["in turn", "at once", "fused", "interpreted"]
-"""How attention runs: groups of heads in turn or at once, or in one kernel (decision 20)."""
+Kind = Literal["in turn", "at once", "joint"]
+"""How attention runs: groups of heads in turn or at once, or in JAX's kernel (decision 20)."""
 
 
 def attention_kind(backend: str, dtype: str, split: bool) -> Kind:
     """The attention that is the fastest on a backend for networks that compute in `dtype`.
 
-    `split` says that several devices share the heads. What is "interpreted" is the "fused" kernel
-    on devices it was not made for, for tests.
+    `split` says that several devices share the heads.
 
     >>> attention_kind("gpu", "bfloat16", False), attention_kind("cpu", "bfloat16", False)
-    ('fused', 'in turn')
+    ('joint', 'in turn')
     """
     if split:
         return "at once"
-    return "fused" if backend == "gpu" and dtype != "float32" else "in turn"
+    # cuDNN computes in 16 bits alone.
+    return "joint" if backend == "gpu" and dtype != "float32" else "in turn"
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -146,34 +148,35 @@ def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) 
     def attend(
         layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
     ) -> jax.Array:
-        if kind in ("fused", "interpreted"):
-            # Pallas takes as long to import as Flax, and CPUs need none of it.
-            from batch_calibration.models.fused_attention import fused_attention
-
-            cached = cache[layer] if cache else None
-            mean: jax.Array = fused_attention(
-                q, k, v, ends, positions, cached, options, interpret=kind == "interpreted"
-            )
-            return mean
-        window, own_mask, prefix_mask = options.window, mask, None
+        window, own_mask = options.window, mask
         if window is not None:
             own_mask = mask & in_window(positions, positions, window)
+        prefix = _prefix(*cache[layer], positions, window) if cache else None
+        if kind == "joint" and fits_joint_attention(q.shape[-1], options):
+            return joint_attention(q, k, v, own_mask, prefix, options)
         own, own_mass = self_attention(q, k, v, own_mask, options, at_once=at_once)
-        if not cache:
+        if prefix is None:
             return own
-        keys, values = cache[layer]
-        if window is not None:
-            # Queries come after the prefix: what they see of it are its last keys.
-            size = min(window, len(keys))
-            first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
-            keys, values = (jax.lax.dynamic_slice_in_dim(x, first, size) for x in (keys, values))
-            # Padding weighs nothing, but is the first key again: it must not be the largest either.
-            near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
-            prefix_mask = near & (values[:, 0, -1] > 0)
-        prefix, prefix_mass = prefix_attention(
-            q.reshape(-1, *q.shape[2:]), keys, values, prefix_mask, options, at_once=at_once
+        mean, mass = prefix_attention(
+            q.reshape(-1, *q.shape[2:]), *prefix, options, at_once=at_once
         )
-        share = jax.nn.sigmoid(prefix_mass.reshape(own_mass.shape) - own_mass)[..., None]
-        return own + share.astype(own.dtype) * (prefix.reshape(own.shape) - own)
+        # Two softmaxes are one where each weighs as much as its exponentials sum to.
+        share = jax.nn.sigmoid(mass.reshape(own_mass.shape) - own_mass)[..., None]
+        return own + share.astype(own.dtype) * (mean.reshape(own.shape) - own)
 
     return attend
+
+
+def _prefix(
+    keys: jax.Array, values: jax.Array, positions: jax.Array, window: int | None
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Keys and values of the prefix that a layer can see, and the mask `[n, s]` of its window."""
+    if window is None:
+        return keys, values, None
+    # Queries come after the prefix: what they see of it are its last keys.
+    size = min(window, len(keys))
+    first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
+    keys, values = (jax.lax.dynamic_slice_in_dim(x, first, size) for x in (keys, values))
+    # Padding weighs nothing, but is the first key again: it must not be the largest either.
+    near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
+    return keys, values, near & (values[:, 0, -1] > 0)

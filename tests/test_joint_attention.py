@@ -1,23 +1,19 @@
-"""The attention kernel for GPUs: interpreted against float64, lowered for CUDA, and in scoring."""
-
-from functools import partial
+"""Attention in one softmax, for GPUs: against float64, lowered for CUDA, and in scoring."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.cudnn import fused_attention_stablehlo  # its version check asks for a GPU
 from test_causal_lm import SHOTS, queries
 from test_engine_families import CASES, SIX
 from tiny import write
 
 from batch_calibration.models import attention
-from batch_calibration.models.attention import AttentionOptions, append_cache
+from batch_calibration.models.attention import AttentionOptions, append_cache, joint_attention
 from batch_calibration.models.checkpoint import load_checkpoint
-from batch_calibration.models.fused_attention import fused_attention
 from batch_calibration.scoring import forward, programs
 from batch_calibration.scoring.causal_lm import CausalLM
-
-interpreted = partial(fused_attention, interpret=True)
 
 
 def forest(random, slots, shared):
@@ -42,14 +38,13 @@ def forest(random, slots, shared):
     return position, ends, sees
 
 
-def oracle(q, k, v, sees, keys, values, near, scale, cap):
+def oracle(q, k, v, sees, keys, values, near, scale):
     """Attention `[t, heads, d]` of one sequence in float64, one head at a time."""
     q, k, v, keys, values = (np.asarray(x, np.float64) for x in (q, k, v, keys, values))
     mean = np.zeros(q.shape)
     for head in range(q.shape[1]):
         group = head * k.shape[1] // q.shape[1]
         logits = q[:, head] @ np.concatenate([keys, k])[:, group].T * scale
-        logits = cap * np.tanh(logits / cap) if cap else logits
         logits = np.where(np.concatenate([near, sees], axis=1), logits, -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
@@ -67,14 +62,15 @@ def made(random, dtype, *shape):
         pytest.param(2, 2, 64, 256, 0, {}, jnp.float32, id="no prefix"),
         pytest.param(4, 2, 64, 256, 300, {}, jnp.float32, id="groups, a prefix with padding"),
         pytest.param(2, 1, 80, 128, 128, {"scale": 0.3}, jnp.float32, id="80, a full prefix"),
-        pytest.param(2, 1, 96, 100, 1, {"cap": 3.0}, jnp.float32, id="96, an odd length, a cap"),
+        pytest.param(2, 1, 96, 100, 1, {}, jnp.float32, id="96, an odd length"),
         pytest.param(2, 2, 128, 256, 300, {"window": 40}, jnp.float32, id="128, a window"),
-        pytest.param(2, 1, 256, 200, 70, {"window": 90, "cap": 5.0}, jnp.float32, id="256, all"),
-        pytest.param(4, 2, 6, 130, 40, {"window": 3}, jnp.float32, id="6, a narrow window"),
-        pytest.param(2, 1, 128, 128, 140, {"cap": 5.0}, jnp.bfloat16, id="bfloat16"),
+        pytest.param(2, 1, 72, 200, 70, {"window": 90, "scale": 0.2}, jnp.float32, id="72, all"),
+        pytest.param(4, 2, 8, 130, 40, {"window": 3}, jnp.float32, id="8, a narrow window"),
+        pytest.param(2, 1, 128, 128, 140, {}, jnp.bfloat16, id="bfloat16"),
         pytest.param(2, 1, 64, 128, 0, {}, jnp.float16, id="float16"),
     ],
 )
+@pytest.mark.usefixtures("standard_promotion")  # XLA's function promotes 16 bits by itself
 def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dtype):
     random = np.random.default_rng(d)
     options, b = AttentionOptions(**options), 2
@@ -88,7 +84,10 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
     cached = (
         append_cache(None, keys, values, 0, prefix, -(-prefix // 128) * 128) if prefix else None
     )
-    got = interpreted(q, k, v, jnp.asarray(ends), jnp.asarray(position), cached, options)
+    attend = programs._attention(
+        (cached,) if prefix else (), jnp.asarray(position), jnp.asarray(ends), "joint"
+    )
+    got = attend(0, q, k, v, options)
     assert got.shape == q.shape and got.dtype == dtype
     window = options.window or 1 << 30
     for i in range(b):
@@ -96,7 +95,7 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
         near = distance < window
         expected = oracle(
             q[i], k[i], v[i], sees[i] & near[:, prefix:], keys[0], values[0], near[:, :prefix],
-            options.scale or d**-0.5, options.cap,
+            options.scale or d**-0.5,
         )  # fmt: skip
         exact = dtype == jnp.float32
         np.testing.assert_allclose(
@@ -105,46 +104,36 @@ def test_equals_softmax_in_float64(heads, groups, d, slots, prefix, options, dty
         )  # fmt: skip
 
 
-def test_blocks_that_no_query_of_a_tile_sees_are_skipped():
-    """What is not a number in them would be in all sums otherwise."""
-    random = np.random.default_rng(0)
-    q, k, v = (made(random, jnp.float32, 1, 256, 1, 64) for _ in "qkv")
-    keys, values = (made(random, jnp.float32, 1, 256, 1, 64) for _ in "kv")
-    # Two sequences of 128 slots; the window of the second reaches 20 tokens back.
-    ends = jnp.repeat(jnp.array([[128, 256]]), 128, axis=1)
-    position = jnp.tile(236 + jnp.arange(128), 2)[None]
-    near = AttentionOptions(window=40)
-
-    def run(k, keys):
-        return interpreted(
-            q, k, v, ends, position, append_cache(None, keys, values, 0, 236, 256), near
-        )
-
-    expected = run(k, keys)
-    got = run(k.at[:, :64].set(jnp.nan), keys.at[:, :128].set(jnp.nan))
-    np.testing.assert_array_equal(got[:, 128:], expected[:, 128:])
-    assert np.isnan(run(k.at[:, 200:].set(jnp.nan), keys)[:, 128:]).any()
-
-
-@pytest.mark.parametrize("d", [64, 80, 96, 128, 256])
-@pytest.mark.parametrize("options", [AttentionOptions(), AttentionOptions(0.2, 40, 5.0)])
-def test_lowers_for_cuda(d, options):
-    """As far as a machine without a GPU can tell: the compiler takes each operation and shape."""
+@pytest.mark.parametrize("d", [64, 80, 96, 128])
+@pytest.mark.parametrize("options", [AttentionOptions(), AttentionOptions(0.2, 40)])
+def test_lowers_to_cudnn(d, options, monkeypatch):
+    """As far as a machine without a GPU can tell: cuDNN's kernel is asked for these shapes."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(fused_attention_stablehlo, "check_cudnn_version", lambda: 91_100)
     shapes = (2, 256, 8, d), (2, 256, 4, d), (2, 256, 4, d), (384, 4, d), (384, 4, d + 1)
     q, k, v, keys, values = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in shapes)
-    slots = jax.ShapeDtypeStruct((2, 256), jnp.int32)
-    run = jax.jit(lambda *args: fused_attention(*args, options))
-    lowered = run.trace(q, k, v, slots, slots, (keys, values)).lower(lowering_platforms=("cuda",))
-    assert "__gpu$xla.gpu.triton" in lowered.as_text()
+    mask = jax.ShapeDtypeStruct((2, 256, 256), jnp.bool_)
+    run = jax.jit(
+        lambda q, k, v, mask, *prefix: joint_attention(q, k, v, mask, (*prefix, None), options)
+    )
+    lowered = run.trace(q, k, v, mask, keys, values).lower(lowering_platforms=("cuda",))
+    assert "__cudnn$fmha" in lowered.as_text()
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_layers_that_cudnn_does_not_take_run_in_turn():
+    fits = attention.fits_joint_attention
+    assert fits(64, AttentionOptions(0.2, 40)) and fits(128, AttentionOptions())
+    assert not fits(64, AttentionOptions(cap=5.0))
+    assert not fits(256, AttentionOptions()) and not fits(20, AttentionOptions())
+
+
+@pytest.mark.parametrize("family", ["llama", "ministral", "gemma2"])
 def test_the_engine_scores_alike(family, tmp_path, monkeypatch):
-    raw = {"model_type": family} | CASES[family]
+    raw = {"model_type": family} | CASES[family] | {"head_dim": 8}
     checkpoint = load_checkpoint(write(tmp_path, raw, noise=0.4))
     texts = [SHOTS + query for query in queries(5)]
     expected = CausalLM(checkpoint).score(texts, SIX).log_probs
-    monkeypatch.setattr(programs, "attention_kind", lambda *_: "interpreted")
+    monkeypatch.setattr(programs, "attention_kind", lambda *_: "joint")
     monkeypatch.setattr(forward, "CHUNK", 128)  # a prefix in chunks, each over those before
     scorer = CausalLM(checkpoint)
     np.testing.assert_allclose(scorer.score(texts, SIX).log_probs, expected, atol=2e-5)
@@ -164,8 +153,8 @@ def test_attention_in_turns_takes_large_turns_on_accelerators(monkeypatch):
 
 def test_which_attention_runs_where():
     kind = programs.attention_kind
-    assert kind("gpu", "bfloat16", False) == kind("gpu", "float16", False) == "fused"
-    # The kernel's products would be rounded to 10 bits, and several devices share heads.
+    assert kind("gpu", "bfloat16", False) == kind("gpu", "float16", False) == "joint"
+    # cuDNN computes in 16 bits alone, and several devices share heads.
     assert kind("gpu", "float32", False) == kind("tpu", "bfloat16", False) == "in turn"
     assert kind("gpu", "bfloat16", True) == "at once"
     assert {kind("cpu", dtype, False) for dtype in ("float32", "bfloat16")} == {"in turn"}
