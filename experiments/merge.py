@@ -22,12 +22,12 @@ def main() -> None:
     report = merge_workdirs(FROM.value, WORKDIR.value, tolerance=TOLERANCE.value)
     print(
         f"{report.added} contexts added, {report.widened} given blocks that they lacked, "
-        f"{report.there} there already"
+        f"{report.unchanged} there already"
     )
     if report.added or report.widened:
         print(f"next: python -m experiments.calibrate --workdir={WORKDIR.value}")
-    if report.left:
-        raise InputError(" ".join(report.left))
+    if report.left_out:
+        raise InputError(" ".join(report.left_out))
 
 
 if __name__ == "__main__":

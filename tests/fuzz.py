@@ -171,7 +171,7 @@ class Kinds:
         path.write_bytes(scores.sealed(self.arrays, as_text(other(chance, self.header))))
         table = scores.load(path)
         table.save(path)
-        ContextInfo.of(table)
+        ContextInfo.from_table(table)
         return self._same(table)
 
     def _same(self, table):

@@ -166,7 +166,7 @@ def test_a_damaged_table_is_left_out_and_named(two, tmp_path):
                   if load(path).context["task"] == "rte"]  # fmt: skip
     damaged.write_bytes(damaged.read_bytes()[:-1])
     report = merge_workdirs(two, tmp_path / "w")
-    assert report[:3] == (2, 0, 0) and [str(damaged) in one for one in report.left] == [True]
+    assert report[:3] == (2, 0, 0) and [str(damaged) in one for one in report.left_out] == [True]
     # In the workdir itself it stops the merge: what it held is not known.
     with pytest.raises(InputError, match="truncated"):
         merge_workdirs([two[1]], two[0])
@@ -178,7 +178,7 @@ def test_a_context_that_is_being_scored_is_left_alone(two, tmp_path):
     with held:
         report = merge_workdirs(two, tmp_path / "w")
         assert report[:3] == (2, 0, 0)
-        assert "1 contexts are being scored there; merge again" in report.left[0]
+        assert "1 contexts are being scored there; merge again" in report.left_out[0]
     assert merge_workdirs(two, tmp_path / "w")[:3] == (1, 0, 2)
 
 

@@ -185,17 +185,17 @@ def table(context):
 
 
 def test_a_table_need_say_nothing_of_its_context():
-    assert ContextInfo.of(table({})) == ContextInfo()
-    assert ContextInfo.of(table({"mine": 1, "task": None})) == ContextInfo()
+    assert ContextInfo.from_table(table({})) == ContextInfo()
+    assert ContextInfo.from_table(table({"mine": 1, "task": None})) == ContextInfo()
 
 
 def test_context_of_a_table_is_what_it_says():
     about = {"task": "rte", "scorer": IDENTITY, "shots": 2, "demonstrations": ["x"], "rows": "1"}
-    info = ContextInfo.of(table(about))
+    info = ContextInfo.from_table(table(about))
     assert (info.task, info.shots, info.demonstrations) == ("rte", 2, ("x",))
     assert info.scorer == SCORER
     with pytest.raises(InputError, match="expected shots to be int; got 'many'"):
-        ContextInfo.of(table({"shots": "many"}))
+        ContextInfo.from_table(table({"shots": "many"}))
 
 
 def test_records_are_a_sequence():

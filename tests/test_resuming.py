@@ -8,7 +8,7 @@ from tiny import byte_level, write
 from batch_calibration.scoring import forward
 from batch_calibration.settings import Settings
 from batch_calibration.store import Store
-from batch_calibration.store.journal import Journal, Part, forget
+from batch_calibration.store.journal import BlockPlan, Journal, remove_stored
 from batch_calibration.study import run_scoring
 from batch_calibration.study.loading import load_scorer
 
@@ -86,7 +86,7 @@ def test_a_run_that_was_stopped_gives_the_bytes_of_one_that_was_not(
         assert path.read_bytes() == (store.workdir / "scores" / path.name).read_bytes()
 
 
-TEST, DC = Part("test", "a", 4), Part("dc", "b", 2)
+TEST, DC = BlockPlan("test", "a", 4), BlockPlan("dc", "b", 2)
 
 
 def kept(folder, parts, *batches):
@@ -104,7 +104,7 @@ def test_finished_rows_are_found_by_their_block_whatever_else_is_asked(tmp_path)
     kept(tmp_path, [TEST, DC], [0, 5], [2])
     kept(tmp_path, [DC], [0])
     assert rows_of(tmp_path, [DC, TEST]) == {1: [5, -5], 0: [0, 0], 2: [0, 0], 4: [2, -2]}
-    assert rows_of(tmp_path, [Part("test", "c", 4)]) == {}
+    assert rows_of(tmp_path, [BlockPlan("test", "c", 4)]) == {}
 
 
 def test_what_a_killed_worker_wrote_last_is_ignored_from_any_byte_on(tmp_path):
@@ -122,7 +122,7 @@ def test_a_journal_is_kept_while_one_of_its_parts_is_not_stored(tmp_path):
     folder = tmp_path / "journal"
     kept(folder, [TEST, DC], [0])
     kept(folder, [TEST], [1])
-    forget(folder, [TEST])
+    remove_stored(folder, [TEST])
     assert set(rows_of(folder, [TEST])) == {0}
-    forget(folder, [TEST, DC])
+    remove_stored(folder, [TEST, DC])
     assert not folder.exists()

@@ -162,7 +162,7 @@ def test_a_stale_claim_is_known_whatever_the_clocks_of_two_machines_say(
             passed[0] += 59
             theirs._beat()
         assert mine.take("a") is None
-        (beat,) = mine.held().values()
+        (beat,) = mine.heartbeats().values()
         assert datetime.fromisoformat(beat.since) - datetime.now(UTC) < timedelta(hours=hours)
         # No beat from here on.
         passed[0] += 59

@@ -103,7 +103,7 @@ def test_what_a_plan_asks_for_that_a_table_lacks_is_left(tmp_path):
     store = Store(tmp_path, create=True)
     score(tmp_path / "w", tmp_path / "log", CELLS[:1])
     store = Store(tmp_path / "w")
-    (planned,) = store.progress.planned()
+    (planned,) = store.progress.read_plan()
     assert planned.rows == ROWS
     more = Cell("fake", 0, prompt=Settings.of(template="pmi").prompt)
     with pytest.raises(NoAnswer):
@@ -130,7 +130,7 @@ def test_a_claim_of_another_kind_is_no_heartbeat(tmp_path):
     """Torn while it is rewritten, or of a process that has ended."""
     with Claims(tmp_path).take("a") as claim:
         claim._path.write_text('{"context": "a", ')
-        assert not Claims(tmp_path).held() and Claims(tmp_path).take("a") is None
+        assert not Claims(tmp_path).heartbeats() and Claims(tmp_path).take("a") is None
 
 
 def table(score):

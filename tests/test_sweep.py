@@ -122,7 +122,7 @@ def test_a_launcher_that_is_stopped_stops_its_workers(one, tmp_path, studies):
         _, errors = launcher.communicate(timeout=300)
         assert launcher.returncode == 143 and "what was finished is kept" in errors
         assert not any(map(runs, mine))
-    assert Store(tmp_path).claims.held() == {}
+    assert Store(tmp_path).claims.heartbeats() == {}
     stopped = tables(tmp_path)
     sweep(studies, tmp_path)
     assert tables(tmp_path) == tables(one) and stopped.items() <= tables(one).items()

@@ -92,7 +92,8 @@ def tables(task, settings):
 def record(table, **others):
     methods = {name: {"accuracy": 0.5} for name in ("icl", "bc")}
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
-    return Record(table.id, ContextInfo.of(table), table.label_names, rows, methods, **others)
+    context = ContextInfo.from_table(table)
+    return Record(table.id, context, table.label_names, rows, methods, **others)
 
 
 def places(records):

@@ -1,13 +1,13 @@
-"""Accuracy along an axis, as records keep it: strengths, rows learned from, rows seen."""
+"""What a record holds beside metrics: accuracy along an axis, and which rows a method has right."""
 
-from collections.abc import Collection, Mapping
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-STRENGTHS = 101
-"""Points of a curve."""
+import numpy as np
 
-Draws = tuple[tuple[float, ...], ...]
-"""For each number on the axis, a value per draw."""
+CURVE_POINTS = 101
+"""Strengths of a curve: -5 to 5 in steps of 0.1, as `calibration.learned_shift` has them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ class ProbeSizes:
     sizes: tuple[int, ...]
     accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
 
-    def every(self) -> tuple[tuple[int, ...], Collection[Draws]]:
-        """The numbers, and the accuracies of each method."""
-        return self.sizes, self.accuracy.values()
-
 
 @dataclass(frozen=True)
 class OverStream:
@@ -48,6 +44,33 @@ class OverStream:
     rows: tuple[int, ...]
     accuracy: Mapping[str, tuple[tuple[float, ...], ...]]
 
-    def every(self) -> tuple[tuple[int, ...], Collection[Draws]]:
-        """The numbers, and the accuracies of each method."""
-        return self.rows, self.accuracy.values()
+
+def pack(is_right: np.ndarray) -> str:
+    """Whether each row is right, [n] -> base64 of its bits: six rows a letter.
+
+    >>> pack(np.array([True, False, True]))
+    'oA=='
+    """
+    return base64.b64encode(np.packbits(is_right).tobytes()).decode()
+
+
+def unpack(text: str, rows: int) -> np.ndarray:
+    """What `pack` was given, as [rows] of bool.
+
+    >>> unpack("oA==", 3).tolist()
+    [True, False, True]
+    """
+    # The last byte is filled up with zeros: `count` leaves them out.
+    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=rows).astype(bool)
+
+
+def is_packed(text: str, rows: int) -> bool:
+    """Whether the text is that of so many rows.
+
+    >>> is_packed("oA==", 3), is_packed("oA==", 9), is_packed("?", 3)
+    (True, False, False)
+    """
+    try:
+        return len(base64.b64decode(text, validate=True)) == -(-rows // 8)  # bytes, rounded up
+    except ValueError:
+        return False

@@ -21,13 +21,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from batch_calibration.files import PARTIAL, WrongJson, ended, parse_json, process_name, read_as
+from batch_calibration.files import PARTIAL, ended, parse_json, process_name, read_as
 
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""
@@ -62,11 +62,11 @@ class ClaimLost(Exception):
     """Another worker took this one for dead, and scores the context now."""
 
 
-class _Held(NamedTuple):
-    """The file of a claim and what is in it."""
+class _Holder(NamedTuple):
+    """The file of a claim, and what is in it."""
 
     path: Path
-    data: bytes
+    content: bytes
 
 
 class Claim:
@@ -76,15 +76,16 @@ class Claim:
         rows: how many rows have scores so far, which the heartbeats say.
     """
 
-    def __init__(self, path: Path, context: str, of: int, every: float):
+    def __init__(self, path: Path, context: str, of: int, period: float):
         self.rows = 0
-        self._path, self._every, self._began = path, every, time.monotonic()
+        self._path, self._period, self._began = path, period, time.monotonic()
         since = datetime.now(UTC).isoformat(timespec="seconds")
         worker = f"{socket.gethostname()}, process {os.getpid()}"
-        self._about = Heartbeat(context, worker, since, of=of)
+        self._first_beat = Heartbeat(context, worker, since, of=of)
         self._beats = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._keep_on, daemon=True)
+        # A daemon: a program that ends in an error must not wait for it.
+        self._thread = threading.Thread(target=self._keep_beating, daemon=True)
 
     def check(self) -> None:
         """Go on where the claim still stands.
@@ -110,19 +111,18 @@ class Claim:
             self._path.unlink()
             self._path.parent.rmdir()
 
-    def _keep_on(self) -> None:
-        while not self._stop.wait(self._every):
+    def _keep_beating(self) -> None:
+        while not self._stop.wait(self._period):
             self._beat()
 
     def _beat(self) -> None:
         self._beats += 1
-        about = asdict(self._about) | {
-            "rows": self.rows, "seconds": time.monotonic() - self._began, "beat": self._beats,
-        }  # fmt: skip
+        seconds = time.monotonic() - self._began
+        beat = replace(self._first_beat, rows=self.rows, seconds=seconds, beat=self._beats)
         # Never made anew: a file that is gone was taken over. One that cannot be written now, on a
         # full disk for instance, may be at the next beat.
         with suppress(OSError), self._path.open("r+b", buffering=0) as file:
-            file.truncate(file.write(json.dumps(about).encode()))
+            file.truncate(file.write(json.dumps(asdict(beat)).encode()))
 
 
 class Claims:
@@ -142,68 +142,70 @@ class Claims:
     ):
         self._folder, self._lease, self._clock = folder, lease, clock
         self.pause = min(1.0, lease / BEATS)
-        self._seen: dict[str, tuple[_Held, float]] = {}
+        self._last_change: dict[str, tuple[_Holder, float]] = {}
 
-    def take(self, name: str, context: str = "", of: int = 0) -> Claim | None:
+    def take(self, context_id: str, context: str = "", of: int = 0) -> Claim | None:
         """The claim on a context, to be held by `with`; None while another worker holds it.
 
         Args:
-            name: the context's id.
+            context_id: of its score table.
             context: the context in words, for people.
             of: how many rows it has.
         """
-        place = self._folder / name
-        mine = place / f"{process_name()}-{secrets.token_hex(4)}.json"
+        folder = self._folder / context_id
+        own_file = folder / f"{process_name()}-{secrets.token_hex(4)}.json"
         while True:
-            held = _holder(place)
-            if held is None and self._put(place, mine.name):
+            holder = _read_holder(folder)
+            if holder is None and self._put(folder, own_file.name):
                 break
-            if held is not None:
-                if not self._dead(name, held):
+            # With no holder another was quicker by a moment: look again.
+            if holder is not None:
+                if not self._is_dead(context_id, holder):
                     return None
+                # Of several that take over one alone finds the file; the others look again.
                 with suppress(FileNotFoundError):
-                    held.path.rename(mine)
+                    holder.path.rename(own_file)
                     break
-        self._seen.pop(name, None)
-        return Claim(mine, context, of, self._lease / BEATS)
+        self._last_change.pop(context_id, None)
+        return Claim(own_file, context, of, self._lease / BEATS)
 
-    def held(self) -> dict[str, Heartbeat]:
+    def heartbeats(self) -> dict[str, Heartbeat]:
         """The last heartbeat on each context that is claimed, by the context's id."""
-        found = {}
-        for place in sorted(self._folder.glob("[!.]*")):
-            with suppress(ValueError, WrongJson):
-                if (held := _holder(place)) and not ended(held.path.stem):
-                    text = held.data.decode()
-                    found[place.name] = read_as(Heartbeat, parse_json(text), "heartbeat")
-        return found
+        beats = {}
+        for folder in sorted(self._folder.glob("[!.]*")):
+            with suppress(ValueError):
+                if (holder := _read_holder(folder)) and not ended(holder.path.stem):
+                    fields = parse_json(holder.content.decode())
+                    beats[folder.name] = read_as(Heartbeat, fields, "heartbeat")
+        return beats
 
-    def _put(self, place: Path, file: str) -> bool:
+    def _put(self, folder: Path, name: str) -> bool:
         """Whether a claim could be laid where there is none, whole or not at all."""
-        made = self._folder / f".{place.name}.{Path(file).stem}{PARTIAL}"
-        made.mkdir(parents=True)
+        partial = self._folder / f".{folder.name}.{Path(name).stem}{PARTIAL}"
+        partial.mkdir(parents=True)
         try:
-            (made / file).touch()
-            made.rename(place)
+            (partial / name).touch()
+            partial.rename(folder)
         except OSError as error:
-            shutil.rmtree(made)
+            shutil.rmtree(partial)
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             return False
         return True
 
-    def _dead(self, name: str, held: _Held) -> bool:
-        if ended(held.path.stem):
+    def _is_dead(self, context_id: str, holder: _Holder) -> bool:
+        if ended(holder.path.stem):
             return True
-        before, when = self._seen.get(name, (None, 0.0))
-        if before != held:
-            self._seen[name] = (held, self._clock())
+        last_holder, changed_at = self._last_change.get(context_id, (None, 0.0))
+        if last_holder != holder:
+            self._last_change[context_id] = (holder, self._clock())
             return False
-        return self._clock() - when > self._lease
+        return self._clock() - changed_at > self._lease
 
 
-def _holder(place: Path) -> _Held | None:
+def _read_holder(folder: Path) -> _Holder | None:
     """Who holds a claim; None where it is free."""
     with suppress(FileNotFoundError):
-        for path in place.iterdir():
-            return _Held(path, path.read_bytes())
+        for path in folder.iterdir():
+            return _Holder(path, path.read_bytes())
     return None

@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from batch_calibration.files import WrongJson, process_name, read_as
+from batch_calibration.files import process_name, read_as
 from batch_calibration.scores import canonical, sealed, unsealed
 
 SYNC = 5.0
@@ -27,8 +27,8 @@ NONE: Mapping[int, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows that are scored together with others: a block, the digest of its spec, its size."""
+class BlockPlan:
+    """A block whose rows are scored with others': its name, its spec's digest, how many rows."""
 
     block: str
     spec: str
@@ -39,57 +39,61 @@ class Part:
 class _Header:
     """What a record says beside its arrays: of which rows its numbers count, and which failed."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPlan, ...]
     failed: Mapping[str, str]
 
 
 class Journal:
-    """The finished rows of some parts of a context, numbered through all parts.
+    """The finished rows of some blocks of a context, numbered through all blocks.
 
     Attributes:
-        rows: the values of each row that this or an earlier worker finished.
+        rows: the scores of each row that this or an earlier worker finished.
         failed: a sentence on each that could not be read.
 
     Args:
         folder: where the journals of the context lie.
-        parts: what is scored, in order.
+        blocks: what is scored, in order.
     """
 
-    def __init__(self, folder: Path, parts: Sequence[Part]):
-        self._folder, self._parts = folder, tuple(parts)
+    def __init__(self, folder: Path, blocks: Sequence[BlockPlan]):
+        self._folder, self._blocks = folder, tuple(blocks)
         self._file: BinaryIO | None = None
         self._synced = time.monotonic()
         self.rows, self.failed = dict[int, np.ndarray](), dict[int, str]()
-        places, start = dict[Part, int](), 0
-        for part in parts:
-            places[part] = start
-            start += part.size
+        starts, start = dict[BlockPlan, int](), 0
+        for block in blocks:
+            starts[block] = start
+            start += block.size
         for path in sorted(folder.glob("*.batches")):
-            for header, rows, values in _records(path):
-                place = _places(header.parts, places)
-                numbered = zip(rows.tolist(), values, strict=True)
-                self.rows |= {place[row]: value for row, value in numbered if row in place}
-                said = {int(row): why for row, why in header.failed.items()}
-                self.failed |= {place[row]: why for row, why in said.items() if row in place}
+            for header, rows, scores in _records(path):
+                # An earlier worker may have scored other blocks, and numbered its rows otherwise.
+                numbers = _renumber(header.parts, starts)
+                for row, row_scores in zip(rows.tolist(), scores, strict=True):
+                    if row in numbers:
+                        self.rows[numbers[row]] = row_scores
+                for name, reason in header.failed.items():
+                    if int(name) in numbers:
+                        self.failed[numbers[int(name)]] = reason
 
     def add(
-        self, rows: Sequence[int], values: np.ndarray, failed: Mapping[int, str] = NONE
+        self, rows: Sequence[int], scores: np.ndarray, failed: Mapping[int, str] = NONE
     ) -> None:
-        """Keep a finished batch: the values of its rows, and what could not be read.
+        """Keep a finished batch: the scores of its rows, and what could not be read.
 
         Raises:
             OSError: it cannot be written.
         """
-        header = _Header(self._parts, {str(row): why for row, why in failed.items()})
-        arrays = {"rows": np.asarray(rows, np.int64), "values": np.ascontiguousarray(values)}
+        header = _Header(self._blocks, {str(row): reason for row, reason in failed.items()})
+        arrays = {"rows": np.asarray(rows, np.int64), "values": np.ascontiguousarray(scores)}
         record = sealed(arrays, canonical(asdict(header)))
         if self._file is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             name = f"{process_name()}-{secrets.token_hex(4)}.batches"
+            # Unbuffered: what is written survives this process.
             self._file = (self._folder / name).open("xb", buffering=0)
-        left = memoryview(len(record).to_bytes(8, "little") + record)
-        while left:  # a disk that is nearly full takes a part first
-            left = left[self._file.write(left) :]
+        unwritten = memoryview(len(record).to_bytes(8, "little") + record)
+        while unwritten:  # a disk that is nearly full takes a part first
+            unwritten = unwritten[self._file.write(unwritten) :]
         if time.monotonic() - self._synced > SYNC:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
@@ -105,30 +109,30 @@ class Journal:
             self._file.close()
 
 
-def forget(folder: Path, stored: Collection[Part]) -> None:
-    """Remove the journals of a context whose parts are all stored in its table."""
+def remove_stored(folder: Path, stored: Collection[BlockPlan]) -> None:
+    """Remove the journals of a context whose blocks are all stored in its table."""
     for path in folder.glob("*.batches"):
         if all(set(header.parts) <= set(stored) for header, _, _ in _records(path)):
             path.unlink(missing_ok=True)
-    with suppress(OSError):
+    with suppress(OSError):  # others lie in it still
         folder.rmdir()
 
 
-def _places(parts: Sequence[Part], wanted: Mapping[Part, int]) -> dict[int, int]:
-    """The number that each row of some parts has among those wanted."""
-    found, start = dict[int, int](), 0
-    for part in parts:
-        if part in wanted:
-            found |= {start + row: wanted[part] + row for row in range(part.size)}
-        start += part.size
-    return found
+def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> dict[int, int]:
+    """Number of each row in its own list of blocks -> where blocks begin at `starts`."""
+    numbers, start = dict[int, int](), 0
+    for block in blocks:
+        if block in starts:
+            numbers |= {start + row: starts[block] + row for row in range(block.size)}
+        start += block.size
+    return numbers
 
 
 def _records(path: Path) -> Iterator[tuple[_Header, np.ndarray, np.ndarray]]:
     """Every record up to the first that is not whole."""
-    with suppress(OSError, SafetensorError, KeyError, ValueError, WrongJson), path.open("rb") as f:
-        while size := f.read(8):
-            record = f.read(int.from_bytes(size, "little"))
+    with suppress(OSError, SafetensorError, KeyError, ValueError), path.open("rb") as file:
+        while size := file.read(8):
+            record = file.read(int.from_bytes(size, "little"))
             if hashlib.sha256(record[:-32]).digest() != record[-32:]:
                 return
             arrays, header = unsealed(record)

@@ -9,7 +9,7 @@ import numpy as np
 from batch_calibration.errors import InputError
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import runs
-from batch_calibration.store.workdir import Store
+from batch_calibration.store.store import Store
 
 TOLERANCE = 1e-3
 """Nats by which two scores of one label may differ: rounding on another device is some 1e-5."""
@@ -21,28 +21,34 @@ class MergeReport(NamedTuple):
     Attributes:
         added: contexts that the workdir lacked.
         widened: contexts of its own that were given blocks.
-        there: contexts that it had whole.
-        left: sentences on score tables that were left out: of files that cannot be read, and of
-            contexts that a worker scores at the moment.
+        unchanged: contexts that it had whole.
+        left_out: sentences on score tables that were left out: of files that cannot be read, and
+            of contexts that a worker scores at the moment.
     """
 
     added: int
     widened: int
-    there: int
-    left: tuple[str, ...]
+    unchanged: int
+    left_out: tuple[str, ...]
 
 
-class _Held(NamedTuple):
+class _Merged(NamedTuple):
     """A table, and the folder that each of its blocks comes from."""
 
     table: ScoreTable
-    origin: dict[str, Path]
+    origins: dict[str, Path]
+
+    def add(self, table: ScoreTable, folder: Path) -> "_Merged":
+        """The same with the blocks that another table of the context has beside."""
+        blocks = {**table.blocks, **self.table.blocks}
+        origins = dict.fromkeys(blocks, folder) | self.origins
+        return _Merged(self.table._replace(blocks=blocks), origins)
 
 
 def merge_workdirs(
     sources: Sequence[str | Path], workdir: str | Path, *, tolerance: float = TOLERANCE
 ) -> MergeReport:
-    """Bring the score tables of some workdirs into another; the sources stay as they are.
+    """Copy the score tables of some workdirs into another; the sources stay as they are.
 
     A context has the blocks of all folders. Where two hold one block, their scores must be the
     same but for rounding; the workdir's own are kept, or those of the first source. Merged twice,
@@ -61,38 +67,44 @@ def merge_workdirs(
     """
     stores = [Store(source) for source in sources]
     target = Store(workdir, create=True)
-    tables, unread = target.tables()
-    if unread:
-        raise InputError(" ".join(unread))
-    own = {table.id: table for table in tables}
-    held = {name: _held(table, target.workdir) for name, table in own.items()}
-    seen, wrong, left = set[str](), list[str](), list[str]()
+    tables, broken = target.tables()
+    if broken:
+        raise InputError(" ".join(broken))
+    merged: dict[str, _Merged] = {}
+    for table in tables:
+        merged[table.id] = _Merged(table, dict.fromkeys(table.blocks, target.workdir))
+    before = {context_id: set(own.origins) for context_id, own in merged.items()}
+    seen, contradictions, left_out = set[str](), list[str](), list[str]()
     for store in stores:
-        tables, unread = store.tables()
-        left += unread
+        tables, broken = store.tables()
+        left_out += broken
         for table in tables:
             seen.add(table.id)
-            if mine := held.get(table.id):
-                wrong += _contradictions(mine, table, store.workdir, tolerance)
-            held[table.id] = _joined(mine, table, store.workdir)
-    if wrong:
-        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+            if own := merged.get(table.id):
+                contradictions += _contradictions(own, table, store.workdir, tolerance)
+                merged[table.id] = own.add(table, store.workdir)
+            else:
+                origins = dict.fromkeys(table.blocks, store.workdir)
+                merged[table.id] = _Merged(table, origins)
+    # Nothing was written so far: a merge is done as a whole, or not begun.
+    if contradictions:
+        more = f" (and {len(contradictions) - 3} more)" if len(contradictions) > 3 else ""
         raise InputError(
-            f"{'; '.join(wrong[:3])}{more}. Nothing was merged: keep such workdirs apart, or "
-            "delete those score tables that are out of date."
+            f"{'; '.join(contradictions[:3])}{more}. Nothing was merged: keep such workdirs apart, "
+            "or delete those score tables that are out of date."
         )
-    changed = {n for n in seen if n not in own or held[n].origin.keys() != own[n].blocks.keys()}
+    changed = {name for name in seen if set(merged[name].origins) != before.get(name)}
     for store in stores:
-        runs.bring(store.workdir, target.workdir)
-    busy = {name for name in sorted(changed) if not _put(target, held[name].table)}
+        runs.copy_runs(store.workdir, target.workdir)
+    busy = {name for name in sorted(changed) if not _put(target, merged[name].table)}
     if busy:
-        left.append(
+        left_out.append(
             f"workdir {target.workdir}: {len(busy)} contexts are being scored there; merge again "
             "when they are done."
         )
-    widened = len((own.keys() & changed) - busy)
-    added = len(changed - own.keys() - busy)
-    return MergeReport(added, widened, len(seen - changed), tuple(left))
+    widened = len((before.keys() & changed) - busy)
+    added = len(changed - before.keys() - busy)
+    return MergeReport(added, widened, len(seen - changed), tuple(left_out))
 
 
 def _put(target: Store, table: ScoreTable) -> bool:
@@ -101,52 +113,38 @@ def _put(target: Store, table: ScoreTable) -> bool:
     if claim is None:
         return False
     with claim:
-        now = target.get(table.context)
-        blocks = {**table.blocks, **now.blocks} if now else table.blocks
+        stored = target.get(table.context)
+        blocks = {**table.blocks, **stored.blocks} if stored else table.blocks
         target.put(table._replace(blocks=blocks))
     return True
 
 
-def _held(table: ScoreTable, folder: Path) -> _Held:
-    return _Held(table, dict.fromkeys(table.blocks, folder))
-
-
-def _joined(held: _Held | None, table: ScoreTable, folder: Path) -> _Held:
-    """What is held, with the blocks that the table has beside."""
-    if held is None:
-        return _held(table, folder)
-    blocks = {**table.blocks, **held.table.blocks}
-    origin = {name: held.origin.get(name, folder) for name in blocks}
-    return _Held(held.table._replace(blocks=blocks), origin)
-
-
-def _contradictions(held: _Held, table: ScoreTable, folder: Path, tolerance: float) -> list[str]:
+def _contradictions(own: _Merged, table: ScoreTable, folder: Path, tolerance: float) -> list[str]:
     """Part of a sentence on each block that two folders hold and that differs."""
-    renamed = table.label_names != held.table.label_names
-    return [
-        f"{table.id}.safetensors, block {name!r}: {folder} has {what} than {held.origin[name]}"
-        for name in table.blocks.keys() & held.table.blocks.keys()
-        if (
-            what := "other names of labels"
-            if renamed
-            else _difference(held.table.blocks[name], table.blocks[name], tolerance)
-        )
-    ]
+    sentences = []
+    for name in table.blocks.keys() & own.table.blocks.keys():
+        difference = "other names of labels"
+        if table.label_names == own.table.label_names:
+            difference = _difference(own.table.blocks[name], table.blocks[name], tolerance)
+        if difference:
+            where = f"{table.id}.safetensors, block {name!r}"
+            sentences.append(f"{where}: {folder} has {difference} than {own.origins[name]}")
+    return sentences
 
 
-def _difference(one: Block, other: Block, tolerance: float) -> str:
+def _difference(own: Block, other: Block, tolerance: float) -> str:
     """What differs between two blocks of one name, empty where it is nothing but rounding."""
-    if one.spec != other.spec:
+    if own.spec != other.spec:
         return "other inputs or settings"
-    for what in ("row_ids", "labels", "tokens"):
-        if not np.array_equal(getattr(one, what), getattr(other, what)):
-            return f"other {what}"
+    for field in ("row_ids", "labels", "tokens"):
+        if not np.array_equal(getattr(own, field), getattr(other, field)):
+            return f"other {field}"
     with np.errstate(invalid="ignore"):
-        far = np.abs(one.log_probs - other.log_probs)
-    # Minus infinity is the same as itself.
-    far = np.where(one.log_probs == other.log_probs, 0.0, far)
-    if far.max() <= tolerance:
+        distance = np.abs(own.log_probs - other.log_probs)  # [n k], nats
+    # Minus infinity is the same as itself; its distance is NaN.
+    distance = np.where(own.log_probs == other.log_probs, 0.0, distance)
+    if distance.max() <= tolerance:
         return ""
-    row, label = np.unravel_index(far.argmax(), far.shape)
-    scores = f"{other.log_probs[row, label]:.6g} and not {one.log_probs[row, label]:.6g}"
-    return f"other scores (of row {one.row_ids[row]} {scores} nats)"
+    row, label = np.unravel_index(distance.argmax(), distance.shape)
+    scores = f"{other.log_probs[row, label]:.6g} and not {own.log_probs[row, label]:.6g}"
+    return f"other scores (of row {own.row_ids[row]} {scores} nats)"

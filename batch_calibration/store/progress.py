@@ -35,7 +35,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class _Plan:
     """The contexts of a run, in its order."""
 
     contexts: tuple[Planned, ...]
@@ -51,66 +51,71 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a process has scored, in how many seconds."""
+class _Throughput:
+    """How many rows a process has scored, in how many seconds."""
 
     rows: int = 0
     seconds: float = 0.0
 
 
 class Progress:
-    """The plans of a workdir, its failures, and the work done: small files below one folder."""
+    """The plans of a workdir, its failures, and the rows scored: small files below one folder."""
 
     def __init__(self, folder: Path):
         self._folder = folder
 
-    def plan(self, name: str, contexts: Sequence[Planned]) -> None:
+    def write_plan(self, name: str, contexts: Sequence[Planned]) -> None:
         """Keep what a run will score, under a name that says which run."""
-        self._write("plans", name, asdict(Plan(tuple(contexts))))
+        self._write("plans", name, asdict(_Plan(tuple(contexts))))
 
-    def planned(self, name: str | None = None) -> list[Planned]:
+    def read_plan(self, name: str | None = None) -> list[Planned]:
         """The contexts of the plan of that name, or of all plans, each once."""
-        found = dict[str, Planned]()
-        for file in self._names("plans") if name is None else [name]:
-            plan = self._read(Plan, "plans", file)
-            found |= {context.id: context for context in plan.contexts} if plan else {}
-        return list(found.values())
+        by_id = dict[str, Planned]()
+        for plan_name in self._names("plans") if name is None else [name]:
+            if plan := self._read(_Plan, "plans", plan_name):
+                by_id |= {context.id: context for context in plan.contexts}
+        return list(by_id.values())
 
-    def fail(self, context: str, sentence: str) -> None:
-        """Keep why the context of that id cannot be scored."""
-        self._write("failed", context, asdict(Failure(sentence)))
+    def write_failure(self, context_id: str, sentence: str) -> None:
+        """Keep why a context cannot be scored."""
+        self._write("failed", context_id, asdict(Failure(sentence)))
 
-    def failure(self, context: str) -> Failure | None:
-        """Why the context of that id cannot be scored; None where nothing is known against it."""
-        return self._read(Failure, "failed", context)
+    def read_failure(self, context_id: str) -> Failure | None:
+        """Why a context cannot be scored; None where nothing is known against it."""
+        return self._read(Failure, "failed", context_id)
 
-    def forgive(self, context: str) -> None:
-        """The context of that id can be scored."""
-        self._file("failed", context).unlink(missing_ok=True)
+    def clear_failure(self, context_id: str) -> None:
+        """Forget a failure: the context can be scored."""
+        self._path("failed", context_id).unlink(missing_ok=True)
 
-    def add_work(self, rows: int, seconds: float) -> None:
+    def add_scored(self, rows: int, seconds: float) -> None:
         """Keep that this process scored so many more rows in so many more seconds."""
-        mine = process_name()
-        before = self._read(Work, "rates", mine) or Work()
-        self._write("rates", mine, asdict(Work(before.rows + rows, before.seconds + seconds)))
+        # A file for each process: no two write one.
+        name = process_name()
+        before = self._read(_Throughput, "rates", name) or _Throughput()
+        total = _Throughput(before.rows + rows, before.seconds + seconds)
+        self._write("rates", name, asdict(total))
 
     def rate(self) -> float | None:
         """Rows that a worker scored in a second, on average; None before any was timed."""
-        every = [self._read(Work, "rates", name) or Work() for name in self._names("rates")]
-        seconds = sum(work.seconds for work in every)
-        return sum(work.rows for work in every) / seconds if seconds else None
+        rows, seconds = 0, 0.0
+        for name in self._names("rates"):
+            throughput = self._read(_Throughput, "rates", name) or _Throughput()
+            rows, seconds = rows + throughput.rows, seconds + throughput.seconds
+        return rows / seconds if seconds else None
 
-    def _names(self, kind: str) -> list[str]:
-        return sorted(path.stem for path in (self._folder / kind).glob("[!.]*.json"))
+    def _names(self, folder: str) -> list[str]:
+        # Names that begin with a dot are of files that are being written.
+        return sorted(path.stem for path in (self._folder / folder).glob("[!.]*.json"))
 
-    def _file(self, kind: str, name: str) -> Path:
-        return self._folder / kind / f"{file_name(name)}.json"
+    def _path(self, folder: str, name: str) -> Path:
+        return self._folder / folder / f"{file_name(name)}.json"
 
-    def _write(self, kind: str, name: str, value: Mapping[str, Json]) -> None:
-        write_whole(self._file(kind, name), json.dumps(value).encode())
+    def _write(self, folder: str, name: str, fields: Mapping[str, Json]) -> None:
+        write_whole(self._path(folder, name), json.dumps(fields).encode())
 
-    def _read(self, what: type[T], kind: str, name: str) -> T | None:
+    def _read(self, kind: type[T], folder: str, name: str) -> T | None:
         # A file that was damaged is as good as none: no number depends on it.
         with suppress(OSError, ValueError):
-            return read_as(what, parse_json(self._file(kind, name).read_text("utf-8")), kind)
+            return read_as(kind, parse_json(self._path(folder, name).read_text("utf-8")), folder)
         return None

@@ -1,29 +1,26 @@
-"""Records: what calibration found in each context; typed, versioned, also a tidy table."""
+"""Records: what calibration found in each context; typed, versioned JSON with a checksum."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import WrongJson, parse_json, read_as
 from batch_calibration.scores import ScoreTable, digest
-from batch_calibration.store import tidy
-from batch_calibration.store.accuracies import STRENGTHS, Curve, OverStream, ProbeSizes
-from batch_calibration.store.outcomes import fits
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
+from batch_calibration.store.accuracies import (
+    CURVE_POINTS,
+    Curve,
+    OverStream,
+    ProbeSizes,
+    is_packed,
+)
 
 VERSION = 4
-"""Of the JSON below; records without a number are of version 1. In those before 4
-bc_running is BC."""
-
+"""Of the JSON below; records without a number are of version 1. Before 4 bc_running was BC."""
 CHECKSUM = "checksum"
 """The digest of all else in the JSON."""
 
@@ -80,27 +77,38 @@ class ContextInfo:
     @property
     def every_option(self) -> dict[str, object]:
         """The options, and those of all blocks."""
-        return {k: v for some in (self.options, *self.blocks.values()) for k, v in some.items()}
+        options = dict(self.options)
+        for block_options in self.blocks.values():
+            options |= block_options
+        return options
 
     @classmethod
-    def of(cls, table: ScoreTable) -> ContextInfo:
+    def from_table(cls, table: ScoreTable) -> ContextInfo:
         """What a score table says of its context.
 
         Raises:
             InputError: it says it in another type.
         """
-        known = {f.name for f in dataclasses.fields(cls)}
-        about = {
-            key: value for key, value in table.context.items() if key in known and value is not None
+        fields = {field.name for field in dataclasses.fields(cls)}
+        description: dict[str, object] = {
+            name: setting
+            for name, setting in table.context.items()
+            if name in fields - {"scorer"} and setting is not None
         }
-        if identity := about.pop("scorer", None):
-            said = dict(identity) if isinstance(identity, dict) else {}
-            kind = said.pop("kind", "") if said else str(identity)
-            about["scorer"] = {"kind": kind, "digest": digest(identity), "settings": said}
-        others = {name: block for name, block in table.blocks.items() if name != "test"}
-        about["blocks"] = {name: block.spec.get("options", {}) for name, block in others.items()}
+        # A table of other people's scores may name its scorer by a word, or not at all.
+        if identity := table.context.get("scorer"):
+            settings = dict(identity) if isinstance(identity, dict) else {"kind": str(identity)}
+            kind = settings.pop("kind", "")
+            description["scorer"] = {
+                "kind": kind, "digest": digest(identity), "settings": settings
+            }  # fmt: skip
+        description["blocks"] = {
+            name: block.spec.get("options", {})
+            for name, block in table.blocks.items()
+            if name != "test"
+        }
         try:
-            return read_as(cls, about, "context")
+            return read_as(cls, description, "context")
         except WrongJson as error:
             raise InputError(f"table {table.id}: {error}; write it so in the table.") from error
 
@@ -116,7 +124,7 @@ class Record:
         rows: block -> how many rows it has.
         methods: method -> metric -> value; `gain` is over the scores as they are.
         classes: of the test rows whose right label is known, how many have each label.
-        right: method -> which of those rows it answers rightly, see `outcomes`.
+        right: method -> which of those rows it answers rightly, see `pack`.
         skipped: method -> why it is left out.
         over_long: block -> how many prompts were "dropped" demonstrations of or "truncated".
         unreadable: block -> how many of its images could not be read.
@@ -155,9 +163,9 @@ class Record:
 
     def to_json(self) -> str:
         """JSON text; what is None is left out, and a checksum of the others is added."""
-        whole = dataclasses.asdict(self)
-        said = {key: value for key, value in whole.items() if value is not None}
-        return json.dumps(said | {CHECKSUM: digest(said)}, indent=1, sort_keys=True)
+        fields = dataclasses.asdict(self)
+        fields = {name: field for name, field in fields.items() if field is not None}
+        return json.dumps(fields | {CHECKSUM: digest(fields)}, indent=1, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str, where: str | Path = "the record") -> Record:
@@ -171,127 +179,72 @@ class Record:
             InputError: no JSON, another version, another checksum than its content's, a field that
                 lacks or is of another type.
         """
-        again = "run experiments.calibrate again"
+        remedy = "run experiments.calibrate again"
         try:
-            found = parse_json(text)
+            fields = parse_json(text)
         except ValueError as error:
             raise InputError(
-                where=where, expected="a record in JSON", got=error, remedy=again
+                where=where, expected="a record in JSON", got=error, remedy=remedy
             ) from error
-        version = found.get("version", 1) if isinstance(found, dict) else None
-        if version != VERSION:
-            raise InputError(
-                where=where,
-                expected=f"a record of version {VERSION}",
-                got=f"{('none' if version is None else f'version {version!r}')}",
-                remedy=again,
-            )
-        if not isinstance(found, dict) or found.pop(CHECKSUM, None) != digest(found):
+        version = fields.get("version", 1) if isinstance(fields, dict) else None
+        # Before the checksum: an old record is whole, and a sentence on damage would mislead.
+        if not isinstance(fields, dict) or version != VERSION:
+            got = "none" if version is None else f"version {version!r}"
+            expected = f"a record of version {VERSION}"
+            raise InputError(where=where, expected=expected, got=got, remedy=remedy)
+        if fields.pop(CHECKSUM, None) != digest(fields):
             raise InputError(
                 f"{where}: its checksum is not that of its content: it was damaged or edited; "
-                f"{again}."
+                f"{remedy}."
             )
         try:
-            record = read_as(cls, found, "record")
+            record = read_as(cls, fields, "record")
             _check(record)
             return record
         except WrongJson as error:
-            raise InputError(f"{where}: {error}; {again}.") from error
-
-
-class Records(Sequence[Record]):
-    """Records in order, and the same as one tidy table: a row per context, method and metric."""
-
-    def __init__(self, records: Sequence[Record] = ()):
-        self._records = tuple(records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Records: ...
-    def __getitem__(self, index: int | slice) -> Record | Records:
-        found = self._records[index]
-        return found if isinstance(found, Record) else Records(found)
-
-    def __repr__(self) -> str:
-        return f"Records({list(self._records)!r})"
-
-    def rows(self) -> list[tidy.Row]:
-        """One dict per context, method and metric: what was found, and every setting.
-
-        `low` and `high` are the ends of the value's 95 % interval, None where it has none. A
-        setting is None where it is the default or not known: `option_NAME` is one of the prompt
-        or of a block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
-        """
-        return tidy.filled(
-            {
-                **about, **tidy.named("method", record.options.get(method, {})),
-                "method": method, "metric": metric, "value": value,
-                "low": metrics.get(f"{metric}_low"), "high": metrics.get(f"{metric}_high"),
-            }
-            for record in self
-            for about in [_about(record)]
-            for method, metrics in record.methods.items()
-            for metric, value in metrics.items()
-            if metric.removesuffix("_low").removesuffix("_high") not in {*metrics} - {metric}
-        )  # fmt: skip
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """`rows` as a pandas DataFrame.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        return tidy.to_pandas(tidy.columns(self.rows()))
-
-    def to_arrow(self) -> pyarrow.Table:
-        """`rows` as a pyarrow Table.
-
-        Raises:
-            InputError: pyarrow is not installed.
-        """
-        return tidy.to_arrow(tidy.columns(self.rows()))
-
-
-def _about(record: Record) -> tidy.Row:
-    """A context's fields and settings, flat; what is empty is None."""
-    about = record.context
-    flat = {name: x if isinstance(x, int) else x or None for name, x in vars(about).items()}
-    del flat["options"], flat["blocks"]
-    flat |= tidy.named("option", about.every_option) | tidy.named("scorer", about.scorer.settings)
-    return flat | {
-        "id": record.id, "rows": record.rows["test"], "floor": record.floor,
-        "scorer": about.scorer.kind or None, "scorer_digest": about.scorer.digest or None,
-        "demonstrations": list(about.demonstrations), "label_names": list(record.label_names),
-    }  # fmt: skip
+            raise InputError(f"{where}: {error}; {remedy}.") from error
 
 
 def _check(record: Record) -> None:
-    """Refuse a record whose parts disagree: tables and figures take them as they are."""
+    """Refuse a record whose fields disagree: tables and figures take them as they are."""
     k, curve = len(record.label_names), record.curve
-    along = [one.every() for one in (record.probe_size, record.over_stream) if one]
-    methods, counts = record.methods.values(), [record.rows.get("test", 0)]
-    accuracies = [found.get("accuracy", -1.0) for found in methods]
-    answered = [fits(one, sum(record.classes)) for one in record.right.values()]
-    gains = [[of.get(f"gain{end}", 0.0) for end in ("_low", "", "_high")] for of in methods]
+    axes = list[tuple[tuple[int, ...], Mapping[str, tuple[tuple[float, ...], ...]]]]()
+    if record.probe_size:
+        axes.append((record.probe_size.sizes, record.probe_size.accuracy))
+    if record.over_stream:
+        axes.append((record.over_stream.rows, record.over_stream.accuracy))
+    # A method without an accuracy has none in range.
+    accuracies = [metrics.get("accuracy", -1.0) for metrics in record.methods.values()]
+    counts = [record.rows.get("test", 0)]
     if curve:
         accuracies += [*curve.labeled, *curve.test]
-    for numbers, of_methods in along:
-        accuracies += [x for draws in of_methods for of in draws for x in of]
-        counts += [*numbers, *(len(of) for draws in of_methods for of in draws)]
-    for fine, expected in (
+    has_every_size = True
+    for sizes, by_method in axes:
+        counts += sizes
+        for by_size in by_method.values():
+            has_every_size &= len(by_size) == len(sizes)
+            for draws in by_size:
+                accuracies += draws
+                counts.append(len(draws))
+    are_ordered = True
+    for metrics in record.methods.values():
+        low, gain, high = (metrics.get(name, 0.0) for name in ("gain_low", "gain", "gain_high"))
+        are_ordered &= -1 <= low <= gain <= high <= 1
+    labeled_rows = sum(record.classes)
+    are_answered = all(is_packed(text, labeled_rows) for text in record.right.values())
+    for is_fine, expected in (
         (k > 1, "two labels or more"),
-        (methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
+        (record.methods and min(counts) > 0, "test rows, methods, probe sizes and draws of them"),
         (all(0 <= accuracy <= 1 for accuracy in accuracies), "every accuracy, from 0 to 1"),
-        (all(-1 <= low <= x <= high <= 1 for low, x, high in gains), "a gain inside its interval"),
+        (are_ordered, "a gain inside its interval"),
         (len(record.classes) in (0, k), f"the rows of each of {k} labels"),
-        (min(record.classes, default=0) >= 0 and all(answered), "an answer of each labeled row"),
+        (min(record.classes, default=0) >= 0 and are_answered, "an answer of each labeled row"),
         (all(len(bias) == k for bias in record.bias.values()), f"a bias of {k} labels"),
-        (not curve or len(curve.labeled) == len(curve.test) == STRENGTHS, "101 points of a curve"),
-        (all({*map(len, of)} <= {len(numbers)} for numbers, of in along), "a row a size"),
+        (
+            not curve or len(curve.labeled) == len(curve.test) == CURVE_POINTS,
+            f"{CURVE_POINTS} points of a curve",
+        ),
+        (has_every_size, "a row a size"),
     ):
-        if not fine:
+        if not is_fine:
             raise WrongJson(f"expected {expected} in the record, got others")

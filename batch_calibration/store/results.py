@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, overload
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.store import tidy
-from batch_calibration.store.records import Records
-from batch_calibration.store.workdir import Store
+from batch_calibration.store.store import Store
+from batch_calibration.store.tidy import Records
 
 if TYPE_CHECKING:
     import pandas
@@ -61,14 +61,13 @@ def write_results(records: Records, folder: str | Path) -> tuple[list[Path], str
         The files, and a sentence on the one that is not written, empty where both are.
     """
     columns = tidy.columns(records.rows())
-    texts, parquet = Path(folder) / "results.csv", Path(folder) / "results.parquet"
-    write_whole(texts, tidy.to_csv(columns).encode())
+    csv_path, parquet_path = Path(folder) / "results.csv", Path(folder) / "results.parquet"
+    write_whole(csv_path, tidy.to_csv(columns).encode())
     try:
-        data = tidy.to_parquet(columns)
+        parquet = tidy.to_parquet(columns)
     except InputError:
         # One from before would hold other results than the file beside it.
-        parquet.unlink(missing_ok=True)
-        lacks = f"{parquet} is not written: it needs pyarrow; pip install pyarrow."
-        return [texts], lacks
-    write_whole(parquet, data)
-    return [texts, parquet], ""
+        parquet_path.unlink(missing_ok=True)
+        return [csv_path], f"{parquet_path} is not written: it needs pyarrow; pip install pyarrow."
+    write_whole(parquet_path, parquet)
+    return [csv_path, parquet_path], ""

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import WrongJson, parse_json, read_as, write_whole
+from batch_calibration.files import parse_json, read_as, write_whole
 from batch_calibration.version import __version__
 
 FOLDER = "runs"
@@ -56,7 +57,7 @@ class RunFile:
     """A run that has begun, and its file."""
 
     def __init__(self, workdir: Path, run: Run):
-        """Keep what is known before anything is scored: a run may be killed."""
+        # Written before anything is scored: a run may be killed.
         stamp = run.began.replace(":", "").replace(" ", "T")
         self._run = run
         self._path = workdir / FOLDER / f"{stamp}-{secrets.token_hex(4)}.json"
@@ -71,8 +72,9 @@ class RunFile:
         self._write()
 
     def _write(self) -> None:
-        said = {k: v for k, v in dataclasses.asdict(self._run).items() if v is not None}
-        write_whole(self._path, json.dumps(said, indent=1, sort_keys=True).encode())
+        fields = dataclasses.asdict(self._run)
+        fields = {name: field for name, field in fields.items() if field is not None}
+        write_whole(self._path, json.dumps(fields, indent=1, sort_keys=True).encode())
 
 
 def begin(workdir: Path, config: Mapping[str, object], contexts: int, device: str) -> RunFile:
@@ -84,41 +86,33 @@ def begin(workdir: Path, config: Mapping[str, object], contexts: int, device: st
         contexts: how many are to be scored.
         device: what scores, in words.
     """
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    run = Run(now, command(sys.argv), dict(config), contexts, device, _commit(), _versions())
+    began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    run = Run(began, command(sys.argv), dict(config), contexts, device, _commit(), _versions())
     return RunFile(workdir, run)
 
 
 def read(workdir: Path) -> tuple[list[Run], list[str]]:
     """Every run, the earliest first, and a sentence on each file that cannot be read."""
-    found, broken = list[Run](), list[str]()
+    runs, broken = list[Run](), list[str]()
     for path in sorted((workdir / FOLDER).glob("*.json")):
         try:
-            found.append(_read(path))
-        except InputError as error:
-            broken.append(str(error))
-    return found, broken
+            runs.append(read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run"))
+        except (OSError, ValueError) as error:
+            expected = "what experiments.score kept of a run"
+            sentence = InputError(
+                where=path, expected=expected, got=error, remedy="remove the file"
+            )
+            broken.append(str(sentence))
+    return runs, broken
 
 
-def bring(source: Path, workdir: Path) -> None:
+def copy_runs(source: Path, workdir: Path) -> None:
     """Copy what another workdir keeps of its runs: each file has a name of its own."""
     for path in sorted((source / FOLDER).glob("*.json")):
-        there, said = workdir / FOLDER / path.name, path.read_bytes()
+        target, run = workdir / FOLDER / path.name, path.read_bytes()
         # Of one run the file says more once it has come to its end.
-        if not there.exists() or len(there.read_bytes()) < len(said):
-            write_whole(there, said)
-
-
-def _read(path: Path) -> Run:
-    try:
-        return read_as(Run, parse_json(path.read_text(encoding="utf-8")), "run")
-    except (OSError, ValueError, WrongJson) as error:
-        raise InputError(
-            where=path,
-            expected="what experiments.score kept of a run",
-            got=error,
-            remedy="remove the file",
-        ) from error
+        if not target.exists() or len(target.read_bytes()) < len(run):
+            write_whole(target, run)
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -126,39 +120,40 @@ def command(arguments: Sequence[str]) -> str:
 
     >>> command(["/home/me/experiments/score.py", "--workdir=my runs"])
     "python -m experiments.score '--workdir=my runs'"
+    >>> command(["/usr/bin/batch-calibration", "score", "--workdir=W"])
+    'batch-calibration score --workdir=W'
     >>> command(["mine.py", "--key=secret"])
     'mine.py'
     """
     program = Path(arguments[0])
+    if program.name == "batch-calibration":
+        return shlex.join([program.name, *arguments[1:]])
     if program.parent.name == "experiments":
         return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
     return program.name
 
 
 def _versions() -> dict[str, str]:
-    found = {"batch-calibration": __version__, "Python": platform.python_version()}
+    versions = {"batch-calibration": __version__, "Python": platform.python_version()}
     for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 @cache
 def _commit() -> str:
     """The commit of this file's checkout; empty where this file is in none."""
-    here = Path(__file__)
+    source = Path(__file__)
 
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(here.parent), *words], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() if not done.returncode else ""
+    def git(*arguments: str) -> str:
+        command_line = ["git", "-C", str(source.parent), *arguments]
+        process = subprocess.run(command_line, capture_output=True, text=True, check=False)
+        return "" if process.returncode else process.stdout.strip()
 
     try:
         # An installed package may lie below the checkout of something else.
-        tracked = git("ls-files", "--error-unmatch", here.name)
-        return tracked and git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    except OSError:
+        is_tracked = git("ls-files", "--error-unmatch", source.name)
+        return is_tracked and git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    except OSError:  # there is no git
         return ""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError
 from batch_calibration.store.claims import Heartbeat
 from batch_calibration.store.progress import Failure, Planned
-from batch_calibration.store.workdir import Store
+from batch_calibration.store.store import Store
 
 
 class Status(NamedTuple):
@@ -15,7 +15,7 @@ class Status(NamedTuple):
 
     Attributes:
         done: contexts whose tables hold all that is planned.
-        running: what is said of those that are being scored.
+        running: the last heartbeats on those that are being scored.
         failed: contexts that cannot be scored, and why.
         left: the others.
         seconds_left: until all are done with the workers that run now, or with one; None before
@@ -34,19 +34,17 @@ class Status(NamedTuple):
             f"{len(self.done)} done, {len(self.running)} running, {len(self.failed)} failed, "
             f"{len(self.left)} left"
         )
-        for one in self.running:
-            rows = f"{one.rows:,} of {one.of:,} rows"
-            yield f"running: {one.context}: {rows}, by {one.worker}, since {one.since}"
+        for beat in self.running:
+            rows = f"{beat.rows:,} of {beat.of:,} rows"
+            yield f"running: {beat.context}: {rows}, by {beat.worker}, since {beat.since}"
         for planned, failure in self.failed:
             yield f"failed: {planned.name}: {failure.sentence}"
-        if self.running or self.left:
+        if self.seconds_left is None and (self.running or self.left):
+            yield "time left: not known before a context is finished"
+        elif self.running or self.left:
             workers = max(1, len(self.running))
-            least = timedelta(seconds=round(self.seconds_left or 0))
-            yield (
-                "time left: not known before a context is finished"
-                if self.seconds_left is None
-                else f"time left: about {least} with {workers} worker{'s' * (workers > 1)}"
-            )
+            duration = timedelta(seconds=round(self.seconds_left or 0))
+            yield f"time left: about {duration} with {workers} worker{'s' * (workers > 1)}"
 
 
 def read_status(store: Store, plan: str | None = None) -> Status:
@@ -59,29 +57,29 @@ def read_status(store: Store, plan: str | None = None) -> Status:
     Raises:
         InputError: no such run has begun.
     """
-    planned = store.progress.planned(plan)
-    if not planned:
+    contexts = store.progress.read_plan(plan)
+    if not contexts:
         raise InputError(
             where=f"workdir {store.workdir}",
             expected="the list of contexts of a run",
             got=f"none of {('this config' if plan else 'any')}",
             remedy="run experiments.score with it first",
         )
-    held = store.claims.held()
-    done, failed, left, rows = list[Planned](), list[tuple[Planned, Failure]](), [], 0
-    running = [held[context.id] for context in planned if context.id in held]
-    for context in planned:
-        if context.id in held:
-            continue
-        failure = store.progress.failure(context.id)
-        if set(context.blocks) <= store.blocks(context.id):
-            done.append(context)
-        elif failure:
-            failed.append((context, failure))
+    beats = store.claims.heartbeats()
+    status = Status([], [], [], [], None)
+    rows_left = 0
+    for context in contexts:
+        # First: a context that is being scored may have failed before, or have some blocks.
+        if beat := beats.get(context.id):
+            status.running.append(beat)
+            rows_left += max(0, beat.of - beat.rows)
+        elif set(context.blocks) <= store.blocks(context.id):
+            status.done.append(context)
+        elif failure := store.progress.read_failure(context.id):
+            status.failed.append((context, failure))
         else:
-            left.append(context)
-            rows += context.rows
-    rows += sum(max(0, one.of - one.rows) for one in running)
+            status.left.append(context)
+            rows_left += context.rows
     rate = store.progress.rate()
-    seconds = rows / rate / max(1, len(running)) if rate else None
-    return Status(done, running, failed, left, seconds)
+    seconds = rows_left / rate / max(1, len(status.running)) if rate else None
+    return status._replace(seconds_left=seconds)

@@ -1,4 +1,4 @@
-"""The tidy table of results: its columns and their types; as pandas, Arrow, CSV and Parquet."""
+"""Records as one tidy table: a row per context, method and metric; pandas, Arrow, CSV, Parquet."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from batch_calibration.errors import InputError
 from batch_calibration.settings import keys
+from batch_calibration.store.records import Record
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +34,7 @@ KINDS: dict[str, type] = {
     "demonstrations": list,
 }  # fmt: skip
 """Columns that every table has, and what stands in each; `list` is one of texts."""
-PANDAS = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
+PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
 """The dtype of each kind: a column of whole numbers stays one where some are unknown."""
 
 
@@ -52,52 +53,129 @@ class Column(NamedTuple):
 Columns = Mapping[str, Column]
 
 
-def named(what: str, given: Mapping[str, object]) -> Row:
+class Records(Sequence[Record]):
+    """Records in order, and the same as one tidy table: a row per context, method and metric."""
+
+    def __init__(self, records: Sequence[Record] = ()):
+        self._records = tuple(records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Records: ...
+    def __getitem__(self, index: int | slice) -> Record | Records:
+        chosen = self._records[index]
+        return chosen if isinstance(chosen, Record) else Records(chosen)
+
+    def __repr__(self) -> str:
+        return f"Records({list(self._records)!r})"
+
+    def rows(self) -> list[Row]:
+        """One dict per context, method and metric: what was found, and every setting.
+
+        `low` and `high` are the ends of the value's 95 % interval, None where it has none. A
+        setting is None where it is the default or not known: `option_NAME` is one of the prompt
+        or of a block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
+        """
+        rows: list[Row] = []
+        for record in self:
+            shared = _describe(record)
+            for method, metrics in record.methods.items():
+                options = prefixed("method", record.options.get(method, {}))
+                for metric, number in metrics.items():
+                    # The ends of an interval stand beside their metric, in its own row.
+                    if metric.removesuffix("_low").removesuffix("_high") in {*metrics} - {metric}:
+                        continue
+                    low, high = metrics.get(f"{metric}_low"), metrics.get(f"{metric}_high")
+                    rows.append({
+                        **shared, **options, "method": method, "metric": metric, "value": number,
+                        "low": low, "high": high,
+                    })  # fmt: skip
+        return fill_missing(rows)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`rows` as a pandas DataFrame.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return to_pandas(columns(self.rows()))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """`rows` as a pyarrow Table.
+
+        Raises:
+            InputError: pyarrow is not installed.
+        """
+        return to_arrow(columns(self.rows()))
+
+
+def _describe(record: Record) -> Row:
+    """A context's fields and settings, flat; what is empty is None."""
+    context = record.context
+    # Not `or None` for numbers: 0 shots and seed 0 are no gaps.
+    row: Row = {}
+    for name, field in vars(context).items():
+        if name not in ("options", "blocks"):
+            row[name] = field if isinstance(field, int) else field or None
+    row |= prefixed("option", context.every_option) | prefixed("scorer", context.scorer.settings)
+    return row | {
+        "id": record.id, "rows": record.rows["test"], "floor": record.floor,
+        "scorer": context.scorer.kind or None, "scorer_digest": context.scorer.digest or None,
+        "demonstrations": list(context.demonstrations), "label_names": list(record.label_names),
+    }  # fmt: skip
+
+
+def prefixed(prefix: str, settings: Mapping[str, object]) -> Row:
     """Settings as columns.
 
-    >>> named("option", {"order": 2})
+    >>> prefixed("option", {"order": 2})
     {'option_order': 2}
     """
-    return {f"{what}_{name}": value for name, value in given.items()}
+    return {f"{prefix}_{name}": setting for name, setting in settings.items()}
 
 
-def filled(rows: Iterable[Row]) -> list[Row]:
+def fill_missing(rows: Sequence[Row]) -> list[Row]:
     """The rows, each with all columns: those of `KINDS`, then others by name; None for nothing."""
-    some = list(rows)
-    others = {name for row in some for name in row} - KINDS.keys()
-    empty = dict.fromkeys([*KINDS, *sorted(others)])
-    return [empty | row for row in some]
+    names = set[str]().union(*rows) - KINDS.keys()
+    empty = dict.fromkeys([*KINDS, *sorted(names)])
+    return [empty | row for row in rows]
 
 
 def columns(rows: Sequence[Row]) -> dict[str, Column]:
-    """Typed columns of rows that `filled` gave.
+    """Typed columns of rows that `fill_missing` gave.
 
     A column that is not in `KINDS` has the kind of its values; where these are of several kinds,
     or of none, they become JSON texts.
 
-    >>> columns(filled([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))["method_floor"]
+    >>> columns(fill_missing([{"seed": 1, "method_floor": 1}, {"method_floor": 0.5}]))[
+    ...     "method_floor"
+    ... ]
     Column(kind=<class 'float'>, values=[1.0, 0.5])
     """
-    found = {}
+    table = {}
     for name in rows[0] if rows else KINDS:
-        values = [row[name] for row in rows]
-        kind = KINDS.get(name) or _kind(values)
-        found[name] = Column(kind, [_cast(value, kind) for value in values])
-    return found
+        cells = [row[name] for row in rows]
+        kind = KINDS.get(name) or _common_kind(cells)
+        table[name] = Column(kind, [_cast(cell, kind) for cell in cells])
+    return table
 
 
-def _kind(values: Iterable[object]) -> type:
+def _common_kind(cells: Iterable[object]) -> type:
     """The kind that holds all these values."""
-    seen = {type(value) for value in values if value is not None}
-    if len(seen) == 1 and seen <= {str, int, float, bool}:
-        return seen.pop()
-    return float if seen == {int, float} else str
+    kinds = set(map(type, cells)) - {type(None)}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return kinds.pop()
+    return float if kinds == {int, float} else str
 
 
-def _cast(value: object, kind: type) -> object:
-    if value is None or isinstance(value, kind):
-        return value
-    return float(str(value)) if kind is float else json.dumps(value)
+def _cast(cell: object, kind: type) -> object:
+    if cell is None or isinstance(cell, kind):
+        return cell
+    return float(str(cell)) if kind is float else json.dumps(cell)
 
 
 def to_pandas(table: Columns) -> pandas.DataFrame:
@@ -110,9 +188,10 @@ def to_pandas(table: Columns) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise InputError("to_pandas needs pandas; install it, or use rows().") from error
-    return pandas.DataFrame(
-        {name: pandas.Series(of.values, dtype=PANDAS[of.kind]) for name, of in table.items()}
-    )
+    series = {}
+    for name, column in table.items():
+        series[name] = pandas.Series(column.values, dtype=PANDAS_DTYPES[column.kind])
+    return pandas.DataFrame(series)
 
 
 def to_arrow(table: Columns) -> pyarrow.Table:
@@ -125,38 +204,44 @@ def to_arrow(table: Columns) -> pyarrow.Table:
         import pyarrow as pa
     except ImportError as error:
         raise InputError("to_arrow needs pyarrow; install it, or use rows().") from error
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-    kinds[list] = pa.list_(pa.string())
-    return pa.table({name: pa.array(of.values, kinds[of.kind]) for name, of in table.items()})
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    types[list] = pa.list_(pa.string())
+    return pa.table({name: pa.array(c.values, types[c.kind]) for name, c in table.items()})
 
 
 def to_parquet(table: Columns) -> bytes:
     """A Parquet file; errors as in `to_arrow`."""
-    made = to_arrow(table)
+    arrow = to_arrow(table)
     from pyarrow import parquet
 
-    out = io.BytesIO()
-    parquet.write_table(made, out)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    parquet.write_table(arrow, buffer)
+    return buffer.getvalue()
 
 
 def to_csv(table: Columns) -> str:
     """A CSV file: a list is JSON, what is None is empty."""
-    values = [
-        [json.dumps(x) if x is not None else x for x in of.values] if of.kind is list else of.values
-        for of in table.values()
-    ]
-    return csv_text([list(table), *zip(*values, strict=True)])
+    csv_columns = []
+    for column in table.values():
+        cells = column.values
+        if column.kind is list:
+            cells = [None if cell is None else json.dumps(cell) for cell in cells]
+        csv_columns.append(cells)
+    return csv_text([list(table), *zip(*csv_columns, strict=True)])
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for row in rows:
+        writer.writerow(map(_quote_formula, row))
+    return buffer.getvalue()
 
-    def text(cell: object) -> object:
-        formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
-        number = formula and re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+| \[[^=@]*\]\*?)?", str(cell))
-        return f"'{cell}" if formula and not number else cell
 
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([text(cell) for cell in row] for row in rows)
-    return out.getvalue()
+def _quote_formula(cell: object) -> object:
+    if not isinstance(cell, str) or cell[:1] not in tuple("=+-@\t\r"):
+        return cell
+    # Signed numbers of our tables, with a spread or an interval behind them, are no formulas.
+    is_number = re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+| \[[^=@]*\]\*?)?", cell)
+    return cell if is_number else f"'{cell}"

@@ -14,7 +14,7 @@ from batch_calibration.scores import Block, ScoreTable, context_id, digest, make
 from batch_calibration.scoring import LabelScores, NothingFinished, Scorer
 from batch_calibration.store import Store
 from batch_calibration.store.claims import Claim
-from batch_calibration.store.journal import Journal, Part
+from batch_calibration.store.journal import BlockPlan, Journal
 
 UNREADABLE = "unreadable"
 """What a block's spec calls the number of its inputs that have no scores: images that could not be
@@ -115,7 +115,7 @@ def score_context(
     elif stored and (relabeled := _relabel(context, stored)) is not stored:
         keep(relabeled)
     if first:
-        store.forget_journal(name, [_part(*each) for each in context.blocks.items()])
+        store.remove_journal(name, [_part(*each) for each in context.blocks.items()])
     return asked
 
 
@@ -131,8 +131,8 @@ def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
     return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
 
 
-def _part(name: str, block: RenderedBlock) -> Part:
-    return Part(name, digest(block.spec), block.size)
+def _part(name: str, block: RenderedBlock) -> BlockPlan:
+    return BlockPlan(name, digest(block.spec), block.size)
 
 
 def _blocks(

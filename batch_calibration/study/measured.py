@@ -58,7 +58,7 @@ def make_record(
         for name, block in table.blocks.items()
     }
     shortened = sum(sum(counts.values()) for counts in over_long.values())
-    about = ContextInfo.of(table)
+    about = ContextInfo.from_table(table)
     return Record(
         id=table.id,
         context=about,

@@ -22,7 +22,7 @@ def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
     known, reader = _tasks(runs), RowReader()
 
     def texts(table: ScoreTable) -> Mapping[str, str]:
-        about = ContextInfo.of(table)
+        about = ContextInfo.from_table(table)
         task = known.get(about.task)
         for folder in folders or [""]:
             if task is None or task.is_image:

@@ -122,7 +122,7 @@ def run_scoring(
         started = time.monotonic()
         asked = score_context(context, scorer, store, told[index], claim, hear)
         if claim and asked:
-            store.progress.add_work(asked, time.monotonic() - started)
+            store.progress.add_scored(asked, time.monotonic() - started)
         scored += asked
         done += context.size
         hear(context.size)

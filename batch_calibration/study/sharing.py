@@ -42,13 +42,13 @@ def share(
 
     if jax.process_index():
         return _follow(work)
-    store.progress.plan(name, plan)
+    store.progress.write_plan(name, plan)
     left, failed, said = dict(enumerate(plan)), dict[str, str](), ""
-    earlier = {context.id: store.progress.failure(context.id) for context in plan}
+    earlier = {context.id: store.progress.read_failure(context.id) for context in plan}
     while left:
         before = len(left)
         for index, context in list(left.items()):
-            known = store.progress.failure(context.id)
+            known = store.progress.read_failure(context.id)
             if known and known != earlier[context.id]:
                 failed[context.id] = known.sentence
                 del left[index]
@@ -66,9 +66,9 @@ def share(
                     raise
                 except InputError as error:
                     failed[context.id] = str(error)
-                    store.progress.fail(context.id, str(error))
+                    store.progress.write_failure(context.id, str(error))
                 else:
-                    store.progress.forgive(context.id)
+                    store.progress.clear_failure(context.id)
             del left[index]
         if len(left) == before:
             names = "; ".join(context.name for context in list(left.values())[:3])

@@ -36,7 +36,7 @@ def _show(store: Store, names: list[str], bar: ProgressBar, stop: Event) -> None
     done = dict[str, int]()
     while True:
         last = stop.wait(EVERY)
-        planned = [one for name in names for one in store.progress.planned(name)]
+        planned = [one for name in names for one in store.progress.read_plan(name)]
         if planned:
             _show_rows(store, planned, done, bar)
         if last:
@@ -47,7 +47,7 @@ def _show_rows(
     store: Store, planned: list[Planned], done: dict[str, int], bar: ProgressBar
 ) -> None:
     """Move the bar; `done` keeps the contexts that need no second look."""
-    held = store.claims.held()
+    held = store.claims.heartbeats()
     for one in planned:
         if one.id not in done and set(one.blocks) <= store.blocks(one.id):
             done[one.id] = one.rows

@@ -87,7 +87,7 @@ def cut(table: ScoreTable) -> TwoLabels:
         labels = np.where(gold < 0, -1, (gold == columns[1]).astype(int))
         blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
     names = (table.label_names[columns[0]], table.label_names[columns[1]])
-    about = ContextInfo.of(table)
+    about = ContextInfo.from_table(table)
     return TwoLabels(about.task, about.seed, k > 2, names, blocks)
 
 

@@ -11,9 +11,10 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import Json, file_name, remove_unfinished, write_whole
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store.claims import LEASE, Claims
-from batch_calibration.store.journal import Journal, Part, forget
+from batch_calibration.store.journal import BlockPlan, Journal, remove_stored
 from batch_calibration.store.progress import Progress
-from batch_calibration.store.records import Record, Records
+from batch_calibration.store.records import Record
+from batch_calibration.store.tidy import Records
 
 
 class Store:
@@ -42,7 +43,8 @@ class Store:
         if create:
             try:
                 (self.workdir / "scores").mkdir(parents=True, exist_ok=True)
-                # A name of its own: several processes may open the folder at once.
+                # Refused now, not after the first context is scored. A name of its own: several
+                # processes may open the folder at once.
                 tempfile.TemporaryFile(dir=self.workdir / "scores").close()
             except OSError as error:
                 raise InputError(
@@ -64,13 +66,13 @@ class Store:
 
     def put(self, table: ScoreTable) -> None:
         """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
-        table.save(self._table(table.id))
-        self._record(table.id).unlink(missing_ok=True)
+        table.save(self._table_path(table.id))
+        self._record_path(table.id).unlink(missing_ok=True)
 
     def tables(self) -> tuple[list[ScoreTable], list[str]]:
         """Every stored table that can be read, in the order of the ids, and why others cannot."""
         tables, broken = [], []
-        for path in self._paths():
+        for path in self._table_paths():
             try:
                 tables.append(self._read(path))
             except InputError as error:
@@ -81,45 +83,44 @@ class Store:
         """The score table that a record was made from; None where it is gone."""
         return self._load(record.id)
 
-    def blocks(self, table: str) -> set[str]:
+    def blocks(self, context_id: str) -> set[str]:
         """Names of the blocks that a table holds; none where it is gone or cannot be read."""
         with suppress(InputError):
-            stored = self._load(table)
-            return set(stored.blocks) if stored else set()
+            if table := self._load(context_id):
+                return set(table.blocks)
         return set()
 
-    def journal(self, table: str, parts: Sequence[Part]) -> Journal:
-        """What is finished of some parts of a table that is not written yet."""
-        return Journal(self._journals(table), parts)
+    def journal(self, context_id: str, blocks: Sequence[BlockPlan]) -> Journal:
+        """What is finished of some blocks of a table that is not written yet."""
+        return Journal(self._journal_folder(context_id), blocks)
 
-    def forget_journal(self, table: str, stored: Sequence[Part]) -> None:
-        """Remove what was kept of parts that the table holds now."""
-        forget(self._journals(table), stored)
+    def remove_journal(self, context_id: str, stored: Sequence[BlockPlan]) -> None:
+        """Remove what was kept of blocks that the table holds now."""
+        remove_stored(self._journal_folder(context_id), stored)
 
     def put_record(self, record: Record) -> bool:
-        """Keep what was derived from a table, in place of what an earlier call derived.
+        """Keep a record in place of an earlier one; says whether its scores are the stored ones.
 
-        A record that names its scores is kept where these are the stored ones alone; says whether.
+        One that names other scores than those is not kept.
         """
-        path = self._record(record.id)
-        if self._outdated(record):
+        path = self._record_path(record.id)
+        if self._is_outdated(record):
             return False
         write_whole(path, record.to_json().encode())
         # `put` writes a table and then removes its record: of the two that meet here, one removes.
-        if self._outdated(record):
+        if self._is_outdated(record):
             path.unlink(missing_ok=True)
             return False
         return True
 
-    def _outdated(self, record: Record) -> bool:
+    def _is_outdated(self, record: Record) -> bool:
         return record.scores not in ("", self.digest(record.id))
 
-    def record(self, name: str) -> Record | None:
+    def record(self, context_id: str) -> Record | None:
         """The record of a table; None where there is none that can be read."""
-        try:
-            return self._read_record(self._record(name))
-        except InputError:
-            return None
+        with suppress(InputError):
+            return self._read_record(self._record_path(context_id))
+        return None
 
     def records(self) -> Records:
         """Every record, in the order of the ids.
@@ -135,52 +136,50 @@ class Store:
             )
         return Records([self._read_record(path) for path in paths])
 
-    def _paths(self) -> list[Path]:
+    def _table_paths(self) -> list[Path]:
         return sorted((self.workdir / "scores").glob("*.safetensors"))
 
-    def _load(self, name: str) -> ScoreTable | None:
-        path = self._table(name)
+    def _load(self, context_id: str) -> ScoreTable | None:
+        path = self._table_path(context_id)
         return self._read(path) if path.exists() else None
 
     def _read(self, path: Path) -> ScoreTable:
         table = scores.load(path)
-        if path != self._table(table.id):
+        right_path = self._table_path(table.id)
+        if path != right_path:
             raise InputError(
                 where=path,
                 expected="the table of that id",
                 got=table.id,
-                remedy="the file was renamed or copied; call it "
-                f"{self._table(table.id).name}, or remove it",
+                remedy=f"the file was renamed or copied; call it {right_path.name}, or remove it",
             )
         return table
 
     def _read_record(self, path: Path) -> Record:
+        remedy = "run experiments.calibrate again"
         try:
             record = Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
         except OSError as error:
             raise InputError(
-                where=path,
-                expected=f"a record, which cannot be read ({error.strerror})",
-                remedy="remove it and run experiments.calibrate again",
+                f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
             ) from error
-        if path != self._record(record.id):
+        if path != self._record_path(record.id):
             raise InputError(
                 where=path,
                 expected="the record of that id",
                 got=f"{record.id!r}",
-                remedy="the file was renamed or copied; remove it and run "
-                "experiments.calibrate again",
+                remedy=f"the file was renamed or copied; remove it and {remedy}",
             )
         return record
 
-    def digest(self, name: str) -> str:
+    def digest(self, context_id: str) -> str:
         """Digest of the file that holds a table; empty where there is none."""
-        path = self._table(name)
+        path = self._table_path(context_id)
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
     def digests(self) -> dict[str, str]:
         """`digest` of each file of scores, by its name, which is a table's id."""
-        return {path.stem: self.digest(path.stem) for path in self._paths()}
+        return {path.stem: self.digest(path.stem) for path in self._table_paths()}
 
     def unmatched(self, records: Records | None = None) -> list[str]:
         """A sentence each on tables without a record, and on records without their scores.
@@ -188,45 +187,50 @@ class Store:
         Args:
             records: those of this store, where they were read already.
         """
-        held, records = self._paths(), self.records() if records is None else records
-        known = {record.id for record in records}
+        records = self.records() if records is None else records
+        recorded_ids = {record.id for record in records}
         lost, changed = list[str](), list[str]()
         for record in records:
-            now = self.digest(record.id)
-            if not now or record.scores not in ("", now):
-                (changed if now else lost).append(_name(record.context.task, record.context.seed))
-        bare = [self._title(path) for path in held if path.stem not in known]
-        again = "run experiments.calibrate"
-        gone = f"run experiments.score, or delete it from {self.workdir / 'records'}"
+            digest = self.digest(record.id)
+            if not digest:
+                lost.append(_title(record.context.task, record.context.seed))
+            elif record.scores not in ("", digest):
+                changed.append(_title(record.context.task, record.context.seed))
+        unrecorded = [path for path in self._table_paths() if path.stem not in recorded_ids]
+        calibrate = "run experiments.calibrate"
+        rescore = f"run experiments.score, or delete it from {self.workdir / 'records'}"
         return [
-            *_sentence(bare, "score table", "without a record, so not shown", again),
-            *_sentence(changed, "score table", "changed since its record was made", again),
-            *_sentence(lost, "record", "whose score table is gone", gone),
-        ]
+            *_sentence([_read_title(path) for path in unrecorded], "score table",
+                       "without a record, so not shown", calibrate),
+            *_sentence(changed, "score table", "changed since its record was made", calibrate),
+            *_sentence(lost, "record", "whose score table is gone", rescore),
+        ]  # fmt: skip
 
-    def _title(self, path: Path) -> str:
-        """What a file of scores holds, in a few words."""
-        try:
-            about = scores.load(path).context
-        except InputError:
-            return path.stem
-        return _name(about.get("task", path.stem), about.get("seed"))
+    def _journal_folder(self, context_id: str) -> Path:
+        return self.workdir / "work" / "journal" / file_name(context_id)
 
-    def _journals(self, name: str) -> Path:
-        return self.workdir / "work" / "journal" / file_name(name)
+    def _record_path(self, context_id: str) -> Path:
+        return self.workdir / "records" / f"{file_name(context_id)}.json"
 
-    def _record(self, name: str) -> Path:
-        return self.workdir / "records" / f"{file_name(name)}.json"
-
-    def _table(self, name: str) -> Path:
-        return self.workdir / "scores" / f"{file_name(name)}.safetensors"
+    def _table_path(self, context_id: str) -> Path:
+        return self.workdir / "scores" / f"{file_name(context_id)}.safetensors"
 
 
-def _name(task: Json, seed: Json) -> str:
+def _title(task: Json, seed: Json) -> str:
     return str(task) if seed is None else f"{task}, seed {seed}"
 
 
-def _sentence(names: list[str], what: str, how: str, todo: str) -> list[str]:
-    few = "; ".join(names[:3]) + ("; ..." if len(names) > 3 else "")
-    plural = "s" if len(names) > 1 else ""
-    return [f"{len(names)} {what}{plural} {how} ({few}): {todo}."] if names else []
+def _read_title(path: Path) -> str:
+    """What a file of scores holds, in a few words."""
+    try:
+        context = scores.load(path).context
+    except InputError:
+        return path.stem
+    return _title(context.get("task", path.stem), context.get("seed"))
+
+
+def _sentence(titles: list[str], kind: str, state: str, remedy: str) -> list[str]:
+    """A sentence on some files, the first three by their titles; none on no files."""
+    few = "; ".join(titles[:3]) + ("; ..." if len(titles) > 3 else "")
+    plural = "s" if len(titles) > 1 else ""
+    return [f"{len(titles)} {kind}{plural} {state} ({few}): {remedy}."] if titles else []
