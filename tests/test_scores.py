@@ -244,7 +244,7 @@ def test_a_record_of_another_name_and_a_folder_are_no_records(tmp_path):
         store.records()
     path.with_name("a.json").unlink()
     path.mkdir()
-    with pytest.raises(InputError, match=r"expected a record, which cannot be read \(Is a dir"):
+    with pytest.raises(InputError, match=r"the record cannot be read \(Is a dir"):
         store.records()
 
 

@@ -150,7 +150,7 @@ def test_scores_that_change_while_they_are_calibrated_have_no_record(tmp_path, m
         plain = stored.run_calibration
         monkeypatch.setattr(stored, "run_calibration", lambda *a, **k: change() or plain(*a, **k))
     else:
-        from batch_calibration.store import workdir as module
+        from batch_calibration.store import store as module
 
         plain = module.write_whole
         monkeypatch.setattr(module, "write_whole", lambda *a: change() or plain(*a))

@@ -247,4 +247,4 @@ def _check(record: Record) -> None:
         (has_every_size, "a row a size"),
     ):
         if not is_fine:
-            raise WrongJson(f"expected {expected} in the record, got others")
+            raise WrongJson(f"expected {expected} in the record; got others")

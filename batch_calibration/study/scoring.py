@@ -91,7 +91,8 @@ def run_scoring(
     """
     store = store if isinstance(store, Store) else Store(store, create=True)
     cells = list(settings.grid() if cells is None else cells)
-    files = open_model(settings)
+    # A scorer that is handed over may need no files of the model.
+    files = None if scorer else open_model(settings)
     contexts = render_contexts(settings, cells, notify=notify, files=files)
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
     model = settings.model.model
