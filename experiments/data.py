@@ -26,12 +26,12 @@ DATA_DIR = flags.DEFINE_string("data_dir", "", "folder of rows, or 'mini'")
 
 def main() -> None:
     """Show one task, or all of them and a sum."""
-    from batch_calibration.data import census
     from batch_calibration.errors import InputError
+    from experiments import data_census
 
     if ALL.value == bool(TASK.value):
         raise InputError("give --task=NAME or --all, and not both.")
-    for line in census.report(TASK.value, DATA_DIR.value):
+    for line in data_census.report(TASK.value, DATA_DIR.value):
         print(line)
 
 

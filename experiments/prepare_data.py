@@ -23,10 +23,11 @@ RENAME = flags.DEFINE_list(
 
 def main() -> None:
     """Write every task that the source has."""
-    from batch_calibration.data import prepare
+    from experiments import data_preparation
 
-    renamed = prepare.renames(list(prepare.RENAMED) if RENAME.value is None else RENAME.value)
-    for line in prepare.prepare_all(Path(SOURCE.value), Path(DATA_DIR.value), renamed):
+    pairs = list(data_preparation.RENAMED) if RENAME.value is None else RENAME.value
+    renamed = data_preparation.renames(pairs)
+    for line in data_preparation.prepare_all(Path(SOURCE.value), Path(DATA_DIR.value), renamed):
         print(line)
 
 

@@ -11,11 +11,12 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from batch_calibration.data import prepare, tfrecord
+from batch_calibration.data import tfrecord
 from batch_calibration.data.task_file import load_task
 from batch_calibration.data.texts import read, splits
 from batch_calibration.errors import InputError
 from batch_calibration.tasks import TASKS
+from experiments import data_preparation
 
 CB = [
     {"premise": "It rains.", "hypothesis": "It is wet.", "label": 0, "idx": 0},
@@ -264,7 +265,7 @@ def folder(tfds, tmp_path):
     """CB's invented rows as a TFDS folder: the data directory and the folder in it."""
     write_lines(tmp_path / "rows" / "cb" / "validation.jsonl", CB)
     write_lines(tmp_path / "rows" / "cb" / "train.jsonl", CB[:1])
-    made = prepare.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
+    made = data_preparation.prepare(TASKS["cb"], tmp_path / "rows", tmp_path / "D", {})
     return tmp_path / "D", made.folder
 
 
@@ -430,7 +431,7 @@ RTE = {"super_glue/rte/1.0.2": ("premise", "hypothesis"),
 def test_rte_is_bound_in_both_schemas_and_to_no_third(tfds, tmp_path, name):
     row = dict(zip(RTE[name], ("It rains.", "It is wet."), strict=True)) | {"label": 1}
     write_lines(tmp_path / "rows" / "rte" / "validation.jsonl", [row])
-    made = prepare.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
+    made = data_preparation.prepare(TASKS["rte"], tmp_path / "rows", tmp_path / "D", {})
     assert made.folder == tmp_path / "D" / name
     for data in ("rows", "D"):
         rows = read(TASKS["rte"], str(tmp_path / data), "validation")
@@ -451,31 +452,33 @@ def test_splits_under_their_official_names_and_proxies_under_their_own(tfds, tmp
         tmp_path / "rows" / "extra_trec" / "validation.jsonl",
         [{"text": "Who sings ?", "label": 3, "fine": "HUM:ind"}],
     )
-    renamed = prepare.renames(list(prepare.RENAMED))
+    renamed = data_preparation.renames(list(data_preparation.RENAMED))
     official = {
         "qqp": ("glue/qqp/2.0.0", "validation", "validation_proxy"),
         "anli_r2": ("anli/r2/0.1.0", "train", "test"),
         "trec": ("trec/1.0.0", "validation", "test"),
     }
     for name, (folder, asked, served) in official.items():
-        made = prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
+        made = data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed)
         assert (made.folder, made.rows) == (tmp_path / "D" / folder, {served: 1})
         rows = read(TASKS[name], str(tmp_path / "D"), asked)
         assert (rows.split, rows.ids) == (served, (f"{name}/{served}/0",))
-        assert prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", renamed).kept
+        assert data_preparation.prepare(
+            TASKS[name], tmp_path / "rows", tmp_path / "D", renamed
+        ).was_there
     row = tfds.builder_from_directory(str(tmp_path / "D" / "trec" / "1.0.0")).as_data_source("test")
     assert row[0]["label-coarse"] == 3 and row[0]["label-fine"] == 4
     with pytest.raises(InputError, match="a proxy keeps its own name"):
-        prepare.renames(["qqp/validation_proxy=validation"])
+        data_preparation.renames(["qqp/validation_proxy=validation"])
     with pytest.raises(InputError, match="expected task/file=split"):
-        prepare.renames(["validation"])
+        data_preparation.renames(["validation"])
 
 
 def test_what_cannot_be_prepared(tfds, folder, tmp_path):
     def attempt(name, rows, sentence, split="validation"):
         write_lines(tmp_path / "rows" / name / f"{split}.jsonl", rows)
         with pytest.raises(InputError, match=sentence):
-            prepare.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
+            data_preparation.prepare(TASKS[name], tmp_path / "rows", tmp_path / "D", {})
 
     attempt("cb", CB[:2], "it is there and was made from other files; remove it")
     attempt("copa", [{"premise": "a", "choice1": "b", "choice2": "c", "label": 0}],
@@ -484,7 +487,7 @@ def test_what_cannot_be_prepared(tfds, folder, tmp_path):
             "line 1: TFDS declares start1, start2, end1, end2 too, which the row")  # fmt: skip
     attempt("boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: label must be -1")
     attempt("sst2", [], "expected at least one row, the file is empty")
-    assert prepare.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
+    assert data_preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
     assert not (tmp_path / "D" / "glue").exists()
 
 
@@ -500,10 +503,10 @@ assert 'tensorflow_datasets' not in sys.modules
 from pathlib import Path
 from batch_calibration.tasks import TASKS
 from batch_calibration.data.texts import read
-from batch_calibration.data import prepare
+from experiments import data_preparation
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert list(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == {TEXTS!r}
-prepare.prepare(TASKS['cb'], Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r}), {{}})
+data_preparation.prepare(TASKS['cb'], Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r}), {{}})
 assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

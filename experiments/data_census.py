@@ -15,8 +15,8 @@ from batch_calibration.tasks import TASKS, Rows, Task
 
 TEST = "validation"
 """The paper tests language on validation splits, since some data sets hide the test labels."""
-WIDTH = 100
-"""Where the lines of an example are cut, in the report of all tasks."""
+EXAMPLE_WIDTH = 100
+"""Characters at which the lines of an example are cut, in the report of all tasks."""
 
 
 class Count(NamedTuple):
@@ -33,17 +33,16 @@ def count(task: Task, rows: Rows | ImageRows) -> Count:
 
     An image's reference names the place where it lies, so its row id is hashed instead.
     """
-    content = hashlib.sha256()
-    hashed = (
-        [[name] for name in rows.ids]
-        if isinstance(rows, ImageRows)
-        else [[row[f] for f in task.fields] for row in rows.rows]
-    )
-    for texts, label in zip(hashed, rows.labels, strict=True):
-        content.update(json.dumps([texts, label]).encode())
+    digest = hashlib.sha256()
+    for number, label in enumerate(rows.labels):
+        if isinstance(rows, ImageRows):
+            texts = [rows.ids[number]]
+        else:
+            texts = [rows.rows[number][field] for field in task.fields]
+        digest.update(json.dumps([texts, label]).encode())
     by_label = Counter(rows.labels)
     labels = tuple(by_label[label] for label in (*range(len(task.label_names)), -1))
-    return Count(rows.split, len(rows.ids), labels, content.hexdigest()[:16])
+    return Count(rows.split, len(rows.ids), labels, digest.hexdigest()[:16])
 
 
 def agrees(task: Task, test: Rows | ImageRows) -> bool:
@@ -53,29 +52,29 @@ def agrees(task: Task, test: Rows | ImageRows) -> bool:
 
 def verdict(task: Task, test: Rows | ImageRows) -> str:
     """In words: the number of test rows beside the paper's, and whose split they are."""
-    found = len(test.ids)
+    size = len(test.ids)
     if task.is_image:
-        return f"{found:,} rows of split {test.split}; the paper does not say how many it has"
+        return f"{size:,} rows of split {test.split}; the paper does not say how many it has"
     if task.test_rows is None:
-        words = f"{found:,} test rows; the paper does not use this task"
+        sentence = f"{size:,} test rows; the paper does not use this task"
     elif agrees(task, test):
-        words = f"{found:,} test rows, as many as the paper's"
+        sentence = f"{size:,} test rows, as many as the paper's"
     else:
-        words = f"{found:,} test rows, NOT the paper's {task.test_rows:,}"
+        sentence = f"{size:,} test rows, NOT the paper's {task.test_rows:,}"
     if test.split != TEST:
-        words += f" (split {test.split} serves as {TEST})"
-    return words
+        sentence += f" (split {test.split} serves as {TEST})"
+    return sentence
 
 
-class Found(NamedTuple):
-    """What a source holds of a task: in lines for people, its verdict, as many as the paper's."""
+class TaskReport(NamedTuple):
+    """What a source holds of a task: lines to print, the verdict, whether the paper has as many."""
 
     lines: tuple[str, ...]
     verdict: str
     agrees: bool
 
 
-def describe(task: Task, data: str, width: int = 0) -> Found:
+def describe(task: Task, data: str, width: int = 0) -> TaskReport:
     """Where a task's rows come from, what they are, and whether the paper has as many.
 
     Args:
@@ -85,21 +84,28 @@ def describe(task: Task, data: str, width: int = 0) -> Found:
     """
     names = image_splits(task, data) if task.is_image else splits(task, data)
     reader = read_images if task.is_image else read
-    found: dict[str, Rows | ImageRows] = {split: reader(task, data, split) for split in names}
-    tested = "test" if task.is_image else TEST
-    test = found.get(tested) or reader(task, data, tested)
+    rows_by_split: dict[str, Rows | ImageRows] = {}
+    for split in names:
+        rows_by_split[split] = reader(task, data, split)
+    test_split = "test" if task.is_image else TEST
+    # A source without that split has a stand-in, which `reader` knows.
+    test = rows_by_split.get(test_split) or reader(task, data, test_split)
     lines = [f"{task.name}: {test.where}"]
     lines += [f"  {note}" for note in test.notes] if isinstance(test, ImageRows) else []
     lines.append(f"  labels in order: {', '.join(task.label_names)}")
-    for rows in found.values():
-        split, total, labels, content = count(task, rows)
-        named = [f"{name} {n:,}" for name, n in zip(task.label_names, labels, strict=False)
-                 if n or not task.is_image]  # fmt: skip
-        unknown = [f"unknown {labels[-1]:,}"] if labels[-1] else []
-        lines.append(f"  {split}: {total:,} rows ({', '.join(named + unknown)}), content {content}")
-    said = verdict(task, test)
-    lines += [f"  {said}", *_example(task, test, width)]
-    return Found(tuple(lines), said, agrees(task, test))
+    for rows in rows_by_split.values():
+        split, total, label_counts, content = count(task, rows)
+        counts = []
+        for label, name in enumerate(task.label_names):
+            # A language task names its empty labels too; of images there may be a hundred.
+            if label_counts[label] or not task.is_image:
+                counts.append(f"{name} {label_counts[label]:,}")
+        if label_counts[-1]:
+            counts.append(f"unknown {label_counts[-1]:,}")
+        lines.append(f"  {split}: {total:,} rows ({', '.join(counts)}), content {content}")
+    sentence = verdict(task, test)
+    lines += [f"  {sentence}", *_example(task, test, width)]
+    return TaskReport(tuple(lines), sentence, agrees(task, test))
 
 
 def report(task: str, data: str) -> Iterator[str]:
@@ -107,19 +113,19 @@ def report(task: str, data: str) -> Iterator[str]:
     if task:
         yield from describe(load_task(task), data).lines
         return
-    equal, others = 0, []
-    for shelved in TASKS.values():
-        if not (image_splits if shelved.is_image else splits)(shelved, data):
-            yield f"{shelved.name}: no rows of it in {data}"
+    equal, unequal = 0, []
+    for known_task in TASKS.values():
+        if not (image_splits if known_task.is_image else splits)(known_task, data):
+            yield f"{known_task.name}: no rows of it in {data}"
             continue
-        found = describe(shelved, data, WIDTH)
-        yield from found.lines
-        if found.agrees:
+        task_report = describe(known_task, data, EXAMPLE_WIDTH)
+        yield from task_report.lines
+        if task_report.agrees:
             equal += 1
-        elif shelved.test_rows is not None:
-            others.append(f"  {shelved.name}: {found.verdict}")
-    yield f"{equal} tasks have as many test rows as the paper's, {len(others)} have not:"
-    yield from others
+        elif known_task.test_rows is not None:
+            unequal.append(f"  {known_task.name}: {task_report.verdict}")
+    yield f"{equal} tasks have as many test rows as the paper's, {len(unequal)} have not:"
+    yield from unequal
 
 
 def _example(task: Task, test: Rows | ImageRows, width: int) -> Iterator[str]:
@@ -133,6 +139,7 @@ def _example(task: Task, test: Rows | ImageRows, width: int) -> Iterator[str]:
         yield f"    | {test.images[first]}"
         yield f"    | {task.statement.replace('{label}', task.statement_words[name])}"
         return
-    words = task.words[test.labels[first]]
-    for line in template.demonstration(task.template(1), test.rows[first], words).split("\n"):
+    label_words = task.words[test.labels[first]]
+    text = template.demonstration(task.template(1), test.rows[first], label_words)
+    for line in text.split("\n"):
         yield f"    | {line[:width] + ' ...' if 0 < width < len(line) else line}"

@@ -1,4 +1,4 @@
-"""Rows from files as folders that TensorFlow Datasets opens, under its own names and versions."""
+"""Writes rows from files as folders that TensorFlow Datasets opens, by its names and versions."""
 
 import contextlib
 import hashlib
@@ -27,11 +27,11 @@ FORMAT = "array_record"
 
 
 class Prepared(NamedTuple):
-    """A folder and the rows of each of its splits; `kept` where it was there already."""
+    """A folder and the number of rows of each split; whether it was there already."""
 
     folder: Path
     rows: dict[str, int]
-    kept: bool
+    was_there: bool
 
 
 def renames(pairs: list[str]) -> dict[str, str]:
@@ -41,18 +41,18 @@ def renames(pairs: list[str]) -> dict[str, str]:
     {'trec/validation': 'test'}
     """
     table = dict(pair.partition("=")[::2] for pair in pairs)
-    wrong = [file for file, split in table.items() if not split or file.count("/") != 1]
-    if wrong:
-        raise InputError(
-            where=f"rename {wrong[0]!r}", expected="task/file=split, as in trec/dev=test"
-        )
-    proxies = [file for file in table if "proxy" in file]
-    if proxies:
-        raise InputError(f"rename {proxies[0]!r}: a proxy keeps its own name, not an official one.")
+    for file, split in table.items():
+        if not split or file.count("/") != 1:
+            raise InputError(
+                where=f"rename {file!r}", expected="task/file=split, as in trec/dev=test"
+            )
+        # Rows that stand in for hidden ones must never pass for the official split.
+        if "proxy" in file:
+            raise InputError(f"rename {file!r}: a proxy keeps its own name, not an official one.")
     return table
 
 
-def prepare_all(source: Path, out: Path, renamed: Mapping[str, str]) -> Iterator[str]:
+def prepare_all(source: Path, data_dir: Path, renamed: Mapping[str, str]) -> Iterator[str]:
     """Write every task that the source has; a line on each.
 
     Raises:
@@ -60,28 +60,30 @@ def prepare_all(source: Path, out: Path, renamed: Mapping[str, str]) -> Iterator
     """
     if not source.is_dir():
         raise InputError(f"{source}: no such folder; --source is a folder of rows.")
-    done = 0
+    task_count = 0
     for task in TASKS.values():
         if task.is_image:
             continue
         if not task.tfds:
             yield f"{task.name}: TFDS has no such data set; read it from {source} itself"
             continue
-        made = prepare(task, source, out, renamed)
-        if made is None:
+        prepared = prepare(task, source, data_dir, renamed)
+        if prepared is None:
             yield f"{task.name}: no files of it in {source}"
             continue
-        done += 1
-        counts = ", ".join(f"{split} {rows:,}" for split, rows in made.rows.items())
-        yield f"{task.name}: {made.folder}: {counts}{' (was there)' if made.kept else ''}"
-    if not done:
+        task_count += 1
+        counts = ", ".join(f"{split} {rows:,}" for split, rows in prepared.rows.items())
+        yield f"{task.name}: {prepared.folder}: {counts}{' (was there)' * prepared.was_there}"
+    if not task_count:
         raise InputError(
             f"{source}: no files of any task; expected folders like cb/ with validation.jsonl."
         )
 
 
-def prepare(task: Task, source: Path, out: Path, renamed: Mapping[str, str]) -> Prepared | None:
-    """Write the files of one task as a TFDS folder under `out`; None where it has no such files.
+def prepare(
+    task: Task, source: Path, data_dir: Path, renamed: Mapping[str, str]
+) -> Prepared | None:
+    """Write a task's files as a TFDS folder under `data_dir`; None where it has no such files.
 
     A file becomes the split of its own name, or the one that `renamed` gives. Every row is checked
     first; the folder appears whole or not at all.
@@ -92,48 +94,50 @@ def prepare(task: Task, source: Path, out: Path, renamed: Mapping[str, str]) -> 
     paths = files.by_split(task, source)
     if not paths or not task.tfds:
         return None
-    rows, origin = {}, []
+    records_by_split, sizes, origins = {}, dict[str, int](), []
     for stem, path in paths.items():
         split = renamed.get(f"{task.name}/{stem}", stem)
-        if split in rows:
+        if split in records_by_split:
             raise InputError(
                 f"{path}: its split {split} is that of another file too; give --rename another."
             )
-        rows[split] = _checked(task, path)
+        records_by_split[split] = _checked_records(task, path)
+        sizes[split] = len(records_by_split[split])
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        origin.append(f"{split}: {len(rows[split])} rows of {path.name}, sha256 {digest}.")
-    _, first = next(iter(rows.values()))[0]
-    name, version, features = _declared(task, tuple(first))
-    examples = {s: [_example(task, *row, features) for row in found] for s, found in rows.items()}
-    folder = out / name / version
-    text = (
+        origins.append(f"{split}: {sizes[split]} rows of {path.name}, sha256 {digest}.")
+    _, first_record = next(iter(records_by_split.values()))[0]
+    name, version, features = _declared_dataset(task, tuple(first_record))
+    examples = {}
+    for split, records in records_by_split.items():
+        examples[split] = [_example(task, where, record, features) for where, record in records]
+    folder = data_dir / name / version
+    description = (
         f"Rows of {task.title} as files held them; a split may be a sample of the official one. "
-        + " ".join(origin)
+        + " ".join(origins)
     )
-    kept = folder.exists()
-    if kept:
-        builder = tfds_folder.open_folder(folder)
-        if builder.info.description != text:
-            raise InputError(
-                f"{folder}: it is there and was made from other files; remove it or give another "
-                "--data_dir."
-            )
-    else:
-        _write(name, version, features, examples, text, out)
-    return Prepared(folder, {split: len(found) for split, found in rows.items()}, kept)
+    was_there = folder.exists()
+    if not was_there:
+        _write(name, version, features, examples, description, data_dir)
+    # The description holds a hash of every file, so it tells whether a folder is of these rows.
+    elif tfds_folder.open_folder(folder).info.description != description:
+        raise InputError(
+            f"{folder}: it is there and was made from other files; remove it or give another "
+            "--data_dir."
+        )
+    return Prepared(folder, sizes, was_there)
 
 
-def _checked(task: Task, path: Path) -> list[tuple[str, dict[str, object]]]:
-    found = []
-    for where, record in files.records(task, path):
+def _checked_records(task: Task, path: Path) -> list[tuple[str, dict[str, object]]]:
+    """All records of a file, each bound to the task once so that a wrong row is found here."""
+    records = list(files.records(task, path))
+    for where, record in records:
         bind(task, record, where)
-        found.append((where, record))
-    return found
+    return records
 
 
-def _declared(task: Task, present: tuple[str, ...]) -> tuple[str, str, Any]:
+def _declared_dataset(task: Task, present: tuple[str, ...]) -> tuple[str, str, Any]:
     """Name, version and features of the task's data set, as the installed TFDS declares them."""
-    found = []
+    mismatches = []
     for name in task.tfds:
         version, features = _declaration(name)
         texts = {n for n, f in features.items() if type(f).__name__ == "Text"} - set(ABSENT)
@@ -141,10 +145,10 @@ def _declared(task: Task, present: tuple[str, ...]) -> tuple[str, str, Any]:
             label = columns(task, tuple(features), name)["label"]
             task.check_label_names(tuple(features[label].names), name)
             return name, version, features
-        found.append(f"{name} ({', '.join(sorted(texts))})")
+        mismatches.append(f"{name} ({', '.join(sorted(texts))})")
     raise InputError(
         f"task {task.name}: its rows have {', '.join(present)}, which is not what "
-        f"{' or '.join(found)} declares; add what is missing."
+        f"{' or '.join(mismatches)} declares; add what is missing."
     )
 
 
@@ -156,8 +160,8 @@ def _official(task: Task, present: tuple[str, ...], features: Mapping[str, Any])
     except InputError:
         return {}
     # Fields of one schema are not renamed into another's: the texts of the two differ.
-    same = all(ours[field] == theirs[field] for field in task.fields)
-    return {theirs["label"]: ours["label"]} if same else {}
+    is_same_schema = all(ours[field] == theirs[field] for field in task.fields)
+    return {theirs["label"]: ours["label"]} if is_same_schema else {}
 
 
 def _declaration(name: str) -> tuple[str, Any]:
@@ -192,7 +196,7 @@ def _example(
     if "label-fine" in features and "fine" in record:
         record = record | {"label-fine": str(record["fine"]).rpartition(":")[2]}
     example = {name: record.get(official.get(name, name), ABSENT.get(name)) for name in features}
-    missing = [name for name, value in example.items() if value is None]
+    missing = [name for name in example if example[name] is None]
     if missing:
         raise InputError(
             f"{where}: TFDS declares {', '.join(missing)} too, which the row lacks; add it."
@@ -201,7 +205,12 @@ def _example(
 
 
 def _write(
-    name: str, version: str, features: Any, examples: dict[str, list[Any]], text: str, out: Path
+    name: str,
+    version: str,
+    features: Any,
+    examples: dict[str, list[Any]],
+    description: str,
+    data_dir: Path,
 ) -> None:
     import tensorflow_datasets as tfds
 
@@ -217,27 +226,30 @@ def _write(
 
         def _info(self) -> Any:
             return tfds.core.DatasetInfo(
-                builder=self, features=features, description=text, disable_shuffling=True
+                builder=self,
+                features=features,
+                description=description,
+                disable_shuffling=True,
             )
 
         def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, Any]]]:
-            return {split: iter(enumerate(found)) for split, found in examples.items()}
+            return {split: iter(enumerate(rows)) for split, rows in examples.items()}
 
         def _generate_examples(self) -> None:
             raise AssertionError("its splits are given as iterators")
 
     Folder.name = dataset
     tfds.disable_progress_bar()
-    # TFDS announces a download, and there is none.
+    # TFDS announces a download on both streams, and there is none.
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
         tempfile.TemporaryDirectory() as downloads,
     ):
         try:
-            builder = Folder(config=config_name or None, data_dir=str(out), file_format=FORMAT)
+            builder = Folder(config=config_name or None, data_dir=str(data_dir), file_format=FORMAT)
             builder.download_and_prepare(download_dir=downloads)
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"{out / name}: TFDS refuses the rows ({' '.join(str(error).split())})."
+                f"{data_dir / name}: TFDS refuses the rows ({' '.join(str(error).split())})."
             ) from error
