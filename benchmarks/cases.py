@@ -82,4 +82,4 @@ def many(data: Path, rows: int) -> dict[str, Any]:
         )
         for i in range(rows)
     ]
-    return {"texts": texts, "labels": [f" {word}" for word in task.words]}
+    return {"texts": texts, "labels": [f" {word}" for word in task.label_words]}

@@ -43,7 +43,7 @@ def shown(context):
 
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_flipped_labels_are_those_of_no_demonstration(task):
-    words = load_task(task).words
+    words = load_task(task).label_words
     gold, flipped = (made(task=task, shots=2, demonstration_labels=how) for how in LABELS[:2])
     assert sorted(shown(gold)) == sorted(2 * words)
     for right, other in zip(shown(gold), shown(flipped), strict=True):
@@ -66,7 +66,7 @@ def test_random_labels_are_even_and_belong_to_the_rows():
     assert drawn[0] == random_labels([3, 8, 21, 40], 3, 0) != random_labels([4, 9, 22, 41], 3, 0)
     one = made(shots=4, demonstration_labels="random", seed=1)
     assert shown(one) != shown(made(shots=4, seed=1)) and set(shown(one)) <= set(
-        TASKS["sst2"].words
+        TASKS["sst2"].label_words
     )
 
 
@@ -166,7 +166,7 @@ TEST = [CLASSES["validation"][row["sentence"]] for row in ROWS["validation"].row
 ANSWERS = np.array([label if i % 10 else 1 - label for i, label in enumerate(TEST)])
 """Of a model that knows these labels, and is wrong in every tenth row."""
 RIGHT = float((np.array(ROWS["validation"].labels[:60]) == ANSWERS).mean())
-OWN = TASKS["sst2"].words
+OWN = TASKS["sst2"].label_words
 
 
 class Reader:

@@ -23,7 +23,7 @@ from batch_calibration.prompts import template as templates
 from batch_calibration.settings import Settings
 from batch_calibration.study.loading import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
-from batch_calibration.tasks.rte import RTE
+from batch_calibration.tasks.text_pairs import RTE
 from experiments.pretrain import captions, documents, prose, vocabulary, write_suite
 from experiments.pretrain.documents import Recipe
 from experiments.pretrain.grammar import sampling, suite, world
@@ -368,12 +368,12 @@ def test_tokens_of_labels_are_marked_and_any_text_encodes():
     marked = tokenizer.decode(
         [t for t, task in zip(made.tokens, made.label, strict=True) if task >= 0]
     )
-    assert set(marked.split()) <= {w for t in MINI for w in MINI[t].words} | {
+    assert set(marked.split()) <= {w for t in MINI for w in MINI[t].label_words} | {
         w for sets in documents.VERBALIZERS.values() for words in sets for w in words
     }
     (number,) = set(made.label) - {-1}
     name = documents.names(MINI)[number]
-    assert set(marked.split()) <= {*MINI[name].words, *sum(documents.VERBALIZERS[name], ())}
+    assert set(marked.split()) <= {*MINI[name].label_words, *sum(documents.VERBALIZERS[name], ())}
     packed = documents.pack(source, rows=3, length=64)
     assert packed.tokens.shape == (3, 64) and packed.document.min() == 0
     starts = packed.positions == 0
@@ -401,10 +401,12 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
     budget, rng, own = load_token_budget(Settings.of(model="mini")), random.Random(0), MINI[task]
     texts = []
     for _ in range(300):
-        shown = [suite.labeled(task, rng, label, 3).row for label in range(len(own.words))] * 4
-        told = [templates.demonstration(own.few_shot, row, own.words[0]) for row in shown]
+        shown = [
+            suite.labeled(task, rng, label, 3).row for label in range(len(own.label_words))
+        ] * 4
+        told = [templates.demonstration(own.few_shot, row, own.label_words[0]) for row in shown]
         texts.append(templates.prompt(own.few_shot, told, suite.example(task, rng, True).row))
-    assert max(budget.positions_needed(texts, own.words)) <= budget.positions
+    assert max(budget.positions_needed(texts, own.label_words)) <= budget.positions
 
 
 def test_unseen_label_words_and_any_text_score_finite():

@@ -93,7 +93,7 @@ def test_drawn_words_are_known_once_they_were_said(name):
 
 @pytest.mark.parametrize("name", ["sst2", "mnli"])
 def test_permuted_words_are_the_tasks_own_and_none_is_where_it_was(name):
-    own = TASKS[name].words
+    own = TASKS[name].label_words
     recipe = RECIPE._replace(drawn_words=0.0, permuted_words=1.0, own_words=1.0)
     for spans in told(name, recipe, 60):
         assert all(span.known and word in own and word != own[span.label] for word, span in spans)

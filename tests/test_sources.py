@@ -158,7 +158,7 @@ def write_task_file(folder, text=TASK_FILE):
 def test_a_task_file_is_a_task_with_files(tmp_path):
     task = load_task(write_task_file(tmp_path))
     assert (task.name, task.title) == ("tickets", "tickets")
-    assert task.words == ("billing", "bug")
+    assert task.label_words == ("billing", "bug")
     assert task.words_for(0) == ("billing", ("bug", "error"))
     assert task.statement_words == {"billing": "billing", "bug": "bug"}
     assert task.template(0) == task.template(1) == "Ticket: {subject}\n{body}\nKind: {label}"
@@ -506,7 +506,8 @@ from batch_calibration.data.texts import read
 from experiments import data_preparation
 assert 'tensorflow_datasets' not in sys.modules and 'pyarrow' not in sys.modules
 assert list(read(TASKS['cb'], {str(folder[0])!r}, 'validation').rows) == {TEXTS!r}
-data_preparation.prepare(TASKS['cb'], Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r}), {{}})
+source, data_dir = Path({str(tmp_path / "rows")!r}), Path({str(tmp_path / "E")!r})
+data_preparation.prepare(TASKS['cb'], source, data_dir, {{}})
 assert 'tensorflow_datasets' in sys.modules and 'tensorflow' not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

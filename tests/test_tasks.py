@@ -70,10 +70,10 @@ def test_the_shelf_is_the_papers_tables_and_three_more():
 
 
 def test_words_follow_names_not_positions():
-    assert TASKS["mnli"].words == TASKS["anli_r1"].words == ("yes", "maybe", "no")
+    assert TASKS["mnli"].label_words == TASKS["anli_r1"].label_words == ("yes", "maybe", "no")
     cb = TASKS["cb"]
     assert cb.label_names == ("entailment", "contradiction", "neutral")
-    assert cb.words == cb.words_for(0) == ("yes", "no", "maybe")
+    assert cb.label_words == cb.words_for(0) == ("yes", "no", "maybe")
     cb.check_label_names(("entailment", "contradiction", "neutral"), "somewhere")
     names = r"somewhere: task cb has labels \['entailment', 'contradiction', 'neutral'\] .*, the "
     with pytest.raises(InputError, match=names + r"data has \['entailment', 'neutral', 'contra"):

@@ -108,7 +108,7 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                     continue
                 if len(cells) != len(header):
                     raise InputError(
-                        f"{where}: expected {len(header)} cells ({', '.join(header)}), got "
+                        f"{where}: expected {len(header)} cells ({', '.join(header)}); got "
                         f"{len(cells)}; is the line cut short, or a comma not in quotes?"
                     )
                 yield (

@@ -40,8 +40,15 @@ from typing import Any
 from batch_calibration.errors import InputError, shown
 from batch_calibration.prompts.template import check
 from batch_calibration.tasks import TASKS, get_task
-from batch_calibration.tasks.base import IMAGE, NAMES, NUMBERS, Task, Words
-from batch_calibration.tasks.image import COLUMNS, image_task
+from batch_calibration.tasks.base import (
+    COLUMNS,
+    IMAGE,
+    NAMES,
+    NUMBERS,
+    LabelWords,
+    Task,
+    image_task,
+)
 
 ENDING = ".toml"
 NEEDED: dict[str, type] = {
@@ -199,7 +206,7 @@ def _all_texts(value: Any, several: bool = False) -> bool:
     return isinstance(value, str) or all(isinstance(v, str) for v in value)
 
 
-def _words(table: dict[str, Any]) -> dict[str, Words]:
+def _words(table: dict[str, Any]) -> dict[str, LabelWords]:
     return {name: w if isinstance(w, str) else tuple(w) for name, w in table.items()}
 
 

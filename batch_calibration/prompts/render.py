@@ -25,7 +25,7 @@ from batch_calibration.prompts.rendered import (
 )
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Rows, Task
-from batch_calibration.tasks.base import Words
+from batch_calibration.tasks.base import LabelWords
 
 
 def render(
@@ -163,7 +163,7 @@ def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
     return train._replace(labels=tuple(labels))
 
 
-def _words(task: Task, cell: Cell, shots: int) -> tuple[Words, ...]:
+def _words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
     """The words of each label: the task's, or drawn ones."""
     pool, choice = cell.prompt.label_words, cell.prompt.verbalizer
     if pool == "own":

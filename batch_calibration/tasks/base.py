@@ -6,12 +6,17 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError
 
 Row = dict[str, str]
-Words = str | tuple[str, ...]
+LabelWords = str | tuple[str, ...]
 """How a label is written: one surface form, or several of which the first is shown."""
 NUMBERS, NAMES = "numbers", "names"
 """How rows give a label: its place in `label_names`, or its name."""
 IMAGE = "image"
 """The one field of an image task: a reference to an image, never its pixels."""
+
+
+def first_form(words: LabelWords) -> str:
+    """The surface form that demonstrations show."""
+    return words if isinstance(words, str) else words[0]
 
 
 class Task(NamedTuple):
@@ -36,15 +41,15 @@ class Task(NamedTuple):
     `objective` is what a row asks, as Table 4 of Zhou et al. 2024 has it; tasks outside that table
     have none.
 
-    An image task (`tasks.image.image_task`) has the one field `image` and no prompts; `statements`
-    are the numbered choices of its statement, the first of them the usual one.
+    An image task has the one field `image` and no prompts; `statements` are the numbered choices of
+    its statement, the first of them the usual one. `text_task` and `image_task` fill in the rest.
     """
 
     name: str
     title: str
     fields: tuple[str, ...]
     label_names: tuple[str, ...]
-    verbalizer: Mapping[str, Words]
+    verbalizer: Mapping[str, LabelWords]
     few_shot: str
     zero_shot: str
     statement: str
@@ -53,9 +58,9 @@ class Task(NamedTuple):
     tfds: tuple[str, ...] = ()
     test_rows: int | None = None
     source: str = ""
-    zero_shot_verbalizer: Mapping[str, Words] = {}
+    zero_shot_verbalizer: Mapping[str, LabelWords] = {}
     templates: Mapping[str, str] = {}
-    verbalizers: Mapping[str, Mapping[str, Words]] = {}
+    verbalizers: Mapping[str, Mapping[str, LabelWords]] = {}
     columns: tuple[Mapping[str, str], ...] = ({},)
     stand_ins: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
@@ -71,19 +76,20 @@ class Task(NamedTuple):
         return self.fields == (IMAGE,)
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def label_words(self) -> tuple[str, ...]:
         """Few-shot label words in the order of the integer labels, the first form of each."""
-        return tuple(one if isinstance(one, str) else one[0] for one in self.words_for(1))
+        return tuple(map(first_form, self.words_for(1)))
 
     @property
     def own_words(self) -> set[str]:
         """Every word of every verbalizer and of the label names, in small letters."""
-        choices = (self.verbalizer, self.zero_shot_verbalizer, *self.verbalizers.values())
-        given = [form for choice in choices for form in choice.values()]
-        texts = [text for form in given for text in ((form,) if isinstance(form, str) else form)]
-        return {word.lower() for text in (*texts, *self.label_names) for word in text.split()}
+        texts = list(self.label_names)
+        for verbalizer in (self.verbalizer, self.zero_shot_verbalizer, *self.verbalizers.values()):
+            for forms in verbalizer.values():
+                texts += [forms] if isinstance(forms, str) else forms
+        return set(" ".join(texts).lower().split())
 
-    def words_for(self, shots: int, choice: str = "") -> tuple[Words, ...]:
+    def words_for(self, shots: int, choice: str = "") -> tuple[LabelWords, ...]:
         """Label words with that many demonstrations, or those of the verbalizer `choice`.
 
         >>> from batch_calibration.tasks import TASKS
@@ -93,10 +99,10 @@ class Task(NamedTuple):
         if choice:
             if choice not in self.verbalizers:
                 raise InputError.unknown(f"verbalizer of {self.name}", choice, self.verbalizers)
-            words = self.verbalizers[choice]
+            verbalizer = self.verbalizers[choice]
         else:
-            words = self.verbalizer if shots else self.zero_shot_verbalizer or self.verbalizer
-        return tuple(words[name] for name in self.label_names)
+            verbalizer = self.verbalizer if shots else self.zero_shot_verbalizer or self.verbalizer
+        return tuple(verbalizer[name] for name in self.label_names)
 
     def template(self, shots: int, choice: str = "") -> str:
         """The template with or without demonstrations, or the one numbered `choice`."""
@@ -132,3 +138,72 @@ class Rows(NamedTuple):
         """The first `limit` rows, all where it is 0."""
         cut = slice(limit or None)
         return self._replace(rows=self.rows[cut], labels=self.labels[cut], ids=self.ids[cut])
+
+
+COLUMNS: tuple[Mapping[str, str], ...] = (
+    {}, {IMAGE: "path"}, {IMAGE: "file"}, {IMAGE: "file_name"}, {IMAGE: "filename"},
+)  # fmt: skip
+"""What a table of images may call the column of their paths."""
+
+
+def text_task(
+    name: str,
+    title: str,
+    fields: tuple[str, ...],
+    verbalizer: Mapping[str, LabelWords],
+    few_shot: str,
+    **settings: object,
+) -> Task:
+    """A task of texts: labels in the order of `verbalizer`, one template with and without shots.
+
+    Args:
+      name: what a user types.
+      title: what tables print.
+      fields: the columns that make a row.
+      verbalizer: label name -> label words, in the order of the data's integer labels.
+      few_shot: the template, which ends in `{label}`.
+      **settings: further fields of `Task`, and those whose default is not right: `zero_shot` (the
+        template), `statement_words` (the verbalizer's first forms), `statement_fields` (`fields`).
+
+    >>> text_task("mood", "Mood", ("text",), {"n": "bad", "y": "good"}, "{text}: {label}").zero_shot
+    '{text}: {label}'
+    """
+    defaults: dict[str, object] = {
+        "label_names": tuple(verbalizer),
+        "zero_shot": few_shot,
+        "statement": "{label}",
+        "statement_words": {label: first_form(verbalizer[label]) for label in verbalizer},
+        "statement_fields": fields,
+    }
+    named = {"name": name, "title": title, "fields": fields, "verbalizer": verbalizer}
+    return Task(**(defaults | named | {"few_shot": few_shot} | settings))  # type: ignore[arg-type]
+
+
+def image_task(
+    name: str,
+    title: str,
+    words: Mapping[str, str],
+    statements: tuple[str, ...],
+    **settings: object,
+) -> Task:
+    """An image task: `words` maps each label name, in the data's order, to what statements say.
+
+    Args:
+      name: what a user types.
+      title: what tables print.
+      words: label name -> words.
+      statements: texts that hold `{label}` once; the first is the usual one, and all of them
+        together are the prompt ensemble.
+      **settings: further fields of `Task`, such as `tfds`.
+
+    >>> image_task("pets", "Pets", {"cat": "cat", "dog": "dog"}, ("a photo of a {label}.",)).fields
+    ('image',)
+    """
+    defaults: dict[str, object] = {
+        "statement": statements[0],
+        "statements": statements,
+        "columns": COLUMNS,
+        "labels_are": NAMES,
+        "stand_ins": {"test": "validation"},
+    }
+    return text_task(name, title, (IMAGE,), words, "", **(defaults | settings))

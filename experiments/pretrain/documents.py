@@ -180,7 +180,7 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
     if rng.random() < recipe.own_template:
         template = task.zero_shot if zero else task.few_shot
     if rng.random() < recipe.own_words:
-        words = task.words
+        words = task.label_words
     words, drawn = rename(words, recipe, rng)
     weights = preference(task.name, recipe, rng)
     likelier = recipe.likelier > 0 and rng.random() < recipe.likelier

@@ -69,7 +69,7 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     design, means, icl, bc = [], [], [], []
     for sequence in SEQUENCES:
         for draw in range(draws):
-            scores = ask(sequence, draw, task.few_shot, task.words)
+            scores = ask(sequence, draw, task.few_shot, task.label_words)
             bias = scores.mean(axis=0)
             design.append(sequence)
             means.append(bias[1] - bias[0])
@@ -85,9 +85,9 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
             found.append(bias[1] - bias[0])
         return float(np.std(found, ddof=1))
 
-    other = [(template, task.words) for template in documents.TEMPLATES[task.name]]
+    other = [(template, task.label_words) for template in documents.TEMPLATES[task.name]]
     names = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
-    own = [(task.few_shot, task.words)]
+    own = [(task.few_shot, task.label_words)]
     return LabelBiases(
         common, majority, recency, spread(own + other), spread(own + names),
         (float(np.mean(icl)), float(np.std(icl, ddof=1))),
