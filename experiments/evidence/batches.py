@@ -75,8 +75,8 @@ def right_by_label(
         return predict(calibrator.apply(state, test))
 
     flat = learned.reshape(-1, *learned.shape[2:]), corrected.reshape(-1, *corrected.shape[2:])
-    said = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
-    hits = (said.reshape(gold.shape) == gold).astype(jnp.float32)
+    answers_right = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
+    hits = (answers_right.reshape(gold.shape) == gold).astype(jnp.float32)
     labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)
     return jnp.einsum("ucn,ucnk->uk", hits, labels)
 

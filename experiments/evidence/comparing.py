@@ -99,9 +99,9 @@ def balanced_accuracy(guess: np.ndarray, gold: np.ndarray) -> float:
     >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
     0.75
     """
-    occurs, place = np.unique(gold, return_inverse=True)
-    right = np.bincount(place, guess == gold, len(occurs))
-    return float(np.mean(right / np.bincount(place)))
+    occurs, label_index = np.unique(gold, return_inverse=True)
+    right = np.bincount(label_index, guess == gold, len(occurs))
+    return float(np.mean(right / np.bincount(label_index)))
 
 
 def count(
@@ -111,19 +111,19 @@ def count(
     models: int,
 ) -> Counts:
     """How often one method's predictions are right, where all models have them."""
-    has = np.array([one is not None for one in answers]).reshape(models, -1).all(axis=0)
-    every = np.arange(len(gold)).reshape(models, -1)[:, has]
-    found = np.zeros((5, *every.shape))
-    for place in np.ndindex(every.shape):
-        i = int(every[place])
-        mine, plain = answers[i], baseline[i]
-        assert mine is not None and plain is not None
-        right, before = mine == gold[i], plain == gold[i]
-        found[(slice(None), *place)] = (
-            100 * right.mean(), 100 * balanced_accuracy(mine, gold[i]),
+    has = np.array([answer is not None for answer in answers]).reshape(models, -1).all(axis=0)
+    table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]
+    counts_by_kind = np.zeros((5, *table_indices.shape))
+    for place in np.ndindex(table_indices.shape):
+        i = int(table_indices[place])
+        answer_right, plain = answers[i], baseline[i]
+        assert answer_right is not None and plain is not None
+        right, before = answer_right == gold[i], plain == gold[i]
+        counts_by_kind[(slice(None), *place)] = (
+            100 * right.mean(), 100 * balanced_accuracy(answer_right, gold[i]),
             (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),
         )  # fmt: skip
-    accuracy, balanced, gained, lost, rows = found
+    accuracy, balanced, gained, lost, rows = counts_by_kind
     return Counts(accuracy, balanced, gained, lost, rows, np.flatnonzero(has))
 
 
@@ -148,25 +148,32 @@ def compare(
         seed: of bootstrap and test.
         draws: of each.
     """
-    counts = {name: count(one, answers[BASELINE], gold, models) for name, one in answers.items()}
+    counts = {
+        name: count(answer, answers[BASELINE], gold, models) for name, answer in answers.items()
+    }
     plain = counts[BASELINE]
-    others = [name for name in counts if name != BASELINE]
+    compared_names = [name for name in counts if name != BASELINE]
     metrics: dict[str, dict[str, Difference]] = {}
     for metric in ("accuracy", "balanced"):
-        found: dict[str, Difference] = {}
-        for name in others:
-            random = np.random.default_rng([seed, len(found)])
-            mine = getattr(counts[name], metric)
-            apart = mine - getattr(plain, metric)[:, counts[name].tasks]
-            unit = apart.mean(axis=int(np.argmin(apart.shape)))
-            ends = statistics.crossed_interval(apart, seed, draws=draws)
+        differences: dict[str, Difference] = {}
+        for name in compared_names:
+            random = np.random.default_rng([seed, len(differences)])
+            method_accuracy = getattr(counts[name], metric)
+            gains = method_accuracy - getattr(plain, metric)[:, counts[name].tasks]
+            unit = gains.mean(axis=int(np.argmin(gains.shape)))
+            ends = statistics.crossed_interval(gains, seed, draws=draws)
             p = statistics.sign_flip(unit, random, draws=draws)
-            found[name] = Difference(float(apart.mean()), *ends, p)
-        for group in ([n for n in others if KNOWN not in n], [n for n in others if KNOWN in n]):
-            adjusted = statistics.holm([found[name].p for name in group])
-            found |= {n: found[n]._replace(p=p) for n, p in zip(group, adjusted, strict=True)}
-        metrics[metric] = found
+            differences[name] = Difference(float(gains.mean()), *ends, p)
+        for group in (
+            [n for n in compared_names if KNOWN not in n],
+            [n for n in compared_names if KNOWN in n],
+        ):
+            adjusted = statistics.holm([differences[name].p for name in group])
+            differences |= {
+                n: differences[n]._replace(p=p) for n, p in zip(group, adjusted, strict=True)
+            }
+        metrics[metric] = differences
     return {
         name: Compared(counts[name], metrics["accuracy"][name], metrics["balanced"][name])
-        for name in others
+        for name in compared_names
     }

@@ -62,11 +62,13 @@ def run(folder: Path, options: Options) -> Written:
     real = []
     for names in options.sets:
         for labels in options.labels:
-            found = pools.real_pools(folder, names, labels)
+            pool_group = pools.real_pools(folder, names, labels)
             title = f"{pools.titled(names)}, {labels} labels"
-            real.append(grid(title, found, options))
+            real.append(grid(title, pool_group, options))
     # Simulated rows have sizes and strengths of their own.
-    other = options._replace(sizes=options.simulated_sizes, strengths=options.simulated_strengths)
+    simulated_options = options._replace(
+        sizes=options.simulated_sizes, strengths=options.simulated_strengths
+    )
     simulated = []
     for accuracy in options.accuracies:
         drawn = [
@@ -74,44 +76,49 @@ def run(folder: Path, options: Options) -> Written:
             for i in range(options.simulated_draws)
         ]
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
-        simulated.append(grid(title, drawn, other))
+        simulated.append(grid(title, drawn, simulated_options))
     return failure_tables.tell(real, simulated, told)
 
 
-def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
+def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method in each cell; a batch is corrected by what is learned from itself.
 
     A cell is the mean over which label is the most frequent one, so that the bias is as often for
     it as the labels are many.
     """
-    k = found[0].log_probs.shape[1]
+    k = pool_group[0].log_probs.shape[1]
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     names = batches.chosen(options.methods)
     shape = (
         len(shares),
         len(options.sizes),
         len(options.strengths),
-        len({pool.name for pool in found}),
+        len({pool.name for pool in pool_group}),
     )
     gains = {name: np.zeros((2, *shape)) for name in names}
     key = jax.random.key(options.seed)
     for a, b in np.ndindex(shape[:2]):
         random = np.random.default_rng([options.seed, k, a, b])
-        rows, gold = pools.several(found, float(shares[a]), options.sizes[b], options.rows, random)
+        rows, gold = pools.several(
+            pool_group, float(shares[a]), options.sizes[b], options.rows, random
+        )
         occurs = by_label(gold, k)
         for c, strength in enumerate(options.strengths):
             bias = np.zeros(k, np.float32)
             bias[0] = strength
-            one = partial(batches.right_by_label, rows, rows, gold, bias, key)
+            answers_right = partial(batches.right_by_label, rows, rows, gold, bias, key)
             for name in names:
-                right = np.asarray(one(name=name))
-                for place, value in enumerate(batches.in_percent(right, occurs)):
-                    each = value.reshape(len(found), k).mean(axis=1)
-                    gains[name][place, a, b, c] = pools.units(each, found)
+                right = np.asarray(answers_right(name=name))
+                for metric, accuracy_by_pool in enumerate(batches.in_percent(right, occurs)):
+                    mean_by_pool = accuracy_by_pool.reshape(len(pool_group), k).mean(axis=1)
+                    gains[name][metric, a, b, c] = pools.units(mean_by_pool, pool_group)
     plain = gains.pop(BASELINE)
-    apart = {name: gain - plain for name, gain in gains.items()}
-    both = ({name: of[place] for name, of in apart.items()} for place in range(2))
-    return Grid(title, shares, options.sizes, options.strengths, *both)
+    gains_over_baseline = {name: gain - plain for name, gain in gains.items()}
+    # The first axis of a gain is the metric: accuracy, balanced accuracy.
+    two_metrics = (
+        {name: gain[metric] for name, gain in gains_over_baseline.items()} for metric in range(2)
+    )
+    return Grid(title, shares, options.sizes, options.strengths, *two_metrics)
 
 
 def by_label(gold: np.ndarray, k: int) -> np.ndarray:

@@ -58,40 +58,49 @@ def answers(
     """
     skipped = [left_out(table, methods) for table in tables]
     key = jax.random.key(seed)
-    told = [name for name in knowing if name in methods and takes_shares(name)]
+    informed_methods = [name for name in knowing if name in methods and takes_shares(name)]
     work = [
         (group, name)
         for group in grouped(tables, skipped, methods, None)
-        for name in [*group.methods, *(name + KNOWN for name in group.methods if name in told)]
+        for name in [
+            *group.methods,
+            *(name + KNOWN for name in group.methods if name in informed_methods),
+        ]
     ]
     slow = [pair for pair in work if _method(pair[1]).looped]
     work = slow + [pair for pair in work if not _method(pair[1]).looped]
-    found: dict[str, list[np.ndarray | None]] = {}
+    answers_by_method: dict[str, list[np.ndarray | None]] = {}
     seconds: dict[str, float] = {}
 
-    def parts(group: Group, name: str) -> dict[str, Evidence]:
+    def blocks_read(group: Group, name: str) -> dict[str, Evidence]:
         return {b: group.blocks[b] for b in dict.fromkeys(("test", *_method(name).probe.blocks))}
 
-    def one(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
+    def answer_timed(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
         group, name = pair
         start = time.perf_counter()
-        made = np.asarray(_answers(parts(group, name), key, name=name))
-        return made, time.perf_counter() - start
+        predictions = np.asarray(_answers(blocks_read(group, name), key, name=name))
+        return predictions, time.perf_counter() - start
 
     # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
     # other forever, and so have those of PC with more than eight labels; its others have not.
     alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
     with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
-        done = [*pool.map(one, slow), *map(one, work[len(slow) :])]
-    for (group, name), (made, spent) in zip(work, done, strict=True):
-        of = found.setdefault(name, [None] * len(tables))
-        for (place, table), guess in zip(group.tables, made, strict=True):
-            if name.removesuffix(KNOWN) not in skipped[place]:
-                of[place] = guess[: len(table.blocks["test"].labels)]
+        done = [*pool.map(answer_timed, slow), *map(answer_timed, work[len(slow) :])]
+    for (group, name), (group_answers, spent) in zip(work, done, strict=True):
+        method_answers = answers_by_method.setdefault(name, [None] * len(tables))
+        for (table_index, table), guess in zip(group.tables, group_answers, strict=True):
+            if name.removesuffix(KNOWN) not in skipped[table_index]:
+                method_answers[table_index] = guess[: len(table.blocks["test"].labels)]
         seconds[name] = seconds.get(name, 0.0) + spent
-    reasons = {name: skipped[0][name] for name in methods if all(name in one for one in skipped)}
-    order = [name for method in methods for name in (method, method + KNOWN) if name in found]
-    return Answers({name: found[name] for name in order}, reasons, seconds)
+    reasons = {
+        name: skipped[0][name]
+        for name in methods
+        if all(name in reasons_of_table for reasons_of_table in skipped)
+    }
+    order = [
+        name for method in methods for name in (method, method + KNOWN) if name in answers_by_method
+    ]
+    return Answers({name: answers_by_method[name] for name in order}, reasons, seconds)
 
 
 def _method(name: str) -> Method:
@@ -108,18 +117,20 @@ def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Arra
     """Predicted labels [c n] of a group of contexts."""
     method = _method(name)
 
-    def context(parts: dict[str, Evidence]) -> jax.Array:
-        rows = parts["test"]
+    def context(blocks: dict[str, Evidence]) -> jax.Array:
+        rows = blocks["test"]
         if name.endswith(KNOWN):
             chosen = method.make(target_prior=_shares(rows))
-            scores = chosen.apply(chosen.fit(*gather(method, parts), key=key), rows.log_probs)
+            scores = chosen.apply(chosen.fit(*gather(method, blocks), key=key), rows.log_probs)
         else:
-            scores = correct(method, parts, rows.log_probs, key=key).scores
+            scores = correct(method, blocks, rows.log_probs, key=key).scores
         return predict(scores)
 
     named = dict(blocks)
-    made: jax.Array = jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
-    return made
+    predictions: jax.Array = (
+        jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
+    )
+    return predictions
 
 
 def _shares(rows: Evidence) -> jax.Array:

@@ -75,10 +75,10 @@ def fewer_colors(path: Path) -> bytes:
     """A PNG with a palette of 256 colors, a third of its size."""
     from PIL import Image
 
-    data = io.BytesIO()
+    png_file = io.BytesIO()
     with Image.open(path) as image:
-        image.convert("RGB").quantize(256).save(data, "png", optimize=True)
-    return data.getvalue()
+        image.convert("RGB").quantize(256).save(png_file, "png", optimize=True)
+    return png_file.getvalue()
 
 
 def fill(page: Path, study: str, texts: dict[str, str]) -> str:
@@ -92,16 +92,16 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
             where=f"--page={page}", expected="a Markdown page", got="none", remedy="name one"
         )
     text = page.read_text(encoding="utf-8")
-    for part in PARTS:
-        begin, end = (f"<!-- evidence {study} {part}: {mark} -->" for mark in ("begin", "end"))
-        before, found, rest = text.partition(begin)
+    for part_name in PARTS:
+        begin, end = (f"<!-- evidence {study} {part_name}: {mark} -->" for mark in ("begin", "end"))
+        before, marker, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
-        if not found or not closed:
+        if not marker or not closed:
             raise InputError(
                 where=f"--page={page}",
                 expected=f"the lines {begin} and {end}",
                 got="none",
                 remedy="add them",
             )
-        text = f"{before}{begin}\n{texts[part]}\n{end}{after}"
+        text = f"{before}{begin}\n{texts[part_name]}\n{end}{after}"
     return text

@@ -50,20 +50,20 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
         InputError: a set of several tasks; more labels than a set has.
     """
     pools = []
-    for one in read_sets(folder, sets):
-        if one.shape[1] > 1 or len(one.tables[0].label_names) < labels:
+    for score_set in read_sets(folder, sets):
+        if score_set.shape[1] > 1 or len(score_set.tables[0].label_names) < labels:
             raise InputError(
                 where="pools",
                 expected=f"sets of one batch with {labels} labels or more",
-                got=one.name,
+                got=score_set.name,
                 remedy="name such as mmlu_batch, mmbench, oodcv",
             )
-        for table in one.tables:
+        for table in score_set.tables:
             test = table.blocks["test"]
-            kept = test.labels < labels
+            is_kept = test.labels < labels
             name = str(table.context["model"])
             free = table.blocks["cc"].log_probs[:, :labels] if "cc" in table.blocks else None
-            pools.append(Pool(name, test.log_probs[kept, :labels], test.labels[kept], free))
+            pools.append(Pool(name, test.log_probs[is_kept, :labels], test.labels[is_kept], free))
     return pools
 
 
@@ -83,11 +83,11 @@ def gaussian_pool(accuracy: float, rows: int, seed: int) -> Pool:
     >>> round(float((pool.log_probs.argmax(axis=1) == pool.gold).mean()), 2)
     0.8
     """
-    d = np.sqrt(2) * ndtri(accuracy)
+    distance = np.sqrt(2) * ndtri(accuracy)
     random = np.random.default_rng([seed, 7])
     gold = np.arange(rows, dtype=np.int32) % 2
-    x = random.standard_normal((rows, 2)) + d * np.eye(2)[gold]
-    return Pool(f"{100 * accuracy:.0f} % right", (d * x).astype(np.float32), gold)
+    features = random.standard_normal((rows, 2)) + distance * np.eye(2)[gold]
+    return Pool(f"{100 * accuracy:.0f} % right", (distance * features).astype(np.float32), gold)
 
 
 def uneven(labels: int, most: int, share: float) -> np.ndarray:
@@ -112,27 +112,29 @@ def draw(
     counts = np.bincount(pool.gold, minlength=len(shares))
     first = np.cumsum(counts) - counts
     gold = random.choice(len(shares), tuple(shape), p=shares)
-    place = first[gold] + (random.random(tuple(shape)) * counts[gold]).astype(int)
-    return pool.log_probs[order[place]], gold.astype(np.int32)
+    offset = first[gold] + (random.random(tuple(shape)) * counts[gold]).astype(int)
+    return pool.log_probs[order[offset]], gold.astype(np.int32)
 
 
 def several(
-    found: Sequence[Pool], share: float, size: int, rows: int, random: np.random.Generator
+    pools: Sequence[Pool], share: float, size: int, rows: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows [u c m k] and labels [u c m], u = pools x labels that are the most frequent one."""
-    k = found[0].log_probs.shape[1]
+    k = pools[0].log_probs.shape[1]
     shape = (max(1, rows // size), size)
-    parts = [
-        draw(pool, uneven(k, most, share), shape, random) for pool in found for most in range(k)
+    batches = [
+        draw(pool, uneven(k, most, share), shape, random) for pool in pools for most in range(k)
     ]
-    return np.stack([one for one, _ in parts]), np.stack([gold for _, gold in parts])
+    return np.stack([batch_rows for batch_rows, _ in batches]), np.stack(
+        [gold for _, gold in batches]
+    )
 
 
-def units(values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
+def units(pool_values: np.ndarray, pools: Sequence[Pool]) -> np.ndarray:
     """The mean of values [..., pools] over the pools of one name, [..., units]."""
     names = [pool.name for pool in pools]
-    each = [
-        [place for place, other in enumerate(names) if other == name]
+    unit_indices = [
+        [pool_index for pool_index, pool_name in enumerate(names) if pool_name == name]
         for name in dict.fromkeys(names)
     ]
-    return np.stack([values[..., places].mean(axis=-1) for places in each], axis=-1)
+    return np.stack([pool_values[..., places].mean(axis=-1) for places in unit_indices], axis=-1)

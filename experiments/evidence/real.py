@@ -55,11 +55,12 @@ def run(folder: Path, options: Options) -> Written:
     for name in options.methods:
         get_method(name)
     judged = []
-    for one in read_sets(folder, options.sets):
-        judged.append(judge(one, options))
-        print(f"{one.name}: {BASELINE} and {len(judged[-1].methods)} more on {len(one.tables)} "
-              f"contexts in {judged[-1].wall:.1f} s, compilation included", flush=True)  # fmt: skip
-    drawn = [one for one in judged if one.set.name in options.drawn]
+    for score_set in read_sets(folder, options.sets):
+        judged.append(judge(score_set, options))
+        counted = f"{len(judged[-1].methods)} more on {len(score_set.tables)} contexts"
+        took = f"{judged[-1].wall:.1f} s, compilation included"
+        print(f"{score_set.name}: {BASELINE} and {counted} in {took}", flush=True)
+    drawn = [score_set for score_set in judged if score_set.set.name in options.drawn]
     return Written(
         findings(drawn or judged), section(judged, drawn, options),
         {
@@ -71,37 +72,42 @@ def run(folder: Path, options: Options) -> Written:
     )  # fmt: skip
 
 
-def judge(one: ScoreSet, options: Options) -> Judged:
+def judge(score_set: ScoreSet, options: Options) -> Judged:
     """All methods on all contexts of a set, each on the same test rows."""
     start = time.perf_counter()
     chosen = [name for name in METHODS if not options.methods or name in options.methods]
     names = [BASELINE, *(name for name in chosen if name != BASELINE)]
     # The number of a task is the seed: the same rows are set apart for every model.
-    numbers = range(len(one.tables))
-    apart = [
-        set_apart(one.tables[i], options.labeled, (options.seed, i % one.shape[1])) for i in numbers
+    numbers = range(len(score_set.tables))
+    split_tables = [
+        set_apart(score_set.tables[i], options.labeled, (options.seed, i % score_set.shape[1]))
+        for i in numbers
     ]
-    found = answers(apart, names, knowing=options.knowing, seed=options.seed)
-    gold = [table.blocks["test"].labels for table in apart]
-    plain = found.by_method[BASELINE]
-    methods = compare(found.by_method, gold, one.models, seed=options.seed, draws=options.draws)
-    counts = count(plain, plain, gold, one.models)
+    answers_by_method = answers(split_tables, names, knowing=options.knowing, seed=options.seed)
+    gold = [table.blocks["test"].labels for table in split_tables]
+    plain = answers_by_method.by_method[BASELINE]
+    methods = compare(
+        answers_by_method.by_method, gold, score_set.models, seed=options.seed, draws=options.draws
+    )
+    counts = count(plain, plain, gold, score_set.models)
     wall = time.perf_counter() - start
-    return Judged(one, counts, methods, found.skipped, found.seconds, wall)
+    return Judged(
+        score_set, counts, methods, answers_by_method.skipped, answers_by_method.seconds, wall
+    )
 
 
 def draw(judged: Sequence[Judged]) -> "Figure":
     """A panel a set, a row a method."""
     from batch_calibration.artifacts.figures import forest
 
-    names = list(dict.fromkeys(name for one in judged for name in one.methods))
+    names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
     panels = {
-        one.set.title: {
-            name: (d.value, d.low, d.high, d.verdict)
-            for name, found in one.methods.items()
-            if (d := found.accuracy)
+        judged_set.set.title: {
+            name: (difference.value, difference.low, difference.high, difference.verdict)
+            for name, compared in judged_set.methods.items()
+            if (difference := compared.accuracy)
         }
-        for one in judged
+        for judged_set in judged
     }
     return forest.draw(panels, names, f"accuracy - {BASELINE} (points)")
 
@@ -110,44 +116,60 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     """Where the paper's method gains and loses, and what the others do where they do worst."""
 
     def where(verdict: str) -> str:
-        found = [(one, one.methods[SHOWN].accuracy) for one in judged if SHOWN in one.methods]
+        gains = [
+            (judged_set.set.title, judged_set.methods[SHOWN].accuracy)
+            for judged_set in judged
+            if SHOWN in judged_set.methods
+        ]
         return "; ".join(
-            f"{one.set.title} {d.value:+.1f} [{d.low:+.1f}, {d.high:+.1f}]"
-            for one, d in found
-            if d.verdict == verdict
+            f"{title} {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+            for title, gain in gains
+            if gain.verdict == verdict
         )
 
-    words = {
+    sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
         "inside the noise": f"**{SHOWN} makes no difference beyond the noise, after Holm**",
     }
-    said = [f"{text}: {where(verdict)}." for verdict, text in words.items() if where(verdict)]
+    sentences = [
+        f"{text}: {where(verdict)}." for verdict, text in sentence_starts.items() if where(verdict)
+    ]
     lines = tables.tallies(judged)
-    mine = next((line for line in lines if line.method == SHOWN), None)
+    shown_tally = next((line for line in lines if line.method == SHOWN), None)
     for labels, kind in ((False, "without labels"), (True, "with labeled rows")):
-        some = [line for line in lines if tables.reads_labels(line.method) == labels]
+        same_kind = [line for line in lines if tables.reads_labels(line.method) == labels]
         # One that changes no prediction has nothing to lose.
-        some = [x for x in some if not x.method.endswith(KNOWN) and (x.mean, x.worst) != (0, 0)]
-        if some and mine:
-            best = max(some, key=lambda line: line.worst)
-            said.append(
-                f"**Least to lose {kind}**: `{best.method}`, {best.told}; `{SHOWN}`, {mine.told}."
+        same_kind = [
+            tally
+            for tally in same_kind
+            if not tally.method.endswith(KNOWN) and (tally.mean, tally.worst) != (0, 0)
+        ]
+        if same_kind and shown_tally:
+            best = max(same_kind, key=lambda line: line.worst)
+            sentences.append(
+                f"**Least to lose {kind}**: `{best.method}`, {best.told}; "
+                f"`{SHOWN}`, {shown_tally.told}."
             )
-    return said
+    return sentences
 
 
 def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options) -> str:
     """The section in Markdown."""
     wide = drawn or judged
-    left: dict[str, list[str]] = {}
-    for one in judged:
-        for name, why in one.skipped.items():
-            left[name] = list(dict.fromkeys([*left.get(name, []), why]))
-    never = [name for name in left if all(name in one.skipped for one in judged)]
-    reasons = (f"`{name}` ({', or '.join(left[name])})" for name in never)
-    parts = [
-        "The sets: " + "; ".join(f"{one.set.title}: {one.set.about}" for one in judged) + ".",
+    skip_reasons: dict[str, list[str]] = {}
+    for judged_set in judged:
+        for name, why in judged_set.skipped.items():
+            skip_reasons[name] = list(dict.fromkeys([*skip_reasons.get(name, []), why]))
+    # A method that at least one set can have is in the tables; the others are named here.
+    never = [
+        name for name in skip_reasons if all(name in judged_set.skipped for judged_set in judged)
+    ]
+    reasons = (f"`{name}` ({', or '.join(skip_reasons[name])})" for name in never)
+    paragraphs = [
+        "The sets: "
+        + "; ".join(f"{judged_set.set.title}: {judged_set.set.about}" for judged_set in judged)
+        + ".",
         f"Of each context {options.labeled} rows, a quarter of its rows at most, are drawn and set "
         "apart with their labels, for methods that read labels; all methods are judged on the "
         "rows that are left, and methods without labels see these alone."
@@ -164,7 +186,10 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         "### Every method: difference to ICL in balanced accuracy, points",
         *(markdown(tables.by_method(wide[i : i + 4], "balanced")) for i in range(0, len(wide), 4)),
     ]
-    for one in wide:
-        if min(one.set.shape) > 1 and SHOWN in one.methods:
-            parts += [f"### {one.set.title}, by model", markdown(tables.by_model(one, [SHOWN]))]
-    return "\n\n".join(filter(None, parts))
+    for judged_set in wide:
+        if min(judged_set.set.shape) > 1 and SHOWN in judged_set.methods:
+            paragraphs += [
+                f"### {judged_set.set.title}, by model",
+                markdown(tables.by_model(judged_set, [SHOWN])),
+            ]
+    return "\n\n".join(filter(None, paragraphs))

@@ -52,9 +52,9 @@ def reads_labels(name: str) -> bool:
     return name.endswith(KNOWN) or METHODS[name].probe.labels
 
 
-def ratio(flags: np.ndarray, others: np.ndarray) -> str:
+def ratio(flags: np.ndarray, other_flags: np.ndarray) -> str:
     """How many contexts are won and lost."""
-    return f"{int(flags.sum())} / {int(others.sum())}"
+    return f"{int(flags.sum())} / {int(other_flags.sum())}"
 
 
 class Tally(NamedTuple):
@@ -91,30 +91,34 @@ class Tally(NamedTuple):
 
 def tallies(judged: Sequence[Judged]) -> list[Tally]:
     """Each method that most sets can have, over these."""
-    names = dict.fromkeys(name for one in judged for name in one.methods)
-    found = []
+    names = dict.fromkeys(name for judged_set in judged for name in judged_set.methods)
+    lines = []
     for name in names:
-        has = [one for one in judged if name in one.methods]
-        every = [one.methods[name].accuracy for one in has]
-        if 2 * len(has) > len(judged):
-            least = min(range(len(has)), key=lambda place: every[place].value)
-            found.append(Tally(
-                name, len(has), sum(d.verdict == "gain" for d in every),
-                sum(d.verdict == "loss" for d in every), float(np.mean([d.value for d in every])),
-                float(np.mean([one.methods[name].balanced.value for one in has])),
-                every[least].value, has[least].set.title,
+        sets_with_method = [judged_set for judged_set in judged if name in judged_set.methods]
+        differences = [judged_set.methods[name].accuracy for judged_set in sets_with_method]
+        if 2 * len(sets_with_method) > len(judged):
+            worst_index = min(
+                range(len(sets_with_method)), key=lambda set_index: differences[set_index].value
+            )
+            verdicts = [difference.verdict for difference in differences]
+            gains = [difference.value for difference in differences]
+            balanced = [judged_set.methods[name].balanced.value for judged_set in sets_with_method]
+            lines.append(Tally(
+                name, len(sets_with_method), verdicts.count("gain"), verdicts.count("loss"),
+                float(np.mean(gains)), float(np.mean(balanced)),
+                gains[worst_index], sets_with_method[worst_index].set.title,
             ))  # fmt: skip
-    return found
+    return lines
 
 
 def tally(judged: Sequence[Judged]) -> Cells:
     """A line a method that most sets can have: on how many it gains, loses, and its worst."""
     head = ["method", "kind", "sets", "gains", "inside the noise", "losses", "mean, points"]
     cells = [[*head, "mean, balanced", "worst", "where"]]
-    for one in tallies(judged):
-        counts = one.sets, one.gains, one.sets - one.gains - one.losses, one.losses
-        numbers = (f"{x:+.1f}" for x in (one.mean, one.balanced, one.worst))
-        cells.append([one.method, kind(one.method), *map(str, counts), *numbers, one.where])
+    for line in tallies(judged):
+        counts = line.sets, line.gains, line.sets - line.gains - line.losses, line.losses
+        numbers = (f"{points:+.1f}" for points in (line.mean, line.balanced, line.worst))
+        cells.append([line.method, kind(line.method), *map(str, counts), *numbers, line.where])
     return cells
 
 
@@ -122,59 +126,71 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
     """A line a set: what it is, accuracy before, and what one method makes of it."""
     head = ["set", "contexts", BASELINE, f"{method} - {BASELINE}", "balanced accuracy"]
     cells = [[*head, "won / lost", "beyond noise"]]
-    for one in judged:
-        plain = f"{one.plain.accuracy.mean():.1f}"
-        row = [one.set.title, str(one.plain.accuracy.size), plain]
-        if found := one.methods.get(method):
-            row += [str(found.accuracy), str(found.balanced), ratio(found.won, found.lost)]
-            row += [ratio(found.won & found.sure, found.lost & found.sure)]
+    for judged_set in judged:
+        plain = f"{judged_set.plain.accuracy.mean():.1f}"
+        row = [judged_set.set.title, str(judged_set.plain.accuracy.size), plain]
+        if compared := judged_set.methods.get(method):
+            row += [
+                str(compared.accuracy),
+                str(compared.balanced),
+                ratio(compared.won, compared.lost),
+            ]
+            row += [ratio(compared.won & compared.sure, compared.lost & compared.sure)]
         cells.append(row + [""] * (len(cells[0]) - len(row)))
     return cells
 
 
 def by_method(judged: Sequence[Judged], metric: str) -> Cells:
     """A line a method, a column a set: the difference in points."""
-    names = list(dict.fromkeys(name for one in judged for name in one.methods))
-    cells = [["method", "kind", *(one.set.title for one in judged)]]
+    names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
+    cells = [["method", "kind", *(judged_set.set.title for judged_set in judged)]]
     for name in names:
-        found = [one.methods.get(name) for one in judged]
-        cells.append([name, kind(name), *(str(getattr(f, metric)) if f else "–" for f in found)])
+        compared_sets = [judged_set.methods.get(name) for judged_set in judged]
+        cells.append(
+            [name, kind(name), *(str(getattr(f, metric)) if f else "–" for f in compared_sets)]
+        )
     return cells
 
 
-def by_model(one: Judged, methods: Sequence[str]) -> Cells:
+def by_model(judged_set: Judged, methods: Sequence[str]) -> Cells:
     """A line a model: accuracy before, and for each method the difference and contexts won."""
     cells = [["model", BASELINE]]
     for name in methods:
         cells[0] += [f"{name} - {BASELINE}", "won / lost", "beyond noise"]
-    for place, model in enumerate(models(one.set)):
-        row = [model, f"{one.plain.accuracy[place].mean():.1f}"]
+    for model_index, model in enumerate(models(judged_set.set)):
+        row = [model, f"{judged_set.plain.accuracy[model_index].mean():.1f}"]
         for name in methods:
-            found = one.methods[name]
-            value, low, high = of_model(found, place)
+            compared = judged_set.methods[name]
+            gain, low, high = of_model(compared, model_index)
             mark = " *" if low > 0 or high < 0 else ""
-            won, lost, sure = found.won[place], found.lost[place], found.sure[place]
-            row += [f"{value:+.1f} [{low:+.1f}, {high:+.1f}]{mark}", ratio(won, lost)]
+            won, lost, sure = (
+                compared.won[model_index],
+                compared.lost[model_index],
+                compared.sure[model_index],
+            )
+            row += [f"{gain:+.1f} [{low:+.1f}, {high:+.1f}]{mark}", ratio(won, lost)]
             row += [ratio(won & sure, lost & sure)]
         cells.append(row)
     return cells
 
 
-def models(one: ScoreSet) -> list[str]:
+def models(score_set: ScoreSet) -> list[str]:
     """The names of a set's models."""
-    return list(dict.fromkeys(str(table.context["model"]) for table in one.tables))
+    return list(dict.fromkeys(str(table.context["model"]) for table in score_set.tables))
 
 
-def of_model(found: Compared, place: int) -> tuple[float, float, float]:
+def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]:
     """One model's difference in points, and its 95 % interval: of tasks drawn, or rows if one."""
-    counts = found.counts
-    apart = 100 * (counts.gained - counts.lost)[place] / counts.rows[place]
-    if len(apart) > 1:
-        low, high = statistics.crossed_interval(apart[None])
-        return float(apart.mean()), low, high
-    gained, lost, rows = (int(x[place, 0]) for x in (counts.gained, counts.lost, counts.rows))
+    counts = compared.counts
+    gain_by_task = 100 * (counts.gained - counts.lost)[model_index] / counts.rows[model_index]
+    if len(gain_by_task) > 1:
+        low, high = statistics.crossed_interval(gain_by_task[None])
+        return float(gain_by_task.mean()), low, high
+    gained, lost, rows = (
+        int(tally[model_index, 0]) for tally in (counts.gained, counts.lost, counts.rows)
+    )
     ends = gain_interval(gained, lost, rows)
-    return float(apart.mean()), 100 * float(ends[0]), 100 * float(ends[1])
+    return float(gain_by_task.mean()), 100 * float(ends[0]), 100 * float(ends[1])
 
 
 def summary(judged: Sequence[Judged]) -> Cells:
@@ -185,18 +201,23 @@ def summary(judged: Sequence[Judged]) -> Cells:
         "balanced_p_holm", "balanced_verdict", "won", "lost", "won_beyond_noise",
         "lost_beyond_noise", "models_won", "models_lost", "seconds",
     ]]  # fmt: skip
-    for one in judged:
-        for name, found in one.methods.items():
-            means = found.counts.gained.sum(axis=1) - found.counts.lost.sum(axis=1)
-            numbers = [found.counts.accuracy.mean(), *found.accuracy]
-            balanced = [found.counts.balanced.mean(), *found.balanced]
-            tallies = [found.won, found.lost, found.won & found.sure, found.lost & found.sure]
+    for judged_set in judged:
+        for name, compared in judged_set.methods.items():
+            means = compared.counts.gained.sum(axis=1) - compared.counts.lost.sum(axis=1)
+            numbers = [compared.counts.accuracy.mean(), *compared.accuracy]
+            balanced = [compared.counts.balanced.mean(), *compared.balanced]
+            tallies = [
+                compared.won,
+                compared.lost,
+                compared.won & compared.sure,
+                compared.lost & compared.sure,
+            ]
             cells.append([
-                one.set.name, name, kind(name), str(found.won.size),
-                *(f"{x:.6g}" for x in numbers), found.accuracy.verdict,
-                *(f"{x:.6g}" for x in balanced), found.balanced.verdict,
-                *(str(int(x.sum())) for x in [*tallies, means > 0, means < 0]),
-                f"{one.seconds[name]:.2f}",
+                judged_set.set.name, name, kind(name), str(compared.won.size),
+                *(f"{number:.6g}" for number in numbers), compared.accuracy.verdict,
+                *(f"{number:.6g}" for number in balanced), compared.balanced.verdict,
+                *(str(int(number.sum())) for number in [*tallies, means > 0, means < 0]),
+                f"{judged_set.seconds[name]:.2f}",
             ])  # fmt: skip
     return cells
 
@@ -205,13 +226,29 @@ def each_model(judged: Sequence[Judged]) -> Cells:
     """Each set, method and model, for a spreadsheet."""
     head = ["set", "method", "model", "accuracy", "difference", "low", "high", "won", "lost"]
     cells = [[*head, "won_beyond_noise", "lost_beyond_noise"]]
-    for one in judged:
-        for name, found in one.methods.items():
-            for place, model in enumerate(models(one.set)):
-                numbers = [found.counts.accuracy[place].mean(), *of_model(found, place)]
-                flags = [found.won, found.lost, found.won & found.sure, found.lost & found.sure]
-                tallies = [str(int(x[place].sum())) for x in flags]
-                cells.append([one.set.name, name, model, *(f"{x:.6g}" for x in numbers), *tallies])
+    for judged_set in judged:
+        for name, compared in judged_set.methods.items():
+            for model_index, model in enumerate(models(judged_set.set)):
+                numbers = [
+                    compared.counts.accuracy[model_index].mean(),
+                    *of_model(compared, model_index),
+                ]
+                flags = [
+                    compared.won,
+                    compared.lost,
+                    compared.won & compared.sure,
+                    compared.lost & compared.sure,
+                ]
+                tallies = [str(int(number[model_index].sum())) for number in flags]
+                cells.append(
+                    [
+                        judged_set.set.name,
+                        name,
+                        model,
+                        *(f"{number:.6g}" for number in numbers),
+                        *tallies,
+                    ]
+                )
     return cells
 
 
@@ -219,17 +256,18 @@ def each_context(judged: Sequence[Judged]) -> Cells:
     """Each set, method and context, for a spreadsheet."""
     cells = [["set", "method", "model", "task", "rows", "accuracy", "balanced_accuracy",
               "rows_gained", "rows_lost", "p_mcnemar"]]  # fmt: skip
-    for one in judged:
-        tasks, every = one.set.shape[1], one.set.tables
-        for name, counts in [(BASELINE, one.plain)] + [
-            (n, f.counts) for n, f in one.methods.items()
+    for judged_set in judged:
+        tasks, tables = judged_set.set.shape[1], judged_set.set.tables
+        for name, counts in [(BASELINE, judged_set.plain)] + [
+            (n, f.counts) for n, f in judged_set.methods.items()
         ]:
             p = statistics.mcnemar(counts.gained, counts.lost)
             for (a, b), rows in np.ndenumerate(counts.rows):
-                context = every[a * tasks + int(counts.tasks[b])].context
+                context = tables[a * tasks + int(counts.tasks[b])].context
                 measured = counts.accuracy[a, b], counts.balanced[a, b], counts.gained[a, b]
                 cells.append([
-                    one.set.name, name, str(context["model"]), str(context["task"]), f"{rows:.0f}",
-                    *(f"{x:.6g}" for x in (*measured, counts.lost[a, b], p[a, b])),
+                    judged_set.set.name, name, str(context["model"]), str(context["task"]),
+                    f"{rows:.0f}",
+                    *(f"{number:.6g}" for number in (*measured, counts.lost[a, b], p[a, b])),
                 ])  # fmt: skip
     return cells

@@ -54,11 +54,11 @@ def run(folder: Path, options: Options) -> Written:
     """
     for name in options.methods:
         get_method(name)
-    found = [
+    curves = [
         measure(pools.titled(names), pools.real_pools(folder, names, options.labels), options)
         for names in options.sets
     ]
-    return rows_tables.tell(found)
+    return rows_tables.tell(curves)
 
 
 def learning(pool: Pool) -> list[str]:
@@ -74,53 +74,66 @@ def learning(pool: Pool) -> list[str]:
     ]
 
 
-def measure(title: str, found: Sequence[Pool], options: Options) -> Curves:
+def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     """Accuracy and bias error of each method at each size; all pools give as many test rows."""
-    wanted = (SHOWN, *options.methods) if options.methods else METHODS
-    names = [name for name in learning(found[0]) if name in wanted]
+    allowed_names = (SHOWN, *options.methods) if options.methods else METHODS
+    names = [name for name in learning(pool_group[0]) if name in allowed_names]
     random = np.random.default_rng(options.seed)
-    tested = min(options.rows, *(len(pool.gold) // 2 for pool in found))
-    orders = [random.permutation(len(pool.gold)) for pool in found]
-    test, gold = _stack(found, [order[:tested] for order in orders])
-    rest = [order[tested:] for order in orders]
-    most = min(len(one) for one in rest)
-    sizes = [*(size for size in options.sizes if size < most), most]
+    tested = min(options.rows, *(len(pool.gold) // 2 for pool in pool_group))
+    orders = [random.permutation(len(pool.gold)) for pool in pool_group]
+    test, gold = _stack(pool_group, [order[:tested] for order in orders])
+    learning_orders = [order[tested:] for order in orders]
+    most_rows = min(len(row_order) for row_order in learning_orders)
+    sizes = [*(size for size in options.sizes if size < most_rows), most_rows]
     plain = 100 * (test.argmax(axis=-1) == gold).mean(axis=-1)
-    count = len({pool.name for pool in found})
+    count = len({pool.name for pool in pool_group})
     accuracy = {name: np.zeros((len(sizes), count)) for name in names}
     error = {name: np.zeros((len(sizes), count)) for name in names if METHODS[name].keeps_bias}
-    given = [pool.content_free for pool in found if pool.content_free is not None]
-    free = np.stack(given) if len(given) == len(found) else None
+    content_free = [pool.content_free for pool in pool_group if pool.content_free is not None]
+    free = np.stack(content_free) if len(content_free) == len(pool_group) else None
     reference: dict[str, np.ndarray] = {}
     # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
     with ThreadPoolExecutor(1) as threads:
         # The most rows first: what is learned from them is what fewer rows are compared with.
-        for place in reversed(range(len(sizes))):
-            draws = options.draws if sizes[place] < most else 1
+        for size_index in reversed(range(len(sizes))):
+            draws = options.draws if sizes[size_index] < most_rows else 1
             drawn = [
-                np.stack([random.choice(one, sizes[place], replace=False) for _ in range(draws)])
-                for one in rest
+                np.stack(
+                    [
+                        random.choice(row_order, sizes[size_index], replace=False)
+                        for _ in range(draws)
+                    ]
+                )
+                for row_order in learning_orders
             ]
-            seen, labels = _stack(found, drawn)
-            one = partial(_learned, seen, labels, test, gold, free, jax.random.key(options.seed))
-            done = threads.map(lambda name, one=one: jax.device_get(one(name=name)), names)
+            seen, labels = _stack(pool_group, drawn)
+            answers_right = partial(
+                _learned, seen, labels, test, gold, free, jax.random.key(options.seed)
+            )
+            done = threads.map(
+                lambda name, answers=answers_right: jax.device_get(answers(name=name)), names
+            )
             for name, (right, bias) in zip(names, done, strict=True):
                 gain = 100 * right.mean(axis=1) - plain
-                accuracy[name][place] = pools.units(gain, found)
+                accuracy[name][size_index] = pools.units(gain, pool_group)
                 if name in error:
                     centered = bias - bias.mean(axis=-1, keepdims=True)
-                    apart = centered - reference.setdefault(name, centered)
-                    nats = np.sqrt((apart**2).mean(axis=(1, 2)))
-                    error[name][place] = pools.units(nats, found)
-    return Curves(title, sizes, tested, float(pools.units(plain, found).mean()), accuracy, error)
+                    bias_error = centered - reference.setdefault(name, centered)
+                    nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))
+                    error[name][size_index] = pools.units(nats, pool_group)
+    return Curves(
+        title, sizes, tested, float(pools.units(plain, pool_group).mean()), accuracy, error
+    )
 
 
-def _stack(found: Sequence[Pool], places: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _stack(
+    pool_group: Sequence[Pool], row_indices: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows [u ... k] and labels [u ...] of each pool at some places."""
-    every = list(zip(found, places, strict=True))
+    pools_and_rows = list(zip(pool_group, row_indices, strict=True))
     return (
-        np.stack([pool.log_probs[at] for pool, at in every]),
-        np.stack([pool.gold[at] for pool, at in every]),
+        np.stack([pool.log_probs[rows] for pool, rows in pools_and_rows]),
+        np.stack([pool.gold[rows] for pool, rows in pools_and_rows]),
     )
 
 
@@ -157,7 +170,7 @@ def _learned(
         return jnp.mean(predict(chosen.apply(state, judged)) == right), bias
 
     over_draws = jax.vmap(learn, (0, 0, None, None, None))
-    made: tuple[jax.Array, jax.Array] = jax.vmap(
+    right_and_bias: tuple[jax.Array, jax.Array] = jax.vmap(
         over_draws, (0, 0, 0, 0, None if free is None else 0)
     )(seen, labels, test, gold, free)
-    return made
+    return right_and_bias

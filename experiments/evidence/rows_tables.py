@@ -45,13 +45,13 @@ class Curves(NamedTuple):
     def least(self, method: str, gain: float) -> str:
         """The fewest rows from which on the mean gain is never below `gain` again."""
         below = np.flatnonzero(self.accuracy[method].mean(axis=1) < gain)
-        place = 0 if not below.size else int(below[-1]) + 1
-        return f"{self.sizes[place]:,}" if place < len(self.sizes) else "–"
+        size_index = 0 if not below.size else int(below[-1]) + 1
+        return f"{self.sizes[size_index]:,}" if size_index < len(self.sizes) else "–"
 
-    def gain(self, method: str, place: int) -> str:
+    def gain(self, method: str, size_index: int) -> str:
         """The gain at a size, with its interval over models."""
-        value, low, high = statistics.mean_interval(self.accuracy[method][place])
-        return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+        mean, low, high = statistics.mean_interval(self.accuracy[method][size_index])
+        return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def flat(name: str) -> bool:
@@ -59,99 +59,130 @@ def flat(name: str) -> bool:
     return BLOCK in METHODS[name].probe.blocks
 
 
-def tell(found: Sequence[Curves]) -> Written:
+def tell(curves: Sequence[Curves]) -> Written:
     """What the curves say."""
     return Written(
-        findings(found), section(found), {"evidence_rows": cells(found)},
-        {"evidence_rows": partial(draw, found)},
+        findings(curves), section(curves), {"evidence_rows": cells(curves)},
+        {"evidence_rows": partial(draw, curves)},
     )  # fmt: skip
 
 
-def findings(found: Sequence[Curves]) -> list[str]:
+def findings(curves_by_group: Sequence[Curves]) -> list[str]:
     """How many rows the paper's method needs."""
-    said = []
-    for one in found:
-        last = float(one.accuracy[SHOWN][-1].mean())
-        ten = list(one.sizes).index(10) if 10 in one.sizes else 0
-        said.append(
-            f"**{SHOWN} needs rows**, on {one.title}: with {one.sizes[0]} row it changes accuracy "
-            f"by {one.gain(SHOWN, 0)} points, with {one.sizes[ten]} by {one.gain(SHOWN, ten)} "
-            f"(its bias is {one.error[SHOWN][ten].mean():.2f} nats off), with all "
-            f"{one.sizes[-1]:,} by {one.gain(SHOWN, -1)}; it is not below {BASELINE} from "
-            f"{one.least(SHOWN, 0.0)} rows on, and within {NEAR} points of what all rows give "
-            f"from {one.least(SHOWN, last - NEAR)} on."
+    sentences = []
+    for curves in curves_by_group:
+        last = float(curves.accuracy[SHOWN][-1].mean())
+        ten = list(curves.sizes).index(10) if 10 in curves.sizes else 0
+        sentences.append(
+            f"**{SHOWN} needs rows**, on {curves.title}: with {curves.sizes[0]} row it changes "
+            f"accuracy by {curves.gain(SHOWN, 0)} points, with {curves.sizes[ten]} by "
+            f"{curves.gain(SHOWN, ten)} "
+            f"(its bias is {curves.error[SHOWN][ten].mean():.2f} nats off), with all "
+            f"{curves.sizes[-1]:,} by {curves.gain(SHOWN, -1)}; it is not below {BASELINE} from "
+            f"{curves.least(SHOWN, 0.0)} rows on, and within {NEAR} points of what all rows give "
+            f"from {curves.least(SHOWN, last - NEAR)} on."
         )
-    return said
+    return sentences
 
 
-def section(found: Sequence[Curves]) -> str:
+def section(curves_by_group: Sequence[Curves]) -> str:
     """The section in Markdown."""
-    parts = [
+    paragraphs = [
         "A method learns from m rows drawn without replacement, and is judged on "
-        f"{min(one.tested for one in found):,} other rows of the same model. Methods that read "
-        "labels learn from m labeled rows, beside the unlabeled test rows where they read these. "
-        "Intervals (95 %) are over models; a model's number is the mean over draws.",
+        f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
+        "Methods that read labels learn from m labeled rows, beside the unlabeled test rows where "
+        "they read these. Intervals (95 %) are over models; a model's number is the mean over draws.",
         "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
     ]
-    for one in found:
-        parts += [
-            f"### {one.title}: gain over ICL ({one.plain:.1f} %) in points, by rows learned from",
-            markdown(gains(one)),
-            f"### {one.title}: bias error in nats, by rows learned from",
-            markdown(errors(one)),
+    for curves in curves_by_group:
+        paragraphs += [
+            f"### {curves.title}: gain over ICL ({curves.plain:.1f} %) in points, by rows learned "
+            "from",
+            markdown(gains(curves)),
+            f"### {curves.title}: bias error in nats, by rows learned from",
+            markdown(errors(curves)),
         ]
-    return "\n\n".join(parts)
+    return "\n\n".join(paragraphs)
 
 
-def gains(one: Curves) -> Cells:
+def gains(curves: Curves) -> Cells:
     """A line a method: its gain at each size, and the fewest rows that do not cost."""
-    shown = [place for place, size in enumerate(one.sizes) if size in (1, 2, 5, 10, 30, 100, 1000)]
-    shown = [*shown, len(one.sizes) - 1]
-    head = ["method", *(f"{one.sizes[place]:,}" for place in shown), f"rows to reach {BASELINE}"]
+    shown_indices = [
+        size_index
+        for size_index, size in enumerate(curves.sizes)
+        if size in (1, 2, 5, 10, 30, 100, 1000)
+    ]
+    shown_indices = [*shown_indices, len(curves.sizes) - 1]
+    head = [
+        "method",
+        *(f"{curves.sizes[size_index]:,}" for size_index in shown_indices),
+        f"rows to reach {BASELINE}",
+    ]
     return [head] + [
-        [name, *(one.gain(name, place) for place in shown), one.least(name, 0.0)]
-        for name in one.accuracy
+        [
+            name,
+            *(curves.gain(name, size_index) for size_index in shown_indices),
+            curves.least(name, 0.0),
+        ]
+        for name in curves.accuracy
     ]
 
 
-def errors(one: Curves) -> Cells:
+def errors(curves: Curves) -> Cells:
     """A line a method: the error of its bias at each size."""
-    head = ["method", *(f"{size:,}" for size in one.sizes[:-1])]
+    head = ["method", *(f"{size:,}" for size in curves.sizes[:-1])]
     return [head] + [
-        [name, *(f"{value.mean():.2f}" for value in error[:-1])]
-        for name, error in one.error.items()
+        [name, *(f"{nats.mean():.2f}" for nats in error[:-1])]
+        for name, error in curves.error.items()
         if not flat(name) and not METHODS[name].probe.labels
     ]
 
 
-def cells(found: Sequence[Curves]) -> Cells:
+def cells(curves_by_group: Sequence[Curves]) -> Cells:
     """Every number, for a spreadsheet."""
-    every = [["rows", "method", "learned_from", "gain", "low", "high", "bias_error_nats"]]
-    for one in found:
-        for name, gains_ in one.accuracy.items():
-            for place, size in enumerate(one.sizes):
-                numbers = [f"{x:.4g}" for x in statistics.mean_interval(gains_[place], draws=1000)]
-                error = f"{one.error[name][place].mean():.4g}" if name in one.error else ""
-                every.append([one.title, name, str(size), *numbers, error])
-    return every
+    lines = [["rows", "method", "learned_from", "gain", "low", "high", "bias_error_nats"]]
+    for curves in curves_by_group:
+        for name, gains_ in curves.accuracy.items():
+            for size_index, size in enumerate(curves.sizes):
+                numbers = [
+                    f"{number:.4g}"
+                    for number in statistics.mean_interval(gains_[size_index], draws=1000)
+                ]
+                error = (
+                    f"{curves.error[name][size_index].mean():.4g}" if name in curves.error else ""
+                )
+                lines.append([curves.title, name, str(size), *numbers, error])
+    return lines
 
 
-def draw(found: Sequence[Curves]) -> "Figure":
+def draw(curves_by_group: Sequence[Curves]) -> "Figure":
     """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
     from batch_calibration.artifacts.figures import rows_learned
 
     lines = []
-    for one in found:
-        free = {n: v for n, v in one.accuracy.items() if not METHODS[n].probe.labels}
-        read = {n: v for n, v in one.accuracy.items() if METHODS[n].probe.labels}
-        mean = {n: v.mean(axis=1) for n, v in one.error.items() if n in free and not flat(n)}
+    for curves in curves_by_group:
+        free = {
+            n: accuracy_by_size
+            for n, accuracy_by_size in curves.accuracy.items()
+            if not METHODS[n].probe.labels
+        }
+        read = {
+            n: accuracy_by_size
+            for n, accuracy_by_size in curves.accuracy.items()
+            if METHODS[n].probe.labels
+        }
+        mean = {
+            n: accuracy_by_size.mean(axis=1)
+            for n, accuracy_by_size in curves.error.items()
+            if n in free and not flat(n)
+        }
         lines.append(
             {
-                f"{one.title}: error of the bias (nats)": (mean, True),
-                f"{one.title}: without labels, points above {BASELINE}": (
-                    {n: v.mean(axis=1) for n, v in free.items()}, False),
-                f"{one.title}: m labeled rows, points above {BASELINE}": (
-                    {n: v.mean(axis=1) for n, v in read.items()}, False),
+                f"{curves.title}: error of the bias (nats)": (mean, True),
+                f"{curves.title}: without labels, points above {BASELINE}": (
+                    {n: gain.mean(axis=1) for n, gain in free.items()}, False),
+                f"{curves.title}: m labeled rows, points above {BASELINE}": (
+                    {n: gain.mean(axis=1) for n, gain in read.items()}, False),
             }
         )  # fmt: skip
-    return rows_learned.draw(lines, [one.sizes for one in found])
+    return rows_learned.draw(lines, [curves.sizes for curves in curves_by_group])

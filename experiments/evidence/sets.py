@@ -87,13 +87,14 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
 
 def read_archive(folder: Path, name: str) -> Archive:
     """One archive; where its rows have no subjects, all are of one task."""
-    found = arrays(folder, name)
-    scores = found["scores"] if "scores" in found else found["logits"]
-    gold = found["gold"].astype(np.int32)
+    archive_arrays = arrays(folder, name)
+    scores = archive_arrays["scores"] if "scores" in archive_arrays else archive_arrays["logits"]
+    gold = archive_arrays["gold"].astype(np.int32)
     return Archive(
-        scores.astype(np.float32), gold, tuple(map(str, found["models"])),
-        tuple(map(str, found["labels"])), found.get("subject", np.zeros_like(gold)),
-        tuple(map(str, found.get("subjects", (name,)))),
+        scores.astype(np.float32), gold, tuple(map(str, archive_arrays["models"])),
+        tuple(map(str, archive_arrays["labels"])),
+        archive_arrays.get("subject", np.zeros_like(gold)),
+        tuple(map(str, archive_arrays.get("subjects", (name,)))),
     )  # fmt: skip
 
 
@@ -102,16 +103,19 @@ def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
         archive = read_archive(folder, file)
         if not by_subject:
             archive = archive._replace(task=np.zeros_like(archive.task), tasks=("all subjects",))
-        probes = [{"cc": make_block(one)} for one in arrays(folder, "content_free")["scores"]]
+        probes = [
+            {"cc": make_block(content_free_scores)}
+            for content_free_scores in arrays(folder, "content_free")["scores"]
+        ]
         never = {"orig": "", "neverA": ", A never right", "neverB": ", B never right"}[file]
         batch = "" if by_subject else ", one batch"
-        about = (
+        description = (
             f"{len(archive.models)} base models x {len(archive.tasks)} "
             f"{'subjects' if by_subject else 'batch'}, {len(archive.gold):,} questions, options A "
             f"to D{never}"
         )
         tables = _tables(archive, {"kind": "causal_lm"}, probes)
-        return ScoreSet(name, f"MMLU{never}{batch}", about, tables, len(archive.models))
+        return ScoreSet(name, f"MMLU{never}{batch}", description, tables, len(archive.models))
 
     return read
 
@@ -122,28 +126,28 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
         few = archive._replace(scores=archive.scores[..., :labels], labels=archive.labels[:labels])
         rows, end = len(archive.gold), archive.labels[labels - 1]
         never = ", E and F never right" if labels > 4 else ""
-        about = (
+        description = (
             f"{len(few.models)} vision-language models, {rows:,} rows, options A to {end}{never}"
         )
         title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}{never}"
         tables = _tables(few, LOGITS, [{}] * len(few.models))
-        return ScoreSet(name, title, about, tables, len(few.models))
+        return ScoreSet(name, title, description, tables, len(few.models))
 
     return read
 
 
 def _bear(folder: Path, name: str) -> ScoreSet:
-    found = arrays(folder, "bear")
-    relations = [key.removesuffix("_scores") for key in found if key.endswith("_scores")]
+    archive_arrays = arrays(folder, "bear")
+    relations = [key.removesuffix("_scores") for key in archive_arrays if key.endswith("_scores")]
     tables = []
     for relation in relations:
-        scores = found[f"{relation}_scores"].astype(np.float32)
-        block = make_block(scores, found[f"{relation}_gold"].astype(np.int32))
+        scores = archive_arrays[f"{relation}_scores"].astype(np.float32)
+        block = make_block(scores, archive_arrays[f"{relation}_gold"].astype(np.int32))
         context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
         tables.append(ScoreTable(context, _numbered(scores.shape[1]), {"test": block}))
     widths = [len(table.label_names) for table in tables]
-    about = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
-    return ScoreSet(name, "BEAR", about, tables, 1)
+    description = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
+    return ScoreSet(name, "BEAR", description, tables, 1)
 
 
 def _numbered(labels: int) -> tuple[str, ...]:
@@ -202,8 +206,8 @@ def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
     drawn = np.zeros(rows, bool)
     random = np.random.default_rng(list(seed))
     drawn[random.choice(rows, min(most, rows // 4), replace=False)] = True
-    parts = {
-        name: make_block(test.log_probs[kept], test.labels[kept])
-        for name, kept in (("test", ~drawn), ("labeled", drawn))
+    split_blocks = {
+        name: make_block(test.log_probs[in_block], test.labels[in_block])
+        for name, in_block in (("test", ~drawn), ("labeled", drawn))
     }
-    return table._replace(blocks={**table.blocks, **parts})
+    return table._replace(blocks={**table.blocks, **split_blocks})

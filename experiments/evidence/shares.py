@@ -61,13 +61,13 @@ class Grid(NamedTuple):
 
     def gain(self, method: str, learned: float, corrected: float) -> str:
         """The cell nearest to two shares, with its interval over models."""
-        place = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
-        value, low, high = statistics.mean_interval(self.gains[method][place])
-        return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+        nearest_cell = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
+        mean, low, high = statistics.mean_interval(self.gains[method][nearest_cell])
+        return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def _nearest(values: np.ndarray, value: float) -> int:
-    return int(np.argmin(np.abs(values - value)))
+def _nearest(axis: np.ndarray, share: float) -> int:
+    return int(np.argmin(np.abs(axis - share)))
 
 
 def run(folder: Path, options: Options) -> Written:
@@ -88,52 +88,56 @@ def run(folder: Path, options: Options) -> Written:
     )  # fmt: skip
 
 
-def grid(title: str, found: Sequence[Pool], options: Options) -> Grid:
+def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method for each pair of shares of one of two labels, in turn."""
     names = batches.chosen(options.methods, other_rows=True)
     learned = np.array(options.shares)
     corrected = learned[learned > EVEN - 1e-6]
-    models = len({pool.name for pool in found})
+    models = len({pool.name for pool in pool_group})
     gains = {name: np.zeros((len(learned), len(corrected), models)) for name in names}
     key, no_bias = jax.random.key(options.seed), np.zeros(2, np.float32)
     draws = options.draws * options.size
 
     def sample(share: float, number: int) -> tuple[np.ndarray, np.ndarray]:
         random = np.random.default_rng([options.seed, number, int(1000 * share)])
-        return pools.several(found, share, options.size, draws, random)
+        return pools.several(pool_group, share, options.size, draws, random)
 
     # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
     with ThreadPoolExecutor(1) as threads:
-        for b, share in enumerate(corrected):
+        for corrected_index, share in enumerate(corrected):
             rows, gold = sample(share, 1)
-            for a, other in enumerate(learned):
-                seen = sample(other, 0)[0]
-                one = partial(batches.right_by_label, seen, rows, gold, no_bias, key)
-                done = threads.map(lambda name, one=one: np.asarray(one(name=name)), names)
-                for name, right in zip(names, done, strict=True):
+            for learned_index, learned_share in enumerate(learned):
+                seen = sample(learned_share, 0)[0]
+                right_of_method = partial(batches.right_by_label, seen, rows, gold, no_bias, key)
+                answers_right = threads.map(
+                    lambda name, right_of=right_of_method: np.asarray(right_of(name=name)), names
+                )
+                for name, right in zip(names, answers_right, strict=True):
                     accuracy = 100 * right.sum(axis=-1) / gold[0].size
-                    each = accuracy.reshape(len(found), 2).mean(axis=1)
-                    gains[name][a, b] = pools.units(each, found)
+                    mean_by_pool = accuracy.reshape(len(pool_group), 2).mean(axis=1)
+                    gains[name][learned_index, corrected_index] = pools.units(
+                        mean_by_pool, pool_group
+                    )
     plain = gains.pop(BASELINE)
-    apart = {name: gain - plain for name, gain in gains.items()}
-    return Grid(title, learned, corrected, apart)
+    gains_over_baseline = {name: gain - plain for name, gain in gains.items()}
+    return Grid(title, learned, corrected, gains_over_baseline)
 
 
 def findings(grids: Sequence[Grid]) -> list[str]:
     """What a bias learned at other shares costs."""
     high = 0.9
     return [
-        f"**Learn the bias from rows with balanced labels**: on {one.title}, two labels, on rows "
+        f"**Learn the bias from rows with balanced labels**: on {grid.title}, two labels, on rows "
         f"of which one label has {100 * high:.0f} %, {SHOWN} changes accuracy by "
-        f"{one.gain(SHOWN, high, high)} points if it learns from rows with the same shares, and by "
-        f"{one.gain(SHOWN, EVEN, high)} if it learns from rows with balanced labels."
-        for one in grids
+        f"{grid.gain(SHOWN, high, high)} points if it learns from rows with the same shares, and "
+        f"by {grid.gain(SHOWN, EVEN, high)} if it learns from rows with balanced labels."
+        for grid in grids
     ]
 
 
 def section(grids: Sequence[Grid], size: int) -> str:
     """The section in Markdown."""
-    parts = [
+    paragraphs = [
         f"Two labels of real rows. The bias is learned from {size:,} unlabeled rows in which a "
         f"label has one share, and taken off {size:,} other rows in which it has another; each "
         "label is that label in turn. Intervals (95 %) are over models.",
@@ -142,41 +146,44 @@ def section(grids: Sequence[Grid], size: int) -> str:
         "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
         "and where it is applied:",
     ]
-    return "\n\n".join([*parts, *(markdown(by_pair(one)) for one in grids)])
+    return "\n\n".join([*paragraphs, *(markdown(by_pair(grid)) for grid in grids)])
 
 
-def by_pair(one: Grid) -> Cells:
+def by_pair(grid: Grid) -> Cells:
     """A line a method: its gain where shares are balanced, equal, and reversed."""
     pairs = [(EVEN, EVEN)]
     pairs += [(learned, at) for at in (0.7, 0.9) for learned in (1 - at, EVEN, at)]
-    head = [one.title, *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs)]
-    return [head] + [[name, *(one.gain(name, *pair) for pair in pairs)] for name in one.gains]
+    head = [
+        grid.title,
+        *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs),
+    ]
+    return [head] + [[name, *(grid.gain(name, *pair) for pair in pairs)] for name in grid.gains]
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
     """Every pair of shares, for a spreadsheet."""
-    found = [["rows", "method", "share_learned", "share_corrected", "gain", "low", "high"]]
-    for one in grids:
-        for name, gains in one.gains.items():
+    lines = [["rows", "method", "share_learned", "share_corrected", "gain", "low", "high"]]
+    for grid in grids:
+        for name, gains in grid.gains.items():
             for a, b in np.ndindex(gains.shape[:2]):
                 numbers = statistics.mean_interval(gains[a, b], draws=1000)
-                at = f"{one.learned[a]:g}", f"{one.corrected[b]:g}"
-                found.append([one.title, name, *at, *(f"{x:.4g}" for x in numbers)])
-    return found
+                at = f"{grid.learned[a]:g}", f"{grid.corrected[b]:g}"
+                lines.append([grid.title, name, *at, *(f"{number:.4g}" for number in numbers)])
+    return lines
 
 
 def draw(grids: Sequence[Grid]) -> "Figure":
     """The paper's method on each kind of rows, the others on the first."""
     from batch_calibration.artifacts.figures import heat_maps
 
-    panels = {f"{SHOWN}, {one.title}": one.gains[SHOWN].mean(axis=-1) for one in grids}
+    panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]
     panels |= {
         f"{name}, {first.title}": gains.mean(axis=-1)
         for name, gains in first.gains.items()
         if name != SHOWN
     }
-    across, up = ([f"{share:.2f}" for share in of] for of in grids[0][1:3])
+    across, up = ([f"{share:.2f}" for share in axis] for axis in grids[0][1:3])
     labels = (
         "share of a label where the bias is learned",
         "share where it is applied", f"points above {BASELINE}",

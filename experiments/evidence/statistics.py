@@ -55,15 +55,15 @@ def sign_flip(values: np.ndarray, random: np.random.Generator, *, draws: int = D
     0.25
     """
     n = len(values)
-    every = 2**n <= draws
-    if every:
+    is_exhaustive = 2**n <= draws
+    if is_exhaustive:
         bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
     else:
         bits = random.integers(0, 2, (draws, n), dtype=np.int8)
     # Rounding must not part sums that are equal.
     seen = abs(float(values.sum())) * (1 - 1e-9)
     as_far = int((np.abs((2.0 * bits - 1.0) @ values) >= seen).sum())
-    return as_far / 2**n if every else (as_far + 1) / (draws + 1)
+    return as_far / 2**n if is_exhaustive else (as_far + 1) / (draws + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -78,9 +78,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = np.argsort(p_values, kind="stable")
     steps = len(p_values) - np.arange(len(p_values))
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * steps), 1.0)
-    found = np.empty(len(p_values))
-    found[order] = adjusted
-    return [float(p) for p in found]
+    in_given_order = np.empty(len(p_values))
+    in_given_order[order] = adjusted
+    return [float(p) for p in in_given_order]
 
 
 def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
@@ -93,9 +93,11 @@ def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
     >>> mcnemar(np.array([5]), np.array([0])).tolist()
     [0.0625]
     """
-    both = np.asarray(gained + lost, np.int64)
+    discordant = np.asarray(gained + lost, np.int64)
     fewer = np.minimum(gained, lost).astype(np.float64)
-    return np.where(both > 0, np.minimum(2 * bdtr(fewer, np.maximum(both, 1), 0.5), 1.0), 1.0)
+    return np.where(
+        discordant > 0, np.minimum(2 * bdtr(fewer, np.maximum(discordant, 1), 0.5), 1.0), 1.0
+    )
 
 
 def break_even(at: np.ndarray, gains: np.ndarray) -> float:

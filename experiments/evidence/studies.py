@@ -42,7 +42,7 @@ def run(
     Returns:
         The files that were written.
     """
-    options = {key: _split(value) for key, value in config.items()}
+    options = {key: _split(setting) for key, setting in config.items()}
     name = str(options.pop("study", ""))
     if name not in STUDIES:
         raise InputError.unknown("study", name, STUDIES)
@@ -53,13 +53,13 @@ def run(
     return page.write(written, name, workdir, filled)
 
 
-def _split(value: object) -> object:
+def _split(setting: object) -> object:
     """A tuple of names in which one with commas, as at the command line, is several."""
-    if not isinstance(value, tuple):
-        return value
+    if not isinstance(setting, tuple):
+        return setting
     return tuple(
-        part
-        for one in value
-        for part in (one.strip("()").split(",") if isinstance(one, str) else [one])
-        if part != ""
+        number_text
+        for word in setting
+        for number_text in (word.strip("()").split(",") if isinstance(word, str) else [word])
+        if number_text != ""
     )
