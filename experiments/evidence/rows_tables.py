@@ -91,7 +91,8 @@ def section(curves_by_group: Sequence[Curves]) -> str:
         "A method learns from m rows drawn without replacement, and is judged on "
         f"{min(curves.tested for curves in curves_by_group):,} other rows of the same model. "
         "Methods that read labels learn from m labeled rows, beside the unlabeled test rows where "
-        "they read these. Intervals (95 %) are over models; a model's number is the mean over draws.",
+        "they read these. Intervals (95 %) are over models; a model's number is the mean over "
+        "draws.",
         "![Bias error and gain against the rows learned from](figures/evidence_rows.png)",
     ]
     for curves in curves_by_group:
