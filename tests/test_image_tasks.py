@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from rendering import images, label_texts, rendered
 
-from batch_calibration.data import label_names as names
+from batch_calibration.data import binding
 from batch_calibration.data.image_refs import EmbeddedImage, ImageFile, ImageRecord
 from batch_calibration.data.images import image_splits as splits
 from batch_calibration.data.images import read_images as read
@@ -59,9 +59,11 @@ def test_an_image_task_is_consistent(task):
     assert len(set(task.statements)) == len(task.statements)
     assert all(form.count("{label}") == 1 for form in task.statements)
     assert len(set(task.statement_words.values())) == len(task.label_names)
-    bound = names.labels_by_name(task)
+    bound = binding.labels_by_name(task)
     for label, name in enumerate(task.label_names):
-        assert bound[names.plain(name)] == bound[names.plain(task.statement_words[name])] == label
+        assert (
+            bound[binding.plain(name)] == bound[binding.plain(task.statement_words[name])] == label
+        )
 
 
 def test_sizes_words_and_statements_of_the_six():

@@ -71,7 +71,7 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("sentence,label\nfine,1\nfi", r"line 3: expected 2 cells \(sentence, label\), got 1; is"),
+        ("sentence,label\nfine,1\nfi", r"line 3: expected 2 cells \(sentence, label\); got 1; is"),
         ('sentence,label\n"fine,1\n', "no CSV .* is a quote not closed"),
         ("sentence,label\na,b,1\n", "line 2: expected 2 cells .* got 3.* a comma not in quotes"),
         ("sentence,sentence\na,1\n", "a column's name appears twice"),

@@ -132,7 +132,7 @@ def test_the_shipped_checkpoint_is_as_good_as_the_docs_say(task):
     tokenizer = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(clip_tokenizer.END))
     prepared = json.loads((SHIPPED / "preprocessor_config.json").read_text())
-    names, of = images.class_names(task), TASKS[task]
+    names, of = images.TASKS[task].classes, TASKS[task]
     texts = [of.statement.replace("{label}", of.statement_words[name]) for name in names]
     tokens = jnp.asarray([row.ids for row in tokenizer.encode_batch(texts)], jnp.int32)
     rows = images.rows(task, "test", 1000)

@@ -2,9 +2,8 @@
 
 from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.data.images import image_splits, read_images
-from batch_calibration.data.reader import RowReader
 from batch_calibration.data.task_file import load_task
-from batch_calibration.data.texts import read, splits
+from batch_calibration.data.texts import RowReader, read, splits
 
 __all__ = [
     "ImageRows",

@@ -1,10 +1,11 @@
-"""JSON Lines, CSV and Parquet files as records, with the place of each."""
+"""Reads JSON Lines, CSV and Parquet files as records, and says where each of them stands."""
 
 import csv
 import gzip
 import re
 import zlib
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 
 from batch_calibration.errors import InputError
@@ -21,38 +22,39 @@ def by_split(task: Task, data: Path) -> dict[str, Path]:
 
 def in_folders(*folders: Path) -> dict[str, Path]:
     """The files of rows in some folders, by name without ending; no name twice."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            split, dot, rest = path.name.partition(".")
-            if dot + rest not in ENDINGS:
+            # Not `suffix`: the ending of `train.jsonl.gz` has two dots.
+            split, dot, ending = path.name.partition(".")
+            if dot + ending not in ENDINGS:
                 continue
-            if split in found:
+            if split in paths:
                 raise InputError(
-                    f"{path}: split {split} is in {found[split]} too; keep one of the two."
+                    f"{path}: split {split} is in {paths[split]} too; keep one of the two."
                 )
-            found[split] = path
-    return found
+            paths[split] = path
+    return paths
 
 
 def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Each record of a file with its place in words.
+    """Each record of a file, and where it stands in words.
 
     Raises:
       InputError: no such file, an ending that is not known, or a damaged or empty file.
     """
-    empty = True
+    is_empty = True
     try:
         if not path.is_file():
             raise InputError(f"{path}: no such file; correct the name or put it there.")
         for record in _read(task, path):
-            empty = False
+            is_empty = False
             yield record
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
-    if empty:
+    if is_empty:
         raise InputError(where=path, expected="at least one row, the file is empty")
 
 
@@ -74,7 +76,7 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                 continue
             where = f"{path}, line {number}"
             try:
-                value = parse_json(line)
+                record = parse_json(line)
             except UnicodeError as error:
                 raise InputError(
                     f"{where}: half a surrogate pair is no text ({error}); correct the row."
@@ -83,19 +85,19 @@ def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]
                 raise InputError(
                     f"{where}: no JSON object ({error}); is the line cut short?"
                 ) from error
-            if not isinstance(value, dict):
+            if not isinstance(record, dict):
                 raise InputError(
                     where=where,
                     expected=f"a JSON object with {', '.join(task.fields)} and label",
-                    got=f"{line.strip()[:80]}",
+                    got=line.strip()[:80],
                 )
-            yield where, {**value}
+            yield where, {**record}
 
 
 def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    # A cell is text; where the task's labels are numbers, its column is read as numbers.
-    numbers = {renamed.get("label", "label") for renamed in task.columns}
-    numbers = numbers if task.labels_are == NUMBERS else set()
+    # A cell is text; where the task's labels are numbers, their column is read as numbers.
+    label_columns = {renamed.get("label", "label") for renamed in task.columns}
+    number_columns = label_columns if task.labels_are == NUMBERS else set()
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, strict=True)
         try:
@@ -111,15 +113,12 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
                         f"{where}: expected {len(header)} cells ({', '.join(header)}); got "
                         f"{len(cells)}; is the line cut short, or a comma not in quotes?"
                     )
-                yield (
-                    where,
-                    {
-                        name: int(cell)
-                        if name in numbers and re.fullmatch(r"-?[0-9]{1,18}", cell)
-                        else cell
-                        for name, cell in zip(header, cells, strict=True)
-                    },
-                )
+                record: dict[str, object] = dict(zip(header, cells, strict=True))
+                for name in number_columns.intersection(header):
+                    # 18 digits at most: Python refuses to read thousands of them.
+                    if re.fullmatch(r"-?[0-9]{1,18}", str(record[name])):
+                        record[name] = int(str(record[name]))
+                yield where, record
         except csv.Error as error:
             raise InputError(
                 f"{path}, line {lines.line_num}: no CSV ({error}); is a quote not closed?"
@@ -135,11 +134,10 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
         ) from error
     try:
         with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches():
-                for value in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", value
+            # A batch at a time, as a file may be larger than memory.
+            rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
+            for number, record in enumerate(rows, 1):
+                yield f"{path}, row {number}", record
     except (ArrowException, OSError) as error:
         raise InputError(f"{path}: no whole Parquet file ({error}).") from error
 

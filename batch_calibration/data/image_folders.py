@@ -4,13 +4,13 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.data import files
-from batch_calibration.data.binding import bind
+from batch_calibration.data.binding import bind, label_of, labels_by_name, plain
 from batch_calibration.data.image_refs import ImageFile, ImageRow
-from batch_calibration.data.label_names import label_of, labels_by_name, plain
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import IMAGE, Task
 
@@ -23,8 +23,8 @@ SPLITS = {
     "val": "validation", "valid": "validation", "validation": "validation",
 }  # fmt: skip
 """What a folder or table of one split may be called."""
-WHOLE, HELD = "all", 5
-"""Images in no splits are `all`; of each class one in `HELD` is `train` and the rest `test`."""
+WHOLE, TRAIN_ONE_IN = "all", 5
+"""Images in no splits are `all`; of each class one in so many is `train`, and the rest `test`."""
 
 
 class Image(NamedTuple):
@@ -53,19 +53,18 @@ class ImageSource(NamedTuple):
 
 def class_folders(task: Task, root: Path) -> ImageSource | None:
     """Class folders in `root`, or in a folder a split there; None where no folder is a class."""
-    inside = _subfolders(root)
-    parts = {
-        SPLITS[f.name.lower()]: f
-        for f in inside
-        if f.name.lower() in SPLITS and _has_classes(task, f)
-    }
-    if not parts and not _has_classes(task, root):
+    split_folders = {}
+    for folder in _subfolders(root):
+        split = SPLITS.get(folder.name.lower())
+        if split and _has_classes(task, folder):
+            split_folders[split] = folder
+    if not split_folders and not _has_classes(task, root):
         return None
     notes: list[str] = []
-    found = {
-        split: _images(task, folder, notes) for split, folder in (parts or {WHOLE: root}).items()
-    }
-    return _source(task, f"folder {root}", found, notes)
+    images = {}
+    for split, folder in (split_folders or {WHOLE: root}).items():
+        images[split] = _images(task, folder, notes)
+    return _source(task, f"folder {root}", images, notes)
 
 
 def _subfolders(root: Path) -> list[Path]:
@@ -75,25 +74,25 @@ def _subfolders(root: Path) -> list[Path]:
 
 
 def _has_classes(task: Task, root: Path) -> bool:
-    known = labels_by_name(task)
-    return any(plain(folder.name) in known for folder in _subfolders(root))
+    labels = labels_by_name(task)
+    return any(plain(folder.name) in labels for folder in _subfolders(root))
 
 
 def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
-    found, others = [], []
+    images, left_out = [], []
     for folder in _subfolders(root):
         label = label_of(task, folder.name, str(folder))
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if path.suffix.lower() in ENDINGS:
-                found.append(Image(ImageFile(path), path.relative_to(root).as_posix(), label))
+                images.append(Image(ImageFile(path), path.relative_to(root).as_posix(), label))
             elif not path.name.startswith("."):
-                others.append(path)
-    if others:
+                left_out.append(path.name)
+    if left_out:
         notes.append(
-            f"{task.name}: {len(others)} files in {root} are left out, for they end like no "
-            f"image ({others[0].name})"
+            f"{task.name}: {len(left_out)} files in {root} are left out, for they end like no "
+            f"image ({left_out[0]})"
         )
-    return sorted(found, key=_hash)
+    return sorted(images, key=_hash)
 
 
 # --- tables of paths and labels
@@ -101,12 +100,12 @@ def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
 
 def image_tables(task: Task, paths: dict[str, Path], where: str) -> ImageSource:
     """Images that tables of one split each name, by path and label."""
-    found = {split: _listed(task, path) for split, path in paths.items()}
-    return _source(task, f"files in {where}" if Path(where).is_dir() else where, found, [])
+    images = {split: _listed_images(task, paths[split]) for split in paths}
+    return _source(task, f"files in {where}" if Path(where).is_dir() else where, images, [])
 
 
-def _listed(task: Task, table: Path) -> list[Image]:
-    found = []
+def _listed_images(task: Task, table: Path) -> list[Image]:
+    images = []
     for where, record in files.records(task, table):
         row, label = bind(task, record, where)
         path = table.parent / row[IMAGE]
@@ -115,36 +114,38 @@ def _listed(task: Task, table: Path) -> list[Image]:
                 f"{where}: no image {path}; paths are read from the table's own folder: correct "
                 "it or put the image there."
             )
-        found.append(Image(ImageFile(path), row[IMAGE], label))
-    return sorted(found, key=_hash)
+        images.append(Image(ImageFile(path), row[IMAGE], label))
+    return sorted(images, key=_hash)
 
 
 # --- what folders and tables share
 
 
 def _hash(image: Image) -> tuple[int, str]:
+    """What images are sorted by, so that the first of them are of all classes."""
     return zlib.crc32(image.name.encode()), image.name
 
 
-def _source(task: Task, where: str, found: dict[str, list[Image]], notes: list[str]) -> ImageSource:
+def _source(
+    task: Task, where: str, images: dict[str, list[Image]], notes: list[str]
+) -> ImageSource:
     """Check the classes, split what has no splits into train and test, and write the notes."""
-    counts = Counter(p.label for images in found.values() for p in images if p.label >= 0)
+    counts = Counter(image.label for image in chain(*images.values()) if image.label >= 0)
     if len(counts) == 1:
-        (only,) = counts
+        (label,) = counts
         raise InputError(
-            f"{where}: all {counts[only]} images of task {task.name} are of class "
-            f"{task.label_names[only]!r}, expected two classes or more; add the others."
+            f"{where}: all {counts[label]} images of task {task.name} are of class "
+            f"{task.label_names[label]!r}, expected two classes or more; add the others."
         )
-    if set(found) == {WHOLE}:
-        train, test = _split_by_class(found[WHOLE])
-        found = {**found, "train": train, "test": test}
+    if set(images) == {WHOLE}:
+        train, test = _split_by_class(images[WHOLE])
+        images = {**images, "train": train, "test": test}
         notes = [*notes, (
-            f"{task.name}: {where} has no splits: one image in {HELD} of each class is kept for "
-            f"train ({len(train):,}), the others are test ({len(test):,})"
+            f"{task.name}: {where} has no splits: one image in {TRAIN_ONE_IN} of each class is "
+            f"kept for train ({len(train):,}), the others are test ({len(test):,})"
         )]  # fmt: skip
-    present = tuple(sorted(counts))
-    readers: dict[str, ReadImages] = {s: partial(_first, images) for s, images in found.items()}
-    return ImageSource(where, readers, present, tuple(notes))
+    readers: dict[str, ReadImages] = {split: partial(_first, images[split]) for split in images}
+    return ImageSource(where, readers, tuple(sorted(counts)), tuple(notes))
 
 
 def _split_by_class(images: Iterable[Image]) -> tuple[list[Image], list[Image]]:
@@ -152,8 +153,11 @@ def _split_by_class(images: Iterable[Image]) -> tuple[list[Image], list[Image]]:
     by_label: dict[int, list[Image]] = {}
     for image in images:
         by_label.setdefault(image.label, []).append(image)
-    train = [p for same in by_label.values() for p in same[: len(same) // HELD]]
-    test = [p for same in by_label.values() for p in same[len(same) // HELD :]]
+    train, test = [], []
+    for of_class in by_label.values():
+        cut = len(of_class) // TRAIN_ONE_IN
+        train += of_class[:cut]
+        test += of_class[cut:]
     return sorted(train, key=_hash), sorted(test, key=_hash)
 
 

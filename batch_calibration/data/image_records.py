@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from batch_calibration.data import tfds_folder
-from batch_calibration.data.label_names import label_of
+from batch_calibration.data.binding import label_of
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import IMAGE, Task
 
-CHUNK = 256
+CHUNK = 256  # records read at once
 OBJECTS = "objects"
 """The feature whose length is CLEVR's label."""
 
@@ -38,7 +38,7 @@ def size(folder: Path, split: str) -> int:
 
 
 def labels(
-    task: Task, folder: Path, split: str, part: slice, limit: int
+    task: Task, folder: Path, split: str, part_of_split: slice, limit: int
 ) -> Iterator[tuple[int, int]]:
     """Number and label of each record in a part of a split, the first `limit` where it is not 0.
 
@@ -49,7 +49,7 @@ def labels(
     names = getattr(features["label"], "names", None) if "label" in features else None
     if names:
         bound = [label_of(task, name, str(folder)) for name in names]
-    numbers = range(size(folder, split))[part][: limit or None]
+    numbers = range(size(folder, split))[part_of_split][: limit or None]
     for start in range(0, len(numbers), CHUNK):
         chunk = numbers[start : start + CHUNK]
         for number, example in zip(chunk, _examples(folder, split, chunk), strict=True):
@@ -95,11 +95,11 @@ def _source(folder: Path, split: str) -> Any:
         raise InputError(f"{folder}: no split {split!r}; was it prepared again?")
     try:
         source = builder.as_data_source(split).data_source
-        found, said = len(source), builder.info.splits[split].num_examples
+        size, expected_size = len(source), builder.info.splits[split].num_examples
     except (RuntimeError, OSError) as error:
         raise _damaged(folder, split, error) from error
-    if found != said:
-        raise _damaged(folder, split, f"it should hold {said} records and holds {found}")
+    if size != expected_size:
+        raise _damaged(folder, split, f"it should hold {expected_size} records and holds {size}")
     return source
 
 
@@ -118,5 +118,5 @@ def _examples(folder: Path, split: str, numbers: range) -> list[dict[str, Any]]:
         raise _damaged(folder, f"{split}[{numbers[0]}:{numbers[-1] + 1}]", error) from error
 
 
-def _damaged(folder: Path, what: str, why: object) -> InputError:
-    return InputError(f"{folder}#{what}: damaged or missing ({why}); prepare it again.")
+def _damaged(folder: Path, records: str, why: object) -> InputError:
+    return InputError(f"{folder}#{records}: damaged or missing ({why}); prepare it again.")

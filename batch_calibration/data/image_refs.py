@@ -7,7 +7,7 @@ from batch_calibration.data import image_records
 from batch_calibration.embedded import images as embedded_images
 from batch_calibration.errors import InputError
 
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28  # 256 MiB
 
 
 class ImageRow(Protocol):
@@ -37,7 +37,7 @@ class ImageFile(NamedTuple):
         """
         try:
             size = self.path.stat().st_size
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 raise InputError(
                     f"{self.path}: an image of {size / 2**20:,.0f} MiB; 256 MiB is the most that "
                     "is read: scale it down or take it out."

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from batch_calibration.data import files, image_records, tfds_folder
+from batch_calibration.data.binding import label_of
 from batch_calibration.data.image_folders import (
-    HELD,
     SPLITS,
+    TRAIN_ONE_IN,
     WHOLE,
     Image,
     ImageSource,
@@ -19,7 +20,6 @@ from batch_calibration.data.image_folders import (
     image_tables,
 )
 from batch_calibration.data.image_refs import EmbeddedImage, ImageRecord, ImageRows
-from batch_calibration.data.label_names import label_of
 from batch_calibration.embedded import MINI
 from batch_calibration.embedded import images as embedded_images
 from batch_calibration.errors import InputError
@@ -39,16 +39,16 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
     if source is None:
         raise InputError(_nothing(task, data))
     served = files.served_split(task, split, source.splits, source.where)
-    found = source.splits[served](limit)
-    if not found:
+    images = source.splits[served](limit)
+    if not images:
         raise InputError(
-            f"{source.where}: split {served} is empty, expected at least one image; of {HELD} "
-            "images of a class in no splits, one is for train."
+            f"{source.where}: split {served} is empty, expected at least one image; of "
+            f"{TRAIN_ONE_IN} images of a class in no splits, one is for train."
         )
     return ImageRows(
-        tuple(image.reference for image in found),
-        tuple(image.label for image in found),
-        tuple(f"{task.name}/{served}/{image.name}" for image in found),
+        tuple(image.reference for image in images),
+        tuple(image.label for image in images),
+        tuple(f"{task.name}/{served}/{image.name}" for image in images),
         source.where,
         served,
         source.present,
@@ -64,31 +64,32 @@ def image_splits(task: Task, data: str) -> tuple[str, ...]:
 
 def find(task: Task, data: str) -> ImageSource | None:
     """The images of a task, None where there are none."""
-    own = task.folder or bool(task.files)
-    if data == MINI and not own:
+    if data == MINI and not task.folder and not task.files:
         return _embedded(task)
     if task.files:
-        return image_tables(task, {s: Path(f) for s, f in task.files.items()}, task.source)
+        paths = {split: Path(task.files[split]) for split in task.files}
+        return image_tables(task, paths, task.source)
     if task.folder:
-        places = [Path(task.folder)]
+        folders = [Path(task.folder)]
     elif not data:
         raise InputError(
             where="data", expected="a folder of images or 'mini'", got="nothing", remedy="give one"
         )
     else:
-        places = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
-    if not places[-1].is_dir():
-        raise InputError(f"data {places[-1]}: no such folder; give one of images, or 'mini'.")
-    for place in places:
-        found = files.in_folders(place) if place != Path(data) else {}
-        named = {SPLITS[s]: path for s, path in found.items() if s in SPLITS}
-        if named:
-            return image_tables(task, named, str(place))
-        source = class_folders(task, place) or class_folders(task, place / "images")
+        folders = [Path(data) / task.name, Path(data) / f"extra_{task.name}", Path(data)]
+    if not folders[-1].is_dir():
+        raise InputError(f"data {folders[-1]}: no such folder; give one of images, or 'mini'.")
+    for folder in folders:
+        # Tables that lie in the data folder itself are of any task.
+        paths = files.in_folders(folder) if folder != Path(data) else {}
+        tables = {SPLITS[name]: paths[name] for name in paths if name in SPLITS}
+        if tables:
+            return image_tables(task, tables, str(folder))
+        source = class_folders(task, folder) or class_folders(task, folder / "images")
         if source:
             return source
-        if len(found) == 1:
-            return image_tables(task, {WHOLE: next(iter(found.values()))}, str(place))
+        if len(paths) == 1:
+            return image_tables(task, {WHOLE: next(iter(paths.values()))}, str(folder))
     prepared = tfds_folder.find(task, Path(data)) if data else None
     return _records(task, prepared) if prepared else None
 
@@ -113,23 +114,22 @@ def _nothing(task: Task, data: str) -> str:
 def _records(task: Task, folder: Path) -> ImageSource:
     names = image_records.splits(task, folder)
 
-    def reader(split: str, part: slice, limit: int) -> Sequence[Image]:
-        labels = image_records.labels(task, folder, split, part, limit)
+    def read(split: str, numbers: slice, limit: int) -> Sequence[Image]:
+        labels = image_records.labels(task, folder, split, numbers, limit)
         return [Image(ImageRecord(folder, split, i), str(i), label) for i, label in labels]
 
-    readers: dict[str, ReadImages] = {n: partial(reader, n, slice(None)) for n in names}
+    readers: dict[str, ReadImages] = {name: partial(read, name, slice(None)) for name in names}
     notes: tuple[str, ...] = ()
     if names == ("train",):
-        (only,) = names
-        size = image_records.size(folder, only)
-        cut = size // HELD
+        size = image_records.size(folder, "train")
+        cut = size // TRAIN_ONE_IN
         readers = {
-            WHOLE: readers[only],
-            "train": partial(reader, only, slice(cut)),
-            "test": partial(reader, only, slice(cut, None)),
+            WHOLE: readers["train"],
+            "train": partial(read, "train", slice(cut)),
+            "test": partial(read, "train", slice(cut, None)),
         }
         notes = (
-            f"{task.name}: {folder} has the one split {only!r}: the first {cut:,} of its images, "
+            f"{task.name}: {folder} has the one split 'train': the first {cut:,} of its images, "
             f"which TFDS has shuffled, are train here and the other {size - cut:,} are test",
         )
     return ImageSource(f"TFDS folder {folder}", readers, tuple(range(len(task.label_names))), notes)
@@ -139,15 +139,15 @@ def _embedded(task: Task) -> ImageSource | None:
     if task.name not in embedded_images.TASKS:
         return None
 
-    def reader(split: str, limit: int) -> Sequence[Image]:
-        return [
-            Image(EmbeddedImage(ref), ref.rpartition("/")[2], label_of(task, name, ref))
-            for ref, name in embedded_images.rows(task.name, split, limit)
-        ]
+    def read(split: str, limit: int) -> Sequence[Image]:
+        images = []
+        for reference, name in embedded_images.rows(task.name, split, limit):
+            number = reference.rpartition("/")[2]
+            images.append(Image(EmbeddedImage(reference), number, label_of(task, name, reference)))
+        return images
 
-    names = embedded_images.class_names(task.name)
+    names = embedded_images.TASKS[task.name].classes
+    # Of DTD's 47 classes twelve are drawn.
     present = tuple(sorted(label_of(task, name, "the mini suite") for name in names))
-    readers: dict[str, ReadImages] = {
-        split: partial(reader, split) for split in embedded_images.SIZES
-    }
+    readers: dict[str, ReadImages] = {name: partial(read, name) for name in embedded_images.SIZES}
     return ImageSource(f"the mini suite's drawn {task.name}", readers, present)

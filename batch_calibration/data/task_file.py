@@ -48,9 +48,11 @@ from batch_calibration.tasks.base import (
     LabelWords,
     Task,
     image_task,
-)
+    text_task,
+)  # fmt: skip
 
 ENDING = ".toml"
+# What each key holds: of task files of texts, then of images; the needed keys, then the others.
 NEEDED: dict[str, type] = {
     "name": str, "fields": list, "label_names": list, "labels_are": str, "template": str,
     "verbalizer": dict, "files": dict,
@@ -67,8 +69,10 @@ OPTIONAL_OF_IMAGES: dict[str, type] = {
     "folder": str, "files": dict,
 }  # fmt: skip
 KINDS: dict[type, str] = {str: "a text", list: "a list of texts", dict: "a table of texts"}
-SEVERAL = ("verbalizer", "zero_shot_verbalizer")
-"""Tables whose values may be lists: several surface forms of a label."""
+VERBALIZERS = ("verbalizer", "zero_shot_verbalizer")
+"""Tables that may hold lists: several surface forms of a label."""
+SHARED = ("labels_are", "zero_shot", "statement", "statement_words")
+"""Keys that a task has too, by the same name and kind."""
 
 
 def load_task(name: str) -> Task:
@@ -103,68 +107,74 @@ def read_task_file(path: str) -> Task:
     except ValueError as error:
         raise InputError(where=path, expected=f"a task file in TOML ({error})") from error
     if "kind" in table:
-        return _images(table, path)
+        return _image_task(table, path)
     _check_keys(table, path, NEEDED, OPTIONAL)
     _check_names(table, path)
-    for key in ("verbalizer", "zero_shot_verbalizer", "statement_words"):
+    for key in (*VERBALIZERS, "statement_words"):
         _check_words(table, path, key)
     fields = tuple(table["fields"])
     for key in ("template", "zero_shot"):
-        if key in table:
-            try:
-                check(table[key], fields)
-            except InputError as error:
-                raise InputError(f"{path}, key {key}: {error}") from error
-    shown = {n: w if isinstance(w, str) else w[0] for n, w in table["verbalizer"].items()}
-    return Task(
-        name=table["name"],
-        title=table.get("title", table["name"]),
-        fields=fields,
+        try:
+            check(table.get(key, table["template"]), fields)
+        except InputError as error:
+            raise InputError(f"{path}, key {key}: {error}") from error
+    # What is not given keeps the default that `text_task` has for it.
+    settings = {key: table[key] for key in SHARED if key in table}
+    return text_task(
+        table["name"],
+        table.get("title", table["name"]),
+        fields,
+        _surface_forms(table["verbalizer"]),
+        table["template"],
         label_names=tuple(table["label_names"]),
-        verbalizer=_words(table["verbalizer"]),
-        few_shot=table["template"],
-        zero_shot=table.get("zero_shot", table["template"]),
-        statement=table.get("statement", "{label}"),
-        statement_words=table.get("statement_words", shown),
-        statement_fields=tuple(table.get("statement_fields", fields)),
-        zero_shot_verbalizer=_words(table.get("zero_shot_verbalizer", {})),
+        zero_shot_verbalizer=_surface_forms(table.get("zero_shot_verbalizer", {})),
         columns=({"label": table.get("label_column", "label")},),
-        files={split: str(Path(path).parent / file) for split, file in table["files"].items()},
-        labels_are=table["labels_are"],
-        source=path,
+        files=_beside(path, table["files"]),
+        statement_fields=tuple(table.get("statement_fields", fields)),
         options=tuple(table.get("options", ())),
+        source=path,
+        **settings,
     )
 
 
-def _images(table: dict[str, Any], path: str) -> Task:
+def _image_task(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
         raise InputError(
             f"{path}: kind must be {IMAGE!r}, got {shown(table['kind'])}; a task file of texts has "
             "none."
         )
-    table = {"labels_are": NAMES} | table
+    table = {"labels_are": NAMES, "files": {}} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
     _check_names(table, path)
     _check_words(table, path, "statement_words")
-    if ("folder" in table) == ("files" in table):
+    if ("folder" in table) == bool(table["files"]):
         raise InputError(
             where=path, expected="folder or [files] and not both", remedy="say where images are"
         )
     for statement in table["statements"]:
         _check_statement(statement, path)
     words = table.get("statement_words", {})
-    home = Path(path).parent
+    label_column = {"label": table.get("label_column", "label")}
     return image_task(
         table["name"],
         str(table.get("title", table["name"])),
         {name: words.get(name, name) for name in table["label_names"]},
         tuple(table["statements"]),
-        columns=tuple({**c, "label": table.get("label_column", "label")} for c in COLUMNS),
-        files={split: str(home / file) for split, file in table.get("files", {}).items()},
-        folder=str(home / table["folder"]) if "folder" in table else "",
+        columns=tuple(schema | label_column for schema in map(dict, COLUMNS)),
+        files=_beside(path, table["files"]),
+        folder=str(Path(path).parent / table["folder"]) if "folder" in table else "",
         labels_are=table["labels_are"],
         source=path,
     )
+
+
+def _beside(path: str, files: dict[str, str]) -> dict[str, str]:
+    """The files that a task file names, which are looked for in its own folder."""
+    return {split: str(Path(path).parent / file) for split, file in files.items()}
+
+
+def _surface_forms(table: dict[str, Any]) -> dict[str, LabelWords]:
+    return {name: tuple(w) if isinstance(w, list) else w for name, w in table.items()}
 
 
 def _check_statement(statement: str, path: str) -> None:
@@ -183,12 +193,13 @@ def _check_words(table: dict[str, Any], path: str, key: str) -> None:
 def _check_keys(
     table: dict[str, Any], path: str, needed: dict[str, type], optional: dict[str, type]
 ) -> None:
-    known = needed | optional
-    for key, value in table.items():
-        if key not in known:
-            raise InputError(f"{path}: {InputError.unknown('key of a task file', key, known)}")
-        if not isinstance(value, known[key]) or not _all_texts(value, several=key in SEVERAL):
-            raise InputError(f"{path}: {key} must be {KINDS[known[key]]}, got {shown(value)}.")
+    """Refuse keys that are unknown, missing or empty, and values of another kind."""
+    kinds = needed | optional
+    for key in table:
+        if key not in kinds:
+            raise InputError(f"{path}: {InputError.unknown('key of a task file', key, kinds)}")
+        if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
+            raise InputError(f"{path}: {key} must be {KINDS[kinds[key]]}, got {shown(table[key])}.")
     missing = [key for key in needed if not table.get(key)]
     if missing:
         raise InputError(
@@ -197,17 +208,16 @@ def _check_keys(
         )
 
 
-def _all_texts(value: Any, several: bool = False) -> bool:
-    if isinstance(value, dict):
-        return all(
-            isinstance(v, str) or (several and isinstance(v, list) and v and _all_texts(v))
-            for v in value.values()
-        )
-    return isinstance(value, str) or all(isinstance(v, str) for v in value)
-
-
-def _words(table: dict[str, Any]) -> dict[str, LabelWords]:
-    return {name: w if isinstance(w, str) else tuple(w) for name, w in table.items()}
+def _holds_texts(content: Any, key: str) -> bool:
+    """Whether a text, list or table holds nothing but texts; of verbalizers, also lists of them."""
+    if isinstance(content, str):
+        return True
+    members = list(content.values()) if isinstance(content, dict) else content
+    for member in members:
+        is_list_of_forms = key in VERBALIZERS and isinstance(member, list) and bool(member)
+        if not isinstance(member, str) and not (is_list_of_forms and _holds_texts(member, "")):
+            return False
+    return True
 
 
 def _check_names(table: dict[str, Any], path: str) -> None:

@@ -5,18 +5,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.data import files, tfds_folder
+from batch_calibration.data import files, images, tfds_folder
 from batch_calibration.data.binding import bind
+from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.embedded import MINI, suite
 from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import Rows, Task
 
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]
-"""Gives each record of a split with its place in words."""
+"""Gives each record of a split, and where it stands in words."""
 
 
-class Place(NamedTuple):
-    """A task's rows in one place: what it is in words, and its records by split."""
+class TextSource(NamedTuple):
+    """Where a task's rows are, in words, and their records by split."""
 
     where: str
     splits: dict[str, ReadRecords]
@@ -40,53 +41,58 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
         raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
     if data == MINI and not task.files:
         return suite.rows(task.name, split)._replace(split=split).first(limit)
-    place = _find(task, data)
-    if place is None:
+    source = _find(task, data)
+    if source is None:
         raise InputError(_nothing(task, data))
-    served = files.served_split(task, split, place.splits, place.where)
-    bound = [bind(task, record, where) for where, record in place.splits[served]()]
-    if not bound:
-        raise InputError(f"{place.where}: split {served} is empty, expected at least one row.")
-    return Rows(
-        tuple(row for row, _ in bound),
-        tuple(label for _, label in bound),
-        tuple(f"{task.name}/{served}/{i}" for i in range(len(bound))),
-        place.where,
-        served,
-    ).first(limit)
+    served = files.served_split(task, split, source.splits, source.where)
+    rows, labels = [], []
+    for where, record in source.splits[served]():
+        row, label = bind(task, record, where)
+        rows.append(row)
+        labels.append(label)
+    if not rows:
+        raise InputError(f"{source.where}: split {served} is empty, expected at least one row.")
+    ids = tuple(f"{task.name}/{served}/{number}" for number in range(len(rows)))
+    return Rows(tuple(rows), tuple(labels), ids, source.where, served).first(limit)
 
 
 def splits(task: Task, data: str) -> tuple[str, ...]:
     """Names of the splits that `data` has of a task; none where it has no rows of it."""
     if data == MINI and not task.files:
         return suite.splits(task.name)
-    place = _find(task, data)
-    return tuple(place.splits) if place else ()
+    source = _find(task, data)
+    return tuple(source.splits) if source else ()
 
 
-def _find(task: Task, data: str) -> Place | None:
+def _find(task: Task, data: str) -> TextSource | None:
+    """A task's rows: its own files, else files of the folder `data`, else a TFDS folder there."""
     if task.files:
-        found = {split: Path(file) for split, file in task.files.items()}
-        return Place(f"the files of {task.source}", _file_readers(task, found))
+        return _files(task, f"the files of {task.source}", task.files)
     if not data:
         raise InputError(
             where="data", expected="a folder of rows or 'mini'", got="nothing", remedy="give one"
         )
     if not Path(data).is_dir():
         raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
-    found = files.by_split(task, Path(data))
-    if found:
-        folder = next(iter(found.values())).parent
-        return Place(f"files in {folder}", _file_readers(task, found))
+    paths = files.by_split(task, Path(data))
+    if paths:
+        return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
     prepared = tfds_folder.find(task, Path(data))
     if prepared is None:
         return None
     builder = tfds_folder.open_folder(prepared)
     names = tfds_folder.splits(builder, prepared)
-    readers: dict[str, ReadRecords] = {
-        n: partial(tfds_folder.records, task, builder, prepared, n) for n in names
-    }
-    return Place(f"TFDS folder {prepared}", readers)
+    readers: dict[str, ReadRecords] = {}
+    for split in names:
+        readers[split] = partial(tfds_folder.records, task, builder, prepared, split)
+    return TextSource(f"TFDS folder {prepared}", readers)
+
+
+def _files(task: Task, where: str, paths: Mapping[str, Path | str]) -> TextSource:
+    readers: dict[str, ReadRecords] = {}
+    for split, path in paths.items():
+        readers[split] = partial(files.records, task, Path(path))
+    return TextSource(where, readers)
 
 
 def _nothing(task: Task, data: str) -> str:
@@ -102,5 +108,24 @@ def _nothing(task: Task, data: str) -> str:
     )
 
 
-def _file_readers(task: Task, found: Mapping[str, Path]) -> dict[str, ReadRecords]:
-    return {split: partial(files.records, task, path) for split, path in found.items()}
+class RowReader:
+    """Reads each split of a task once, however many contexts ask for it; one serves one run."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, ...], Rows] = {}
+        self._images: dict[tuple[str, ...], ImageRows] = {}
+
+    def texts(self, task: Task, data: str, split: str, limit: int = 0) -> Rows:
+        """The rows of a task of texts, the first `limit` where it is not 0: `read`."""
+        key = task.name, task.source, data, split
+        if limit < 0 or key not in self._texts:
+            # All rows are kept, and a wrong limit is refused where rows are read.
+            self._texts[key] = read(task, data, split, min(limit, 0))
+        return self._texts[key].first(limit)
+
+    def images(self, task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
+        """The rows of an image task, the first `limit` where it is not 0: `images.read_images`."""
+        key = task.name, task.source, data, split, str(limit)
+        if key not in self._images:
+            self._images[key] = images.read_images(task, data, split, limit)
+        return self._images[key]

@@ -63,7 +63,7 @@ def splits(builder: "DatasetBuilder", folder: Path) -> tuple[str, ...]:
 def records(
     task: Task, builder: "DatasetBuilder", folder: Path, split: str
 ) -> Iterator[tuple[str, dict[str, object]]]:
-    """Each record of a split, its texts decoded, with its place in words.
+    """Each record of a split, its texts decoded, and where it stands in words.
 
     Raises:
       InputError: the label names are not the task's, or a file is missing, damaged or of a
@@ -80,41 +80,42 @@ def records(
         where = f"{folder}, split {split}, row {number}"
         try:
             example = features.deserialize_example_np(raw)
-            yield where, {name: _plain(value) for name, value in example.items()}
+            yield where, {name: _as_python(example[name]) for name in example}
         except UnicodeDecodeError as error:
             raise InputError(f"{where}: a text is not UTF-8 ({error}).") from error
         except Exception as error:  # protobuf's own, or what TFDS raises on a missing feature
             raise InputError(f"{where}: no record of these features ({error}).") from error
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.decode()
-    # numpy's integers of any width: a label is an `int`.
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
+def _as_python(feature: object) -> object:
+    """Bytes as text, numpy's integers of any width as `int`, as labels are; lists as they are."""
+    if isinstance(feature, bytes):
+        return feature.decode()
+    is_scalar = hasattr(feature, "item") and getattr(feature, "ndim", 1) == 0
+    return feature.item() if is_scalar else feature  # type: ignore[attr-defined]
 
 
 def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[bytes]:
-    # The enum is a string's: compared by value, so that TFDS is imported in one place only.
+    # An enum, compared by its text, so that TFDS is imported in one place only.
     form = builder.info.file_format.value
-    info = builder.info.splits[split]
-    found: list[bytes] = []
+    split_info = builder.info.splits[split]
+    serialized: list[bytes] = []
     if form == "tfrecord":
-        for path in info.filepaths:
-            found += tfrecord.records(Path(path))
+        for path in split_info.filepaths:
+            serialized += tfrecord.records(Path(path))
     elif form == "array_record":
         try:
             source = builder.as_data_source(split).data_source
-            found += source.__getitems__(range(len(source)))
+            serialized += source.__getitems__(range(len(source)))
         except (RuntimeError, OSError) as error:
             raise InputError(
                 f"{folder}: split {split} is damaged or missing ({error}); prepare it again."
             ) from error
     else:
         raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
-    if len(found) != info.num_examples:
+    if len(serialized) != split_info.num_examples:
         raise InputError(
-            f"{folder}: split {split} should hold {info.num_examples} rows, its files hold "
-            f"{len(found)}; prepare it again."
+            f"{folder}: split {split} should hold {split_info.num_examples} rows, its files hold "
+            f"{len(serialized)}; prepare it again."
         )
-    return found
+    return serialized

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError
 
-HEAD, TAIL = 12, 4
+HEAD, TAIL = 12, 4  # bytes before and after the data
 
 
 def masked(crc: int) -> int:
@@ -33,10 +33,10 @@ def records(path: Path) -> list[bytes]:
     if not path.is_file():
         raise InputError(f"{path}: no such file, but the data set's info lists it.")
     raw = path.read_bytes()
-    found: list[bytes] = []
+    payloads: list[bytes] = []
     start = 0
     while start < len(raw):
-        where = f"{path}, record {len(found)}"
+        where = f"{path}, record {len(payloads)}"
         ends_early = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
         if start + HEAD > len(raw):
             raise ends_early
@@ -49,12 +49,12 @@ def records(path: Path) -> list[bytes]:
         start += HEAD
         if start + length + TAIL > len(raw):
             raise ends_early
-        data = raw[start : start + length]
+        payload = raw[start : start + length]
         (stored,) = struct.unpack_from("<I", raw, start + length)
-        if masked(crc32c(data)) != stored:
+        if masked(crc32c(payload)) != stored:
             raise InputError(
                 f"{where}: its checksum differs; the file is damaged; copy or prepare it again."
             )
-        found.append(data)
+        payloads.append(payload)
         start += length + TAIL
-    return found
+    return payloads

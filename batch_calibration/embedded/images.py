@@ -36,11 +36,6 @@ TASKS = {
 """The image tasks of the mini suite; of DTD's 47 classes twelve are drawn."""
 
 
-def class_names(task: str) -> tuple[str, ...]:
-    """Names of the classes that are drawn for a task."""
-    return TASKS[task].classes
-
-
 def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
     """References of a split's images and the names of their classes.
 
