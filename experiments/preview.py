@@ -14,7 +14,7 @@ from batch_calibration.methods import METHODS
 from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
 from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.api.scorer import ApiScorer
-from batch_calibration.scoring.api.tokens import BYTES
+from batch_calibration.scoring.api.tokens import BYTES_PER_TOKEN
 from batch_calibration.scoring.table import SCORERS
 from batch_calibration.scoring.token_budget import TokenBudget
 from batch_calibration.settings import ModelSettings
@@ -96,7 +96,8 @@ def show_api_cost(contexts: Sequence[RenderedContext], scorer: Scorer) -> None:
     _show_sums(contexts, ("requests", "tokens sent"), lambda one: costs[id(one)][:2])
     tokens = sum(cost.tokens for cost in costs.values())
     price, own = asker.settings.price, asker.settings.tokenizer
-    how = f"by the tokenizer of {own}" if own else f"one for {BYTES} bytes (no config.tokenizer)"
+    how = f"one for {BYTES_PER_TOKEN} bytes (no config.tokenizer)"
+    how = f"by the tokenizer of {own}" if own else how
     print(f"tokens are counted {how}; {tokens:,} of them at config.price, ${price:g} a million, "
           f"are ${tokens / 1e6 * price:,.2f}")  # fmt: skip
 

@@ -9,7 +9,7 @@ from api_asking import TEXTS, Time, scorer, want
 from api_server import LABELS, Reply, answer, running
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.api.answers import Answers, Asked
+from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import ApiSettings
 
@@ -77,7 +77,7 @@ def test_a_damaged_file_of_answers_is_a_sentence(tmp_path):
 
 def test_a_transaction_that_was_cut_short_loses_the_last_answer_alone(tmp_path):
     path, server = tmp_path / "answers", "http://127.0.0.1/v1"
-    asked = [Asked("completions", {"prompt": str(i)}) for i in range(3)]
+    asked = [Request("completions", {"prompt": str(i)}) for i in range(3)]
     with Answers(path).opened() as answers:
         for one in asked:
             answers.keep(server, one, '{"a": 1}')

@@ -11,7 +11,7 @@ from api_asking import TEXTS, Time, scorer, want
 from api_server import LABELS, Reply, answer, running
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.api.answers import Asked
+from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.client import Client, Server
 
 # Limits
@@ -30,7 +30,7 @@ def test_no_minute_has_more_requests_than_the_limit():
 
     async def work(pace):
         for _ in range(5):
-            await pace.turn()
+            await pace.wait_for_turn()
             sent.append(time.now)
 
     async def run():
@@ -124,8 +124,8 @@ def test_a_busy_server_is_left_alone_by_all():
             base_url="http://127.0.0.1/v1", transport=httpx2.MockTransport(handler)
         ) as connection:
             client = Client(Server("http://127.0.0.1/v1"), connection, time.pace())
-            await client.ask(Asked("a", {}))
-            await asyncio.gather(*(client.ask(Asked("a", {})) for _ in range(3)))
+            await client.ask(Request("a", {}))
+            await asyncio.gather(*(client.ask(Request("a", {})) for _ in range(3)))
 
     asyncio.run(run())
     assert sent[0] == 0 and min(sent[1:]) >= 30
@@ -136,7 +136,7 @@ async def ask(handler, time, jitter=lambda: 1.0):
     async with httpx2.AsyncClient(
         base_url=server.address, transport=httpx2.MockTransport(handler)
     ) as connection:
-        return await Client(server, connection, time.pace(), jitter).ask(Asked("completions", {}))
+        return await Client(server, connection, time.pace(), jitter).ask(Request("completions", {}))
 
 
 @pytest.mark.parametrize("error", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])

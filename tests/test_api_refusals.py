@@ -10,7 +10,7 @@ from api_server import LABELS, Reply, answer, completion, running
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.models.checkpoint import load_tokenizer
-from batch_calibration.scoring.api.ways import WAYS
+from batch_calibration.scoring.api.protocols import PROTOCOLS
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ WRONG = [None, 1, "a", [], {}, [None], {"choices": None}, {"choices": []}, {"cho
          {"scores": [[math.nan]]}, {"error": "x"}]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", PROTOCOLS)
 @pytest.mark.parametrize("value", WRONG, ids=str)
 def test_an_answer_of_any_shape_is_a_sentence(way, value, tokenizer):
     with running(lambda *_: Reply(value)) as server, pytest.raises(InputError):
@@ -179,16 +179,16 @@ def damaged(value, random):
                           " positive", [[]], [None] * 3, {"logprob": -1}, 10**400])  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", PROTOCOLS)
 def test_a_damaged_answer_is_a_sentence_or_a_number(way, tokenizer):
     draws = random.Random(0)
     asks = scorer("http://127.0.0.1/v1", way, tokenizer=tokenizer)
-    ((place, asked), *_) = asks._questions(TEXTS[:1], LABELS)
+    ((place, asked), *_) = asks._requests(TEXTS[:1], LABELS)
     right, refused = answer(f"/v1/{asked.path}", asked.body), 0
     for _ in range(500):
         value = damaged(right, draws)
         try:
-            part = WAYS[way].read(value, place.question, place.number)
+            part = PROTOCOLS[way].read(value, place.question, place.number)
         except InputError:
             refused += 1
             continue

@@ -297,7 +297,7 @@ def test_a_damaged_inspect_log(inspect_log, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     said = refused(path, format="inspect_ai")
-    assert "no whole log" in said or "is it cut short" in said
+    assert "no whole log" in said or "is the file cut short" in said
     assert "cannot be read" in refused(tmp_path / "none.eval", format="inspect_ai")
 
 

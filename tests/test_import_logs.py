@@ -9,8 +9,8 @@ import pytest
 from batch_calibration import importers
 from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, lm_eval, lm_eval_results
-from batch_calibration.importers.one_context import differing_demonstrations
+from batch_calibration.importers import Reading, lm_eval
+from batch_calibration.importers.demonstrations import note_differing_demonstrations
 from batch_calibration.study import run_calibration
 
 CHOICES = ("no", "yes")
@@ -394,12 +394,12 @@ def test_a_line_of_ten_megabytes(form, log):
     found[2]["doc"]["long"] = "x" * 10_000_000
     assert len(the_one(log(form(found))).blocks["test"].row_ids) == 6
     damaged = log(form(found).replace('xxx"', 'xxx"x'))
-    assert "no JSON object" in (said := refused(damaged)) and len(said) < 1000
+    assert "no JSON" in (said := refused(damaged)) and len(said) < 1000
 
 
 def test_what_is_cut_short_or_damaged_is_a_sentence(log):
     whole = lines(rows())
-    assert "line 6" in (said := refused(log(whole[:-40]))) and "in the midst" in said
+    assert "line 6" in (said := refused(log(whole[:-40]))) and "is the line cut short" in said
     assert "the file ends before it does" in refused(log(a_list(rows())[:-40]))
     assert "row 2" in refused(
         log('[{"doc_id": 0, "arguments": [["a", "b"]], "resps": [[[-1]]]}, 3]')
@@ -473,7 +473,7 @@ NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in ra
     ],
 )  # fmt: skip
 def test_whether_prompts_are_one_context(prompts, shots, differ):
-    note = differing_demonstrations(prompts, shots, "do so.")
+    note = note_differing_demonstrations(prompts, shots, "do so.")
     assert bool(note) == differ and (not differ or note.endswith("do so."))
 
 
@@ -482,4 +482,4 @@ def test_whether_prompts_are_one_context(prompts, shots, differ):
     [("meta/llama", "meta/llama"), ("/data/run/last", "run/last"), ("./run/last", "./run/last")],
 )
 def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(given, name):
-    assert lm_eval_results._model({"model_name": given}, {}) == name
+    assert lm_eval._model({"model_name": given}, {}) == name

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import IMPORTERS, Reading, llama_cpp, openai, read, sglang, vllm
+from batch_calibration.importers import IMPORTERS, Reading, read
+from batch_calibration.responses import RESPONSE_FORMATS, label_probs
 
+OPENAI, VLLM = RESPONSE_FORMATS["openai"], RESPONSE_FORMATS["vllm"]
+SGLANG, LLAMA_CPP = RESPONSE_FORMATS["sglang"], RESPONSE_FORMATS["llama.cpp"]
 ROOT = Path(__file__).resolve().parents[1]
 YES_NO = Reading(labels=("yes", "no"))
 LEAST = Reading(labels=("yes", "no"), missing="least")
@@ -179,7 +182,7 @@ def test_echoed_prompts_are_grouped_and_their_labels_summed(saved):
     )
     (table,) = read(path, YES_NO)
     assert scores(table).tolist() == [[-2.5, -1.5], [-4.0, -0.25], [-4.5, -0.5]]
-    assert openai.label_log_prob(echoed(["A", " yes"], [None, -1.0]), "yes") == -1.0
+    assert OPENAI.label_log_prob(echoed(["A", " yes"], [None, -1.0]), "yes") == -1.0
 
 
 def test_several_prompts_of_a_request_are_each_a_choice(saved):
@@ -202,13 +205,13 @@ def test_vllm_prompt_log_probs(saved):
         [None, place(5, " it", -1.0, The=(8, -0.2)), place(9, " no", -2.5, the=(8, -0.1))],
         prompt_token_ids=[1, 5, 9],
     )
-    assert vllm.label_log_prob(alone, "yes") == -0.5
+    assert VLLM.label_log_prob(alone, "yes") == -0.5
     (table,) = read(saved(alone, ids), YES_NO)
     assert scores(table).tolist() == [[-0.5, -2.5]]
     assert table.context["scorer"] == "vLLM, prompt_logprobs"
     offline = {"prompt_token_ids": [1, 7], "prompt_logprobs": [None, place(7, "yes", -0.5)]}
-    assert vllm.label_log_prob(offline, "yes") == -0.5
-    assert vllm.first_token_top_k(completion(yes=1.0)) == {"yes": 0.0}
+    assert VLLM.label_log_prob(offline, "yes") == -0.5
+    assert VLLM.first_tokens(completion(yes=1.0)) == {"yes": 0.0}
 
 
 def test_sglang_generate(saved):
@@ -218,7 +221,7 @@ def test_sglang_generate(saved):
     (table,) = read(path, YES_NO)
     np.testing.assert_allclose(scores(table), log([0.5, 0.01], [0.5, 0.2]), rtol=1e-5)
     bare = {"meta_info": {"output_token_ids_logprobs": [[[-1.0, 7, None], [-2.0, 9, None]]]}}
-    assert sglang.first_token_top_k(bare) == {"token_id:7": -1.0, "token_id:9": -2.0}
+    assert SGLANG.first_tokens(bare) == {"token_id:7": -1.0, "token_id:9": -2.0}
     named = Reading(labels=("yes", "no"), tokens={"yes": ("token_id:7",), "no": ("token_id:9",)})
     other = {"meta_info": {"output_token_ids_logprobs": [[[-1.5, 7, None], [-2.0, 9, None]]]}}
     assert scores(read(saved(bare, other), named)[0]).tolist() == [[-1.0, -2.0], [-1.5, -2.0]]
@@ -246,10 +249,10 @@ def test_sglang_score(saved):
 
 def test_probabilities_of_tokens_with_one_text_are_added_but_one_listed_twice_is_one():
     two = {"meta_info": {"output_top_logprobs": [[[-1.0, 7, "x"], [-2.0, 8, "x"]]]}}
-    assert sglang.first_token_top_k(two)["x"] == pytest.approx(np.logaddexp(-1.0, -2.0))
+    assert SGLANG.first_tokens(two)["x"] == pytest.approx(np.logaddexp(-1.0, -2.0))
     tops = [{"token": "x", "logprob": -1.0}] * 2
     twice = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
-    assert openai.first_token_top_k(twice) == {"x": -1.0}
+    assert OPENAI.first_tokens(twice) == {"x": -1.0}
 
 
 NULL = {"choices": [{"logprobs": None, "message": {"content": "yes"}}]}
@@ -264,54 +267,66 @@ FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {
 @pytest.mark.parametrize(
     ("call", "response", "sentence"),
     [
-        (openai.first_token_top_k, {}, "response: expected a response with choices; got none"),
-        (openai.first_token_top_k, NULL, "its logprobs are null; ask with logprobs=true"),
-        (openai.first_token_top_k, EMPTY, "first token has no list of the likeliest tokens"),
-        (openai.first_token_top_k, NO_TOPS, "first token has no list of the likeliest tokens"),
+        (OPENAI.first_tokens, {}, "response: expected a response with choices; got none"),
+        (OPENAI.first_tokens, NULL, "its logprobs are null; ask with logprobs=true"),
+        (OPENAI.first_tokens, EMPTY, "first token has no list of the likeliest tokens"),
+        (OPENAI.first_tokens, NO_TOPS, "first token has no list of the likeliest tokens"),
         (
-            openai.first_token_top_k,
+            OPENAI.first_tokens,
             {"choices": completion(yes=1.0)["choices"] * 2},
             "expected the answer to one prompt; got several choices",
         ),
         (
-            openai.first_token_top_k,
+            OPENAI.first_tokens,
             {"choices": [{"logprobs": {"top_logprobs": [{"yes": "x"}]}}]},
             "expected a log-probability in nats; got 'x'",
         ),
         (
-            openai.first_token_top_k,
+            OPENAI.first_tokens,
             {"choices": [{"logprobs": {"content": [{"top_logprobs": [{"logprob": -1}]}]}}]},
             "expected the text of a token; got None",
         ),
-        (openai.echo, NO_TOPS, "expected the prompt's tokens; got those of the answer alone"),
-        (openai.echo, chat(yes=1.0), "expected as many tokens as token_logprobs"),
-        (openai.echo, SHIFTED, "text goes on after its tokens, so that each log-probability is"),
-        (vllm.echo, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
         (
-            vllm.echo,
+            OPENAI.prompt_tokens,
+            NO_TOPS,
+            "expected the prompt's tokens; got those of the answer alone",
+        ),
+        (OPENAI.prompt_tokens, chat(yes=1.0), "expected as many tokens as token_logprobs"),
+        (
+            OPENAI.prompt_tokens,
+            SHIFTED,
+            "text goes on after its tokens, so that each log-probability is",
+        ),
+        (VLLM.prompt_tokens, NULL, "its prompt_logprobs are null; ask with prompt_logprobs=0"),
+        (
+            VLLM.prompt_tokens,
             prompted([None, place(5, "a", -1.0, b=(6, -2.0))]),
             "place 1 of its prompt_logprobs is .* not plain which token is the prompt's",
         ),
-        (vllm.echo, prompted([None, place(5, None, -1.0)]), "place 1 .* has no decoded_token"),
-        (sglang.first_token_top_k, {"meta_info": {}}, "has no output_top_logprobs and no"),
         (
-            sglang.first_token_top_k,
+            VLLM.prompt_tokens,
+            prompted([None, place(5, None, -1.0)]),
+            "place 1 .* has no decoded_token",
+        ),
+        (SGLANG.first_tokens, {"meta_info": {}}, "has no output_top_logprobs and no"),
+        (
+            SGLANG.first_tokens,
             {"meta_info": {"output_top_logprobs": [[["x"]]]}},
             r"expected \[log-prob, token id, text\]; got \['x'\]",
         ),
-        (sglang.echo, {"meta_info": {}}, "no input_token_logprobs; ask /generate"),
+        (SGLANG.prompt_tokens, {"meta_info": {}}, "no input_token_logprobs; ask /generate"),
         (
-            sglang.echo,
+            SGLANG.prompt_tokens,
             {"meta_info": {"input_token_logprobs": [[None, 1, None]]}},
             "have no texts; ask with return_text_in_logprobs=true",
         ),
-        (sglang.label_probs, {"scores": [[0.5], 1]}, "expected scores as one list a row"),
-        (sglang.label_probs, {"scores": [[0.5, 0.9]]}, "sum to at most 1; got"),
-        (sglang.label_probs, {"scores": [[0.5, None]]}, "expected probabilities from 0 to 1"),
-        (llama_cpp.first_token_top_k, {}, "no completion_probabilities; ask /completion"),
-        (llama_cpp.first_token_top_k, SAMPLED, "ask with post_sampling_probs=false"),
+        (label_probs, {"scores": [[0.5], 1]}, "expected scores as one list a row"),
+        (label_probs, {"scores": [[0.5, 0.9]]}, "sum to at most 1; got"),
+        (label_probs, {"scores": [[0.5, None]]}, "expected probabilities from 0 to 1"),
+        (LLAMA_CPP.first_tokens, {}, "no completion_probabilities; ask /completion"),
+        (LLAMA_CPP.first_tokens, SAMPLED, "ask with post_sampling_probs=false"),
         (
-            llama_cpp.first_token_top_k,
+            LLAMA_CPP.first_tokens,
             {"probs": [{"probs": [{"tok_str": "a", "prob": 2}]}]},
             "expected a probability from 0 to 1; got 2",
         ),
@@ -333,7 +348,7 @@ def test_sentences_about_a_response(call, response, sentence):
 )
 def test_sentences_about_an_echoed_label(tokens, values, sentence):
     with pytest.raises(InputError, match=sentence):
-        openai.label_log_prob(echoed(tokens, values), "yes")
+        OPENAI.label_log_prob(echoed(tokens, values), "yes")
 
 
 GOLD = Reading(labels=("yes", "no"), gold="gold")
@@ -399,11 +414,11 @@ def test_torn_and_foreign_files_are_answered_in_a_sentence(tmp_path):
     path = tmp_path / "r.jsonl"
     line = json.dumps(chat(yes=0.5, no=0.2)).encode()
     for data, sentence in (
-        (line + b"\n" + line[:50], "line 2: expected one JSON object .*may have been cut short"),
-        (line[:90] + b"\n" + line, r"line 1: expected one JSON object \(.*\)\.$"),
+        (line + b"\n" + line[:50], r"line 2: no JSON .*is the line cut short"),
+        (line[:90] + b"\n" + line, r"line 1: no JSON .*is the line cut short"),
         (line + b"\n\xff", "expected text in UTF-8; got another byte at place"),
-        (b"[\n" + line, "expected JSON, which ends or breaks off"),
-        (b"", "got none"),
+        (b"[\n" + line, "no JSON .*is the file cut short"),
+        (b"", "one response a line; got none"),
         (b"\n \n", "expected one response a line; got none"),
     ):
         path.write_bytes(data)
@@ -437,4 +452,4 @@ def test_files_are_recognized(saved):
         path = saved(response)
         assert next(of for of in IMPORTERS if IMPORTERS[of].recognizes(path, data)) == name
     lm_eval = {"doc": {"choices": {"text": ["a"]}}, "arguments": {}, "resps": [["-1.0", "False"]]}
-    assert not openai.recognizes(path, json.dumps(lm_eval).encode())
+    assert not IMPORTERS["openai"].recognizes(path, json.dumps(lm_eval).encode())

@@ -162,7 +162,7 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "yes"), gold="no"), "'no' is named as scores"),
         (b"no,yes\n-1.5,-2\n-1.5,-2\n-1.5,-1.5\n", Reading(by=("x",)), "no column named 'x'"),
         (b"no,yes\n-.5,-.5\n-.5,-.5\n", Reading(), "every score is -0.5"),
-        ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv"), "cannot be read as UTF-8"),
+        ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv"), "expected text in UTF-8; got another byte at place 0"),
         (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3"), "no column named '3'"),
         (b"no,yes\n" + b"x" * 10_000_000, Reading(), "line 2: expected 2 cells"),
     ],
@@ -237,7 +237,7 @@ def test_a_dict_without_a_label_lacks_it(tmp_path):
     [
         (lines(FLAT)[:-20], "line 3: no JSON .*is the line cut short"),
         (json.dumps(FLAT)[:-20], "no JSON .*is the file cut short"),
-        (lines([*FLAT, 3]), "line 4: expected a JSON object, one row; got 3"),
+        (lines([*FLAT, 3]), "line 4: expected a JSON object; got 3"),
         ("[1, 2]", "expected one JSON object a row"),
         ("[" * 100_000, "no JSON .*nested too deeply"),
         ('{"a": "' + "x" * 10_000_000, "no JSON"),
@@ -371,7 +371,7 @@ def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "reading", "said"),
     [
-        ({"a": SCORES, "b": SCORES}, Reading(), r"found a \[3, 2\], b \[3, 2\]; .*--labels=a"),
+        ({"a": SCORES, "b": SCORES}, Reading(), r"got a \[3, 2\], b \[3, 2\]: .*--labels=a"),
         ({"x": np.arange(3)}, Reading(), "expected an array of scores"),
         ({"scores": np.zeros(3)}, Reading(), "got shape \\(3,\\)"),
         ({"scores": np.array([["a", "b"]])}, Reading(), "expected real numbers in an array"),

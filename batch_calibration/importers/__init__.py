@@ -1,35 +1,30 @@
 """Other people's scores: files, logs and frames read as score tables, one importer a format."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
 from batch_calibration.importers import (
     array_files,
-    columnar,
     delimited,
+    frames,
     helm,
     inspect_ai,
-    json_lines,
+    json_tables,
     lighteval,
-    llama_cpp,
     lm_eval,
-    openai,
-    sglang,
-    stored,
-    vllm,
+    server_logs,
 )
-from batch_calibration.importers.base import Imported, Reading, beginning, to_table, to_tables
+from batch_calibration.importers.base import Imported, Reading, own_tables, to_table, to_tables
 from batch_calibration.importers.frames import tables_of
+from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 
 __all__ = [
     "IMPORTERS", "Imported", "Importer", "Reading", "read", "tables_of", "to_table", "to_tables",
 ]  # fmt: skip
-
-
-NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 
 
 class Importer(NamedTuple):
@@ -46,6 +41,12 @@ class Importer(NamedTuple):
     source: str
 
 
+def _server(name: str, source: str) -> Importer:
+    """The importer of a server's answers; servers differ in `responses.RESPONSE_FORMATS` alone."""
+    recognizes, read = partial(server_logs.recognizes, name), partial(server_logs.read, name)
+    return Importer(recognizes, read, source)
+
+
 HARNESS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
 VLLM = "https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html"
 OPENAI = "https://platform.openai.com/docs/api-reference"
@@ -55,6 +56,7 @@ SAFETENSORS = "https://huggingface.co/docs/safetensors"
 LIGHTEVAL = "https://huggingface.co/docs/lighteval/saving-and-reading-results"
 INSPECT = "https://inspect.aisi.org.uk/eval-logs.html"
 HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
+NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 PARQUET = "https://parquet.apache.org/docs/file-format/"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
 
@@ -64,16 +66,16 @@ IMPORTERS: dict[str, Importer] = {
     "lighteval": Importer(lighteval.recognizes, lighteval.read, LIGHTEVAL),
     "inspect_ai": Importer(inspect_ai.recognizes, inspect_ai.read, INSPECT),
     "helm": Importer(helm.recognizes, helm.read, HELM),
-    "vllm": Importer(vllm.recognizes, vllm.read, VLLM),
-    "openai": Importer(openai.recognizes, openai.read, OPENAI),
-    "sglang": Importer(sglang.recognizes, sglang.read, SGLANG),
-    "llama.cpp": Importer(llama_cpp.recognizes, llama_cpp.read, LLAMA_CPP),
+    "vllm": _server("vllm", VLLM),
+    "openai": _server("openai", OPENAI),
+    "sglang": _server("sglang", SGLANG),
+    "llama.cpp": _server("llama.cpp", LLAMA_CPP),
     "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
     "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
     "safetensors": Importer(array_files.is_safetensors, array_files.read_safetensors, SAFETENSORS),
-    "parquet": Importer(columnar.is_parquet, columnar.read_parquet, PARQUET),
-    "arrow": Importer(columnar.is_arrow, columnar.read_arrow, ARROW),
-    "json": Importer(json_lines.recognizes, json_lines.read, "https://jsonlines.org"),
+    "parquet": Importer(frames.is_parquet, frames.read_parquet, PARQUET),
+    "arrow": Importer(frames.is_arrow, frames.read_arrow, ARROW),
+    "json": Importer(json_tables.recognizes, json_tables.read, "https://jsonlines.org"),
     "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
 }
 """Format -> importer; of those that recognize a file, the first one reads it."""
@@ -90,9 +92,9 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
         InputError: a sentence on what is wrong with it.
     """
     path, reading = Path(path), reading or Reading()
-    own = stored.tables(path)
-    if own is not None:
-        return own
+    tables = own_tables(path)
+    if tables is not None:
+        return tables
     return to_tables(find(path, reading).read(path, reading), reading)
 
 

@@ -4,17 +4,28 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from batch_calibration.arrays import EACH_SCORE, GOLD, SCORES, numbers
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import parse_json
+from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.named_arrays import Arrays, from_arrays
+from batch_calibration.importers.cells import (
+    LABEL_NAMES,
+    choose_labels,
+    gold_indices,
+    renumber_labels,
+    text_of,
+)
+from batch_calibration.importers.columns import SCORE_NAMES
 
+Arrays = dict[str, np.ndarray]
 DAMAGED = (
     ValueError, TypeError, KeyError, OSError, EOFError, MemoryError, OverflowError, SyntaxError,
     NotImplementedError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
@@ -25,7 +36,7 @@ DAMAGED = (
 
 def is_npz(path: Path, start: bytes) -> bool:
     """Whether a file is a zip whose first file is an array."""
-    name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
+    name = start[30 : 30 + int.from_bytes(start[26:28], "little")]  # after a zip's fixed header
     return start[:4] == b"PK\3\4" and (name.endswith(b".npy") or path.suffix == ".npz")
 
 
@@ -36,56 +47,224 @@ def is_npy(path: Path, start: bytes) -> bool:
 
 def is_safetensors(path: Path, start: bytes) -> bool:
     """Whether a file begins with a header of safetensors."""
-    return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"
+    return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # its length, then JSON
 
 
 def read_npz(path: Path, reading: Reading) -> list[Imported]:
     """The scores of an npz file; nothing in it is unpickled."""
-
-    def arrays() -> Arrays:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-
-    return _read(path, reading, arrays)
+    return _read(path, reading, _load_npz)
 
 
 def read_npy(path: Path, reading: Reading) -> list[Imported]:
     """The scores of an npy file, an array [n, k]; nothing in it is unpickled."""
-
-    def arrays() -> Arrays:
-        with path.open("rb") as file:
-            return {"scores": np.load(file, allow_pickle=False)}
-
-    return _read(path, reading, arrays)
+    return _read(path, reading, _load_npy)
 
 
 def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a safetensors file; lists of texts in its metadata are names."""
-
-    def arrays() -> Arrays:
-        with safe_open(path, framework="numpy") as file:
-            found: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = file.metadata() or {}
-        for name, text in metadata.items():
-            try:
-                names = parse_json(text)
-            except ValueError:
-                continue
-            if isinstance(names, list) and all(isinstance(one, str) for one in names):
-                found.setdefault(name, np.array(names, np.str_))
-        return found
-
-    return _read(path, reading, arrays)
+    return _read(path, reading, _load_safetensors)
 
 
-def _read(path: Path, reading: Reading, arrays: Callable[[], Arrays]) -> list[Imported]:
-    """The contexts of a file whose arrays one function gives."""
+def _load_npz(path: Path) -> Arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _load_npy(path: Path) -> Arrays:
+    with path.open("rb") as file:
+        return {"scores": np.load(file, allow_pickle=False)}
+
+
+def _load_safetensors(path: Path) -> Arrays:
+    with safe_open(path, framework="numpy") as file:
+        arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata() or {}
+    for name, text in sorted(metadata.items()):  # safetensors give them in any order
+        try:
+            names = parse_json(text)
+        except ValueError:
+            continue
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            arrays.setdefault(name, np.array(names, np.str_))
+    return arrays
+
+
+def _read(path: Path, reading: Reading, load: Callable[[Path], Arrays]) -> list[Imported]:
+    """The contexts of a file that one function loads."""
     try:
-        found = arrays()
+        arrays = load(path)
     except DAMAGED as error:
         # A zip's error repeats its headers, of any length.
-        said = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
+        reason = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__
         raise InputError(
-            where=path, expected="a whole file of arrays", got=f"none ({said})"
+            where=path, expected="a whole file of arrays", got=f"none ({reason})"
         ) from error
-    return from_arrays(str(path), found, reading, task=path.stem)
+    return from_arrays(str(path), arrays, reading, task=path.stem)
+
+
+def from_arrays(
+    where: str, arrays: Mapping[str, np.ndarray], reading: Reading, *, task: str
+) -> list[Imported]:
+    """The contexts in named arrays.
+
+    - Scores are the array named `scores`, `log_probs`, `logits`, `probs` ..., or the only array of
+      real numbers with two axes [n, k] or three [contexts, n, k]. Several named `X_scores` are
+      contexts named X, and what is named `X_...` beside one is of it alone.
+    - An array of k texts named `labels`, `label_names` ... names the labels.
+    - An array of texts as long as the leading axis, such as `models`, names its contexts.
+    - Arrays of n values are columns, for `reading.gold`, `reading.ids` and `reading.by`; one named
+      `gold`, `labels`, `answers` ... holds the right labels. Whole numbers in `subject` beside
+      texts in `subjects` stand for these.
+
+    Args:
+        where: what to call the arrays in sentences.
+        arrays: name -> array.
+        reading: what is said of them.
+        task: what to call the task where `reading` does not.
+
+    Raises:
+        InputError: no scores, or several that may be; a column that is named and not there; a
+            right label that is none.
+    """
+    contexts = []
+    for prefix, name in _score_arrays(where, arrays, reading):
+        if reading.labels == (name,):
+            reading = replace(reading, labels=())  # --labels named the array, not its labels
+        at = f"{where}, {name}" if prefix else where
+        task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
+        scores = np.asarray(numbers(arrays[name], at, SCORES, EACH_SCORE))
+        beside = dict(_arrays_beside(arrays, name, prefix))
+        if scores.ndim == 2:
+            contexts.append(_context(at, scores, beside, reading, {"task": task_name}, None))
+        elif scores.ndim == 3:
+            kind, context_names = _context_names(beside, len(scores))
+            for i, context_name in enumerate(context_names):
+                about: dict[str, Json] = {"task": task_name, "model": context_name}
+                if kind != "model":
+                    about = {"task": f"{task_name} {context_name}"}
+                at_context = f"{at}, {context_name}"
+                contexts.append(_context(at_context, scores[i], beside, reading, about, i))
+        else:
+            raise InputError(
+                where=at, expected="scores [n, k] or [contexts, n, k]", got=f"shape {scores.shape}"
+            )
+    return contexts
+
+
+def _arrays_beside(
+    arrays: Mapping[str, np.ndarray], name: str, prefix: str
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The other arrays; after them, those of this prefix alone by their names without it."""
+    others = [(key, array) for key, array in arrays.items() if key != name]
+    yield from others
+    for key, array in others:
+        if prefix and key.startswith(prefix):
+            yield key.removeprefix(prefix), array
+
+
+def _score_arrays(
+    where: str, arrays: Mapping[str, np.ndarray], reading: Reading
+) -> list[tuple[str, str]]:
+    """What the names of arrays of scores begin with, "" for all, and their names."""
+    if len(reading.labels) == 1 and reading.labels[0] in arrays:
+        return [("", reading.labels[0])]
+    for name in SCORE_NAMES:
+        if name in arrays:
+            return [("", name)]
+    real, prefixed = [], []
+    for name, array in arrays.items():
+        # Of 16 bits too: numpy alone does not count bfloat16 as real.
+        if array.ndim in (2, 3) and jnp.issubdtype(array.dtype, jnp.floating):
+            real.append(name)
+            endings = [ending for ending in SCORE_NAMES if name.endswith(f"_{ending}")]
+            prefixed += [(name.removesuffix(ending), name) for ending in endings]
+    if prefixed:
+        return prefixed
+    if len(real) == 1:
+        return [("", real[0])]
+    listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+    raise InputError(
+        where=where,
+        expected="an array of scores [n, k] or [contexts, n, k] named scores",
+        got=listed or "no arrays",
+        remedy=f"name one by --labels={real[0] if real else 'NAME'}",
+    )
+
+
+def _context(
+    where: str,
+    scores: np.ndarray,
+    arrays: Mapping[str, np.ndarray],
+    reading: Reading,
+    about: Mapping[str, Json],
+    index: int | None,
+) -> Imported:
+    """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
+    n, k = scores.shape
+    names_in_file = next(
+        (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k)), None
+    )
+    if names_in_file is not None:
+        names = tuple(map(str, names_in_file))
+        chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
+    else:
+        numbered = [f"label {i}" for i in range(k)]
+        chosen, indices = choose_labels(where, numbered, reading.labels, are_named=False)
+        names = chosen
+
+    # Arrays of a value a row: of all contexts, or of each along the leading axis.
+    columns = {}
+    for key, array in arrays.items():
+        is_of_rows = array.shape == (n,) or (index is not None and array.shape[1:] == (n,))
+        if array is not names_in_file and is_of_rows:
+            column = array if array.ndim == 1 else array[index]
+            columns[key] = _decode(key, column, arrays)
+    for name in filter(None, (reading.gold, reading.ids, *reading.by)):
+        if name not in columns:
+            raise InputError(f"{where}: {InputError.unknown('array of its rows', name, columns)}")
+    gold = None
+    gold_name = reading.gold or next(
+        (name for name in GOLD if _may_be_gold(columns.get(name), names)), ""
+    )
+    if gold_name:
+        at = f"{where}, {gold_name}"
+        gold = gold_indices(at, columns[gold_name], names)
+        gold = renumber_labels(at, gold, names, indices)
+    return Imported(
+        where,
+        scores[:, indices],
+        chosen,
+        labels=gold,
+        row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
+        about=about,
+        columns={name: list(map(text_of, columns[name])) for name in reading.by},
+    )
+
+
+def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:
+    """What the leading axis counts, such as "model", and the name of each of its contexts."""
+    for key, array in arrays.items():
+        if key not in LABEL_NAMES and _are_texts(array, count):
+            return key.removesuffix("s"), list(map(str, array))
+    return "", [f"context {i}" for i in range(count)]
+
+
+def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A column; indices into the texts of another array, as `subject` into `subjects`, as these."""
+    texts = next((arrays[name] for name in (f"{key}s", f"{key}_names") if name in arrays), None)
+    if texts is None or not _are_texts(texts, len(texts)) or column.dtype.kind not in "iu":
+        return column
+    is_inside = column.size and column.min() >= 0 and column.max() < len(texts)
+    return texts[column] if is_inside else column
+
+
+def _are_texts(array: np.ndarray | None, count: int) -> bool:
+    """Whether an array is so many texts."""
+    return array is not None and array.shape == (count,) and array.dtype.kind in "US"
+
+
+def _may_be_gold(column: np.ndarray | None, names: tuple[str, ...]) -> bool:
+    """Whether a column of such a name holds right labels: indices, or names of labels."""
+    if column is None:
+        return False
+    return column.dtype.kind in "iu" or set(map(text_of, column)) <= {*names, "", "-1"}

@@ -10,12 +10,13 @@ import numpy as np
 from batch_calibration.arrays import BELOW, Missing, absent, fill, nats, whole_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.scores import ScoreTable, check, make_block
+from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
+from batch_calibration.scores import KEY, ScoreTable, check, load, make_block
 
 ALIGNED = ("pmi",)
 """Blocks that may have a row for each row of scores, where the choices differ from row to row."""
-LITTLE_MASS = 0.5
-"""Mean probability of all labels together, below which the model mostly answered otherwise."""
+TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
+"""How the header of a file that `ScoreTable.save` wrote begins."""
 
 
 @dataclass(frozen=True)
@@ -84,172 +85,159 @@ class Imported:
     notes: tuple[str, ...] = ()
     full: bool = False
 
-    def rows(self, chosen: np.ndarray) -> "Imported":
+    def take_rows(self, chosen: np.ndarray) -> "Imported":
         """The same of some rows: a mask or indices [n]."""
-        index = np.arange(len(self.log_probs))[chosen]
+        n = len(self.log_probs)
+        index = np.arange(n)[chosen]
+        blocks = dict(self.blocks)
+        for name in ALIGNED:
+            if name in blocks and len(blocks[name]) == n:
+                blocks[name] = blocks[name][index]
+        columns = {}
+        for name, cells in self.columns.items():
+            columns[name] = [cells[i] for i in index]
         return replace(
             self,
             log_probs=self.log_probs[index],
             labels=None if self.labels is None else np.asarray(self.labels)[index],
             row_ids=None if self.row_ids is None else tuple(self.row_ids[i] for i in index),
             bound=None if self.bound is None else self.bound[index],
-            columns={name: [of[i] for i in index] for name, of in self.columns.items()},
-            blocks={
-                name: rows[index] if name in ALIGNED and len(rows) == len(self.log_probs) else rows
-                for name, rows in self.blocks.items()
-            },
+            columns=columns,
+            blocks=blocks,
         )
 
 
-def beginning(path: Path) -> bytes:
-    """The first bytes of a file, or a sentence where it cannot be read."""
+def own_tables(path: Path) -> list[ScoreTable] | None:
+    """Our own tables in a file or a working folder, as they are; None where it is none of ours."""
+    if path.is_dir():
+        files = sorted((path / "scores").glob("*.safetensors"))
+        if not files:
+            raise InputError(
+                where=path,
+                expected="a file of scores, or a working folder with scores/ in it",
+                got="a folder without",
+            )
+        return list(map(load, files))
     try:
         with path.open("rb") as file:
-            return file.read(65_536)
-    except OSError as error:
-        raise InputError(
-            where=path,
-            expected=f"a file of scores, which cannot be read ({error.strerror})",
-            remedy="correct the name",
-        ) from error
+            size = int.from_bytes(file.read(8), "little")  # of the header, as safetensors write it
+            start = file.read(min(size, len(TABLE_START)))
+    except OSError:
+        return None
+    return [load(path)] if start == TABLE_START else None
 
 
-def contexts(found: Imported, reading: Reading) -> list[Imported]:
+def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     """The contexts of a file: one, or one for each combination of the values of `reading.by`."""
     if not reading.by:
-        return [found]
-    lacking = [name for name in reading.by if name not in found.columns]
+        return [imported]
+    lacking = [name for name in reading.by if name not in imported.columns]
     if lacking:
         raise InputError(
-            where=found.where,
+            where=imported.where,
             expected=f"the column {lacking[0]!r} of --by",
             got="none",
-            remedy=f"known are {', '.join(found.columns) or 'no columns'}",
+            remedy=f"known are {', '.join(imported.columns) or 'no columns'}",
         )
-    values = list(zip(*(map(str, found.columns[name]) for name in reading.by), strict=True))
-    parts = []
-    for value in dict.fromkeys(values):
-        part = found.rows(np.array([one == value for one in values]))
-        name = ", ".join(value)
-        given = str(found.about.get("task", ""))
-        parts.append(replace(part, about={**part.about, "task": f"{given} {name}".strip()}))
-    return parts
+    columns = [map(str, imported.columns[name]) for name in reading.by]
+    combinations = list(zip(*columns, strict=True))
+    task = str(imported.about.get("task", ""))
+    contexts = []
+    for combination in dict.fromkeys(combinations):
+        is_of_context = np.array([row == combination for row in combinations])
+        about = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
+        contexts.append(replace(imported.take_rows(is_of_context), about=about))
+    return contexts
 
 
-def to_table(found: Imported, reading: Reading) -> ScoreTable:
+def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     """One context as a score table: checked, without missing labels, its notes in the block.
 
     Raises:
-        InputError: probabilities; missing labels that `reading.missing` does not settle; scores
+        InputError: probabilities; missing labels that `reading.missing` says nothing of; scores
             that are all equal; repeated row ids; what `scores.check` refuses.
     """
-    where = found.where
-    scores, k = np.asarray(found.log_probs, np.float64), len(found.label_names)
+    where = imported.where
+    scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
     if scores.ndim != 2 or scores.shape[-1] != k:
         raise InputError(where=where, expected=f"{k} scores a row", got=f"shape {scores.shape}")
     if not len(scores):
         raise InputError(where=where, expected="at least one row of scores", got="none")
+    # Probabilities become nats before anything is missing: the logarithm of 0 says so.
     scores = nats(scores, where, reading.from_probs)
-    scores, kept, notes = filled(replace(found, log_probs=scores), reading)
-    found = found.rows(kept)
+    scores, is_kept, notes = fill_missing(replace(imported, log_probs=scores), reading)
+    imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
-    ids = found.row_ids or tuple(map(str, np.flatnonzero(kept)))
+    # Rows that are dropped keep their numbers, which lead back to the file.
+    ids = imported.row_ids or tuple(map(str, np.flatnonzero(is_kept)))
     if len(set(ids)) < len(ids):
-        twice = next(one for one in dict.fromkeys(ids) if ids.count(one) > 1)
+        twice = next(row_id for row_id in dict.fromkeys(ids) if ids.count(row_id) > 1)
         raise InputError(
             f"{where}: the row id {twice!r} stands {ids.count(twice)} times; give each row an id "
             "of its own, or keep one of the rows."
         )
-    if found.full:
-        notes += little_mass(label_mass(scores))
-    labels = None if found.labels is None else whole_numbers(found.labels, f"{where}, gold", k)
-    notes = (*found.notes, *notes)
+    if imported.full:
+        notes += note_little_mass(label_mass(scores))
+    gold = imported.labels
+    labels = None if gold is None else whole_numbers(gold, f"{where}, gold", k)
+    notes = (*imported.notes, *notes)
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
-    for name, rows in found.blocks.items():
-        blocks[name] = make_block(
-            _filled_block(nats(rows, where, reading.from_probs), reading, where, name)
-        )
-    about = {**found.about, **_named(reading)}
-    digest = hashlib.sha256(b"".join(b.log_probs.tobytes() for b in blocks.values()))
+    for name, rows in imported.blocks.items():
+        at = f"{where}, block {name!r}"
+        names = tuple(map(str, range(rows.shape[-1])))
+        block = Imported(at, nats(rows, where, reading.from_probs), names)
+        blocks[name] = make_block(fill_missing(block, reading)[0])
+
+    context = dict(imported.about)
+    if reading.model:
+        context["model"] = reading.model
+    # What was read is not known to the last detail, so the numbers themselves make the id.
+    digest = hashlib.sha256(b"".join(block.log_probs.tobytes() for block in blocks.values()))
     digest.update(blocks["test"].labels.tobytes())
-    about["imported"] = digest.hexdigest()[:16]
-    table = ScoreTable(about, tuple(found.label_names), blocks)
+    context["imported"] = digest.hexdigest()[:16]
+    table = ScoreTable(context, tuple(imported.label_names), blocks)
     check(table, where)
     return table
 
 
-def to_tables(found: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
-    """Every context of what was found as a score table."""
-    return [to_table(part, reading) for one in found for part in contexts(one, reading)]
+def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
+    """Every context of what was read as a score table."""
+    tables = []
+    for imported in files:
+        tables += [to_table(context, reading) for context in split_contexts(imported, reading)]
+    return tables
 
 
-def _named(reading: Reading) -> dict[str, Json]:
-    """What the person calls the model; the task's name is the importer's to use."""
-    return {"model": reading.model} if reading.model else {}
-
-
-def filled(
-    found: Imported, reading: Reading, first: int = 0
+def fill_missing(
+    imported: Imported, reading: Reading, first_row: int = 0
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Scores without missing labels, the rows kept, and notes on what was done.
+    """Scores without missing labels, a mask of the rows kept, and notes on what was done.
 
-    `first` is the number of the first row, where the rows are a part of a file.
+    `first_row` is the number of the first row, where the rows are a part of a file.
     """
-    scores, where, gone = found.log_probs, found.where, absent(found.log_probs)
-    if not gone.any():
+    scores, where, is_absent = imported.log_probs, imported.where, absent(imported.log_probs)
+    if not is_absent.any():
         return scores, np.ones(len(scores), bool), ()
-    row, label = np.argwhere(gone)[0]
-    many, n = int(gone.any(axis=1).sum()), len(scores)
+    row, label = np.argwhere(is_absent)[0]
+    lacking, n = int(is_absent.any(axis=1).sum()), len(scores)
     if reading.missing is None:
         raise InputError(
-            f"{where}: row {first + row} has {scores[row, label]:g} as the score of "
-            f"{found.label_names[label]!r} ({int(gone.sum())} such in {many} of {n} rows): it was "
-            "not among the tokens returned, so it lies below the least of them; say "
+            f"{where}: row {first_row + row} has {scores[row, label]:g} as the score of "
+            f"{imported.label_names[label]!r} ({int(is_absent.sum())} such in {lacking} of {n} "
+            "rows): it was not among the tokens returned, so it lies below the least of them; say "
             "--missing=least (missing='least'), which puts it there: a far lower number such as "
             "-100 would decide the mean of its label."
         )
-    filled, kept = fill(scores, reading.missing, found.bound, below=reading.below)
-    if not kept.any():
+    filled, is_kept = fill(scores, reading.missing, imported.bound, below=reading.below)
+    if not is_kept.any():
         raise InputError(
-            f"{where}: no row is left once those with missing labels are dropped ({many} of {n}); "
-            "say --missing=least, or ask for more tokens."
+            f"{where}: no row is left once those with missing labels are dropped ({lacking} of "
+            f"{n}); say --missing=least, or ask for more tokens."
         )
-    how = {"least": "just below the least returned", "drop": "dropped"}.get(
-        str(reading.missing), f"at {reading.missing} nats"
-    )
-    notes = [f"{many:,} of {n:,} rows lack the score of a label: {how}."]
-    if reading.missing != "drop" and not kept.all():
-        notes.append(f"{int((~kept).sum()):,} rows had no label at all and are left out.")
-    return filled, kept, tuple(notes)
-
-
-def _filled_block(rows: np.ndarray, reading: Reading, where: str, name: str) -> np.ndarray:
-    """Rows of another block without missing labels."""
-    part = Imported(f"{where}, block {name!r}", rows, tuple(map(str, range(rows.shape[-1]))))
-    return filled(part, reading)[0]
-
-
-def refuse_constant(scores: np.ndarray, where: str) -> None:
-    """Refuse answers of servers that do not score what they are asked."""
-    same = bool((scores == scores.flat[0]).all())
-    if same and scores.size > scores.shape[-1]:
-        raise InputError(
-            f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
-            "labels; some servers answer so when they do not support log-probabilities."
-        )
-
-
-def label_mass(scores: np.ndarray) -> float:
-    """The probability that all labels together have in a row [n, k], on average."""
-    return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
-
-
-def little_mass(mass: float) -> tuple[str, ...]:
-    """A note where the model mostly answered with no label."""
-    if mass >= LITTLE_MASS:
-        return ()
-    return (
-        f"All labels together have {100 * mass:.1f} % of the probability on average: the model "
-        "mostly answers otherwise, and the scores say little about its answers.",
-    )
+    ways = {"least": "just below the least returned", "drop": "dropped"}
+    way = ways.get(str(reading.missing), f"at {reading.missing} nats")
+    notes = [f"{lacking:,} of {n:,} rows lack the score of a label: {way}."]
+    if reading.missing != "drop" and not is_kept.all():
+        notes.append(f"{int((~is_kept).sum()):,} rows had no label at all and are left out.")
+    return filled, is_kept, tuple(notes)

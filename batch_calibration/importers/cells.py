@@ -1,25 +1,29 @@
-"""The cells of a table: what is a number, what is empty, what a cell says as text."""
+"""Cells of a table: what is a number, what a cell says as text, which label it names."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from batch_calibration.errors import InputError, shown
+
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
+EMPTY = ("", "na", "n/a", "nan", "null", "none")
+"""How files of text write that there is no value."""
+LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
+"""Names under which files keep the names of the labels."""
+MAX_LISTED = 8
+"""Label names that a sentence lists."""
 
 
 class Texts(tuple[str, ...]):
     """The cells of a column in a file of text, where numbers are written as texts."""
 
 
-EMPTY = ("", "na", "n/a", "nan", "null", "none")
-"""How files of text write that there is no value."""
-
-
 def text_of(cell: object) -> str:
     """A cell as text: nothing for None and NaN, a whole number without a point.
 
-    >>> [text_of(cell) for cell in (None, float("nan"), 2.0, " a ")]
+    >>> list(map(text_of, (None, float("nan"), 2.0, " a ")))
     ['', '', '2', 'a']
     """
     if cell is None or cell != cell:
@@ -29,19 +33,17 @@ def text_of(cell: object) -> str:
     return str(cell).strip()
 
 
-def values(column: Column) -> tuple[np.ndarray, list[int]]:
+def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
     """The numbers [n] of a column, NaN where there is none, and the rows that hold no number."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
         return column.astype(np.float64), []
-    if isinstance(column, Texts):
-        cells = [parsed(cell) for cell in column]
-    else:
-        cells = [number(cell) for cell in column]
-    values = np.array([np.nan if cell is None else cell for cell in cells])
-    return values, [row for row, cell in enumerate(cells) if cell is None]
+    parse_cell = parse_number if isinstance(column, Texts) else number_of
+    cells = list(map(parse_cell, column))
+    numbers = np.array([np.nan if cell is None else cell for cell in cells])
+    return numbers, [row for row, cell in enumerate(cells) if cell is None]
 
 
-def parsed(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """The number that a text says, NaN where it is empty, None where it says none."""
     text = text.strip()
     if text.lower() in EMPTY:
@@ -55,7 +57,7 @@ def parsed(text: str) -> float | None:
         return None
 
 
-def number(cell: object) -> float | None:
+def number_of(cell: object) -> float | None:
     """A cell as a number, NaN where it is empty, None where it is no number."""
     if cell is None:
         return np.nan
@@ -67,10 +69,101 @@ def number(cell: object) -> float | None:
         return None
 
 
-def is_whole(numbers: np.ndarray) -> bool:
+def are_whole(numbers: np.ndarray) -> bool:
     """Whether numbers look like codes or counts: whole, and -1 the least.
 
     Scores may be whole by chance, but log-probabilities lie below.
     """
-    given = numbers[np.isfinite(numbers)]
-    return bool(len(given) and (given % 1 == 0).all() and (given >= -1).all())
+    finite = numbers[np.isfinite(numbers)]
+    return bool(len(finite) and (finite % 1 == 0).all() and (finite >= -1).all())
+
+
+def first_repeated(names: Sequence[str]) -> str:
+    """The first name that stands twice among `names`, "" where none does."""
+    return next((name for i, name in enumerate(names) if name in names[:i]), "")
+
+
+def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{where}: the column {first_repeated(names)!r} stands twice; give each a name of its "
+            "own."
+        )
+
+
+def choose_labels(
+    where: str, names: Sequence[str], wanted: Sequence[str], *, are_named: bool
+) -> tuple[tuple[str, ...], list[int]]:
+    """The labels' names, and which columns of the scores they stand for.
+
+    Args:
+        where: what to call the scores in sentences.
+        names: the name of each column.
+        wanted: the names a person gave: some of these in another order; new ones for all columns
+            where the file itself names none.
+        are_named: whether the file itself names the labels.
+
+    >>> choose_labels("f", ("A", "B", "C"), ("C", "A"), are_named=True)
+    (('C', 'A'), [2, 0])
+    """
+    if not wanted:
+        return tuple(names), list(range(len(names)))
+    if len(set(wanted)) < len(wanted):
+        twice = first_repeated(wanted)
+        raise InputError(f"{where}: --labels names {twice!r} twice; name each label once.")
+    if set(wanted) <= set(names):
+        return tuple(wanted), [names.index(name) for name in wanted]
+    if are_named:
+        lacking = next(name for name in wanted if name not in names)
+        raise InputError(f"{where}: {InputError.unknown('label', lacking, names)}")
+    if len(wanted) != len(names):
+        raise InputError(
+            where=where,
+            expected=f"--labels to name its {len(names)} columns of scores",
+            got=f"{len(wanted)} names",
+        )
+    return tuple(wanted), list(range(len(names)))
+
+
+def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
+    """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
+
+    Where every value is a label's name they are names; labels whose names are themselves numbers
+    are never taken by index.
+
+    >>> gold_indices("f", ["yes", "", "no"], ("no", "yes")).tolist()
+    [1, -1, 0]
+    """
+    cells = list(map(text_of, column))
+    label_of = {"": -1, "-1": -1, **{name: i for i, name in enumerate(names)}}
+    if not set(cells) <= label_of.keys() and not all(name.isdecimal() for name in names):
+        # Some are neither: what most of them are decides, and the first of the others is refused.
+        indices = {str(i): i for i in range(-1, len(names))}
+        if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
+            label_of = {"": -1, **indices}
+    for row, cell in enumerate(cells):
+        if cell not in label_of:
+            listed = ", ".join(map(repr, names[:MAX_LISTED]))
+            listed += " ..." if len(names) > MAX_LISTED else ""
+            raise InputError(
+                where=f"{where}, row {row} (counted from 0)",
+                expected=f"the right label, by its name ({listed}), by its index from 0 to "
+                f"{len(names) - 1}, or nothing where it is unknown",
+                got=f"{shown(cell)}, which names no label",
+            )
+    return np.array([label_of[cell] for cell in cells], np.int32)
+
+
+def renumber_labels(
+    where: str, gold: np.ndarray, names: Sequence[str], chosen: Sequence[int]
+) -> np.ndarray:
+    """Indices among all labels as indices among those that were chosen."""
+    new_index = {-1: -1, **{label: i for i, label in enumerate(chosen)}}
+    for row, label in enumerate(gold.tolist()):
+        if label not in new_index:
+            raise InputError(
+                f"{where}, row {row} (counted from 0): its right label is {names[label]!r}, "
+                "which --labels leaves out; name it too, or drop the row."
+            )
+    return np.array([new_index[label] for label in gold.tolist()], np.int32)

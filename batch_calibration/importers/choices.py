@@ -11,13 +11,14 @@ import numpy as np
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.labels import choose, renumbered
+from batch_calibration.importers.cells import choose_labels, renumber_labels
+from batch_calibration.responses import scores_of_top_k
 
 CHOICES = "choices"
 """The column of `Reading.by` that is a row's number of choices."""
-T = TypeVar("T")
-FEW = 10
+MIN_ROWS_TO_WARN = 10
 """Rows below which a right choice that is always the same one may be chance."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Row:
     columns: Mapping[str, str] = field(default_factory=dict)
     bound: float | None = None
 
+    @property
+    def bare_choices(self) -> tuple[str, ...]:
+        """The texts without the spaces around them."""
+        return tuple(map(str.strip, self.choices))
+
 
 def to_imported(
     rows: Sequence[Row],
@@ -60,34 +66,37 @@ def to_imported(
     """
     if not rows:
         raise InputError(where=where, expected="at least one row", got="none")
-    counts = Counter(len(row.scores) for row in rows)
-    if len(counts) > 1 and CHOICES not in reading.by:
-        found = ", ".join(f"{k} in {n:,} rows" for k, n in counts.most_common())
+    by_count: dict[int, list[Row]] = {}
+    for row in rows:
+        by_count.setdefault(len(row.scores), []).append(row)
+    if len(by_count) > 1 and CHOICES not in reading.by:
+        counts = Counter({k: len(group) for k, group in by_count.items()}).most_common()
+        listed = ", ".join(f"{k} in {n:,} rows" for k, n in counts)
         raise InputError(
-            f"{where}: the number of choices varies ({found}), and a label must mean one thing in "
+            f"{where}: the number of choices varies ({listed}), and a label must mean one thing in "
             "all rows; say --by=choices, which makes each number of choices a context of its own."
         )
-    if few := counts[0] + counts[1]:
+    if lacking := len(by_count.get(0, [])) + len(by_count.get(1, [])):
         raise InputError(
-            f"{where}: {few:,} of {len(rows):,} rows have fewer than two choices, and a "
+            f"{where}: {lacking:,} of {len(rows):,} rows have fewer than two choices, and a "
             "bias is between two or more; take a log of multiple choice."
         )
     return [
-        _one([row for row in rows if len(row.scores) == k], where, reading, about, notes)
-        for k in sorted(counts)
+        _stack_rows(group, where, reading, about, notes) for _, group in sorted(by_count.items())
     ]
 
 
-def _one(
+def _stack_rows(
     rows: Sequence[Row],
     where: str,
     reading: Reading,
     about: Mapping[str, Json],
     notes: Sequence[str],
 ) -> Imported:
-    names, fixed = label_names(rows)
+    """Rows of one number of choices as scores."""
+    names, are_fixed = label_names(rows)
     notes = list(notes)
-    if not fixed:
+    if not are_fixed:
         notes.append(
             f"The choices are other texts in each row: {names[0]} is the first of them, whatever "
             "it says, and a bias is for a place. Where the prompt does not list the choices, a "
@@ -96,14 +105,15 @@ def _one(
     scores = np.array([row.scores for row in rows], np.float64)
     # As a table holds them: what rounds to the same number is a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
-    gold, said = gold_labels(rows, predicted)
-    notes += said
-    notes += _against_the_log(rows, predicted == gold, gold)
-    known = set(gold[gold >= 0].tolist())
-    if not fixed and len(known) == 1 and len(rows) >= FEW:
+    gold, gold_notes = gold_labels(rows, predicted)
+    notes += gold_notes
+    notes += _note_other_accuracy(rows, predicted == gold, gold)
+    right_labels = np.unique(gold[gold >= 0])
+    if not are_fixed and len(right_labels) == 1 and len(rows) >= MIN_ROWS_TO_WARN:
         notes.append(
-            f"The right choice is {names[known.pop()]} in every row: its place tells the answer, "
-            "and accuracies of corrected scores mean nothing; shuffle the choices and ask again."
+            f"The right choice is {names[right_labels[0]]} in every row: its place tells the "
+            "answer, and accuracies of corrected scores mean nothing; shuffle the choices and ask "
+            "again."
         )
     blocks = {}
     if all(row.alone for row in rows):
@@ -112,51 +122,83 @@ def _one(
     bound = None
     if all(row.bound is not None for row in rows):
         bound = np.array([row.bound for row in rows], np.float64)
-    columns = {
-        name: [str(len(row.scores)) if name == CHOICES else row.columns[name] for row in rows]
-        for name in reading.by
-    }
-    whole = Imported(
-        where, scores, names, gold, tuple(row.id for row in rows), bound, dict(about), columns,
-        blocks, tuple(notes), full=fixed,
-    )  # fmt: skip
-    return chosen(whole, reading)
+    columns = {}
+    for name in reading.by:
+        columns[name] = [str(len(r.scores)) if name == CHOICES else r.columns[name] for r in rows]
+    # The labels that `reading.labels` names, in their order; all where it names none.
+    chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
+    return Imported(
+        where,
+        scores[:, indices],
+        chosen,
+        renumber_labels(where, gold, names, indices),
+        tuple(row.id for row in rows),
+        bound,
+        dict(about),
+        columns,
+        {name: block[:, indices] for name, block in blocks.items()},
+        tuple(notes),
+        full=are_fixed,
+    )
+
+
+def score_by_first_tokens(
+    rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: Reading
+) -> list[Row]:
+    """Rows whose choices are answers of one token, with the scores of these.
+
+    Args:
+        rows: n questions without scores.
+        lists: for each, token -> log-probability where the model answered, in nats.
+        where: what to call the log in sentences.
+        reading: its `tokens` say which tokens mean a choice.
+
+    Raises:
+        InputError: what `scores_of_top_k` refuses; a choice that no row's list has.
+    """
+    scored = list(rows)
+    for choices in dict.fromkeys(row.choices for row in rows):
+        indices = [i for i, row in enumerate(rows) if row.choices == choices]
+        tokens = {name: texts for name, texts in reading.tokens.items() if name in choices}
+        top = scores_of_top_k([lists[i] for i in indices], choices, tokens, where)
+        for name, taken in top.tokens.items():
+            if not taken:
+                likely = [max(lists[i], key=lists[i].__getitem__) for i in indices[:5]]
+                raise InputError(
+                    f"{where}: no row's list has a token of the answer {shown(name)}; the "
+                    f"likeliest are {shown(likely)}: ask for more tokens (top_logprobs=20), or "
+                    "name those that mean it (tokens)."
+                )
+        for i, scores, bound in zip(indices, top.log_probs, top.bound, strict=True):
+            scored[i] = replace(scored[i], scores=tuple(map(float, scores)), bound=float(bound))
+    return scored
 
 
 def by_columns(
-    known: Mapping[str, object], where: str, reading: Reading, *, what: str = "document"
+    fields: Mapping[str, object], where: str, reading: Reading, *, kind: str = "document"
 ) -> dict[str, str]:
-    """The values of the columns of `reading.by` among a row's fields.
-
-    Args:
-        known: name -> value.
-        where: the row, for sentences.
-        reading: its `by`; "choices" is no field.
-        what: what the fields are of.
-
-    Raises:
-        InputError: a name that is no field.
-    """
+    """The values of the columns of `reading.by` among a row's fields; `kind` is what has them."""
     names = [name for name in reading.by if name != CHOICES]
-    return {name: str(field_of(known, name, where, what=what)) for name in names}
+    return {name: str(_field(fields, name, where, kind)) for name in names}
 
 
 def target_of(
-    known: Mapping[str, T], own: T, where: str, reading: Reading, *, what: str = "document"
+    fields: Mapping[str, T], target: T, where: str, reading: Reading, *, kind: str = "document"
 ) -> T:
     """The right choice of a row: the log's own, or the field that `reading.gold` names."""
-    return field_of(known, reading.gold, where, what=what) if reading.gold else own
+    return _field(fields, reading.gold, where, kind) if reading.gold else target
 
 
-def field_of(known: Mapping[str, T], name: str, where: str, *, what: str) -> T:
+def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
     """A field by its name, which may begin with "doc." as the harness's own documents do."""
-    plain = name.removeprefix("doc.")
-    if plain not in known:
+    name = name.removeprefix("doc.")
+    if name not in fields:
+        listed = ", ".join(map(shown, list(fields)[:20])) or "none"
         raise InputError(
-            f"{where}: the {what} has no field {shown(plain)}; it has "
-            f"{', '.join(map(shown, list(known)[:20])) or 'none'}, and --by takes 'choices' too."
+            f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and --by takes "
+            "'choices' too."
         )
-    return known[plain]
+    return fields[name]
 
 
 def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
@@ -167,9 +209,9 @@ def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
     >>> label_names([Row("0", (-1.0, -2.0), ("a", "b")), Row("1", (-1.0, -2.0), ("c", "d"))])
     (('A', 'B'), False)
     """
-    first = _stripped(rows[0])
-    named = len(set(first)) == len(first) > 0 and all(first)
-    if named and all(_stripped(row) == first for row in rows):
+    first = rows[0].bare_choices
+    are_names = len(set(first)) == len(first) > 0 and all(first)
+    if are_names and all(row.bare_choices == first for row in rows):
         return first, True
     k = len(rows[0].scores)
     return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k)), False
@@ -182,22 +224,22 @@ def gold_labels(rows: Sequence[Row], predicted: np.ndarray) -> tuple[np.ndarray,
     log counts as right. Where no target is a choice, and there are two, what the log counts as
     right tells it.
     """
-    read = [_target(row) for row in rows]
-    index, text = (np.array([one[i] for one in read]) for i in (0, 1))
+    index, text, are_several = np.array(list(map(_target_labels, rows))).T
     n, notes = len(rows), []
     right = np.array([-1 if row.right is None else int(row.right) for row in rows])
-    both = [np.where(index >= 0, index, text), np.where(text >= 0, text, index)]
-    if (both[0] != both[1]).any():
-        agree = [int((((predicted == gold) == right) & (right >= 0)).sum()) for gold in both]
-        how = int(agree[1] > agree[0])
-        gold = both[how]
+    as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
+    gold = as_index
+    if (as_index != as_text).any():
+        agreement = {}
+        for kind, labels in (("indices", as_index), ("texts", as_text)):
+            agreement[kind] = int((((predicted == labels) == right) & (right >= 0)).sum())
+        kind, other = sorted(agreement, key=lambda kind: -agreement[kind])  # a tie: indices
+        gold = as_index if kind == "indices" else as_text
         notes.append(
-            f"The targets are both indices and texts of choices; they are read as "
-            f"{('indices', 'texts')[how]}, which agrees with what the log counts as right in "
-            f"{agree[how]:,} of {n:,} rows, and otherwise in {agree[1 - how]:,}."
+            f"The targets are both indices and texts of choices; they are read as {kind}, which "
+            f"agrees with what the log counts as right in {agreement[kind]:,} of {n:,} rows, and "
+            f"otherwise in {agreement[other]:,}."
         )
-    else:
-        gold = both[0]
     if (gold < 0).all() and len(rows[0].scores) == 2 and (right >= 0).any():
         gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
         notes.append(
@@ -205,50 +247,33 @@ def gold_labels(rows: Sequence[Row], predicted: np.ndarray) -> tuple[np.ndarray,
             "where the log counts the row as right, and the other where it does not."
         )
     if lacking := int((gold < 0).sum()):
-        several = sum(one[2] for one in read)
+        several = int(are_several.sum())
         why = f", {several:,} of them because several are right" if several else ""
         notes.append(f"The right choice of {lacking:,} of {n:,} rows is not known{why}.")
     return gold, notes
 
 
-def _against_the_log(rows: Sequence[Row], ours: np.ndarray, gold: np.ndarray) -> list[str]:
+def _note_other_accuracy(rows: Sequence[Row], is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
     """A note where the log counts other rows as right than the highest score does."""
-    told = [i for i, row in enumerate(rows) if row.right is not None and gold[i] >= 0]
-    wrong = sum(bool(ours[i]) != rows[i].right for i in told)
-    if not wrong:
+    counted = [i for i, row in enumerate(rows) if row.right is not None and gold[i] >= 0]
+    differing = sum(bool(is_ours[i]) != rows[i].right for i in counted)
+    if not differing:
         return []
-    log = 100 * float(np.mean([bool(rows[i].right) for i in told]))
+    log = 100 * float(np.mean([bool(rows[i].right) for i in counted]))
     return [
         f"The log's own accuracy is {log:.1f} % and that of the highest score "
-        f"{100 * ours[told].mean():.1f} %: they differ in {wrong:,} of {len(told):,} rows, so the "
-        "log's counts something else, or a target was read wrongly."
+        f"{100 * is_ours[counted].mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
+        "rows, so the log's counts something else, or a target was read wrongly."
     ]
 
 
-def chosen(found: Imported, reading: Reading) -> Imported:
-    """The labels that `reading.labels` names, in their order; all where it names none."""
-    names, kept = choose(found.where, found.label_names, reading.labels, given=True)
-    gold = found.labels
-    return replace(
-        found,
-        log_probs=found.log_probs[:, kept],
-        label_names=names,
-        labels=gold if gold is None else renumbered(found.where, gold, found.label_names, kept),
-        blocks={name: rows[:, kept] for name, rows in found.blocks.items()},
-    )
-
-
-def _stripped(row: Row) -> tuple[str, ...]:
-    return tuple(one.strip() for one in row.choices)
-
-
-def _target(row: Row) -> tuple[int, int, bool]:
+def _target_labels(row: Row) -> tuple[int, int, bool]:
     """A target as index and as text, -1 where it is none, and whether several are right."""
-    target, k, texts = row.target, len(row.scores), _stripped(row)
+    target, k, texts = row.target, len(row.scores), row.bare_choices
     listed = isinstance(target, str) and re.fullmatch(r"\s*\[(.*)\]\s*", target, re.DOTALL)
     if listed and str(target).strip() not in texts:
         # The repr of a list: logs since 0.4.9 hold every target as text.
-        target = [one.strip().strip("'\"") for one in listed[1].split(",")]
+        target = [member.strip().strip("'\"") for member in listed[1].split(",")]
     if isinstance(target, list):
         if len(target) != 1:
             return -1, -1, len(target) > 1

@@ -1,27 +1,121 @@
-"""Scores in memory: arrays, tensors, data frames, Arrow tables, lists and dicts of columns."""
+"""Columns of scores: in memory, as frames, dicts and Arrow tables, and in Parquet and Arrow files.
 
-from collections.abc import Iterable, Mapping
+In memory arrays and tensors are read too.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batch_calibration.arrays import EACH_SCORE, SCORES, numbers
 from batch_calibration.errors import InputError
+from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading, to_tables
-from batch_calibration.importers.cells import Column
-from batch_calibration.importers.columnar import arrow_columns, need_pyarrow
+from batch_calibration.importers.cells import Column, refuse_repeated_columns
 from batch_calibration.importers.columns import from_columns
-from batch_calibration.importers.labels import twice
-from batch_calibration.importers.named_arrays import from_arrays
 from batch_calibration.scores import ScoreTable
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 WHERE = "scores"
+"""What sentences call scores in memory."""
+ARROW_ENDINGS = (".arrow", ".feather", ".ipc", ".arrows")
+STREAM_START = b"\xff\xff\xff\xff"
+"""How a stream of Arrow begins, which is no file of it."""
 
 
-def tables_of(given: object, reading: Reading | None = None) -> list[ScoreTable]:
+def is_parquet(path: Path, start: bytes) -> bool:
+    """Whether a file is Parquet."""
+    return path.suffix.lower() in (".parquet", ".pq") or start.startswith(b"PAR1")
+
+
+def is_arrow(path: Path, start: bytes) -> bool:
+    """Whether a file is of Arrow's own format, as a file or a stream; Feather is the former."""
+    return path.suffix.lower() in ARROW_ENDINGS or start.startswith(b"ARROW1")
+
+
+def read_parquet(path: Path, reading: Reading) -> list[Imported]:
+    """The scores of a Parquet file."""
+
+    def load() -> "pa.Table":
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(path).read()
+
+    return _read(path, reading, load)
+
+
+def read_arrow(path: Path, reading: Reading) -> list[Imported]:
+    """The scores of an Arrow or Feather file."""
+
+    def load() -> "pa.Table":
+        from pyarrow import feather, ipc
+
+        with path.open("rb") as file:
+            if file.read(len(STREAM_START)) == STREAM_START:
+                file.seek(0)
+                return ipc.open_stream(file).read_all()
+        return feather.read_table(path)
+
+    return _read(path, reading, load)
+
+
+def _read(path: Path, reading: Reading, load: "Callable[[], pa.Table]") -> list[Imported]:
+    """The scores of a file that one function loads."""
+    need_pyarrow(str(path))
+    import pyarrow as pa
+
+    try:
+        table = load()
+        # Damaged offsets would be followed out of memory.
+        table.validate(full=True)
+        columns = arrow_columns(str(path), table)
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path}: no whole Parquet or Arrow file ({reason}).") from error
+    return [from_columns(str(path), columns, reading, task=path.stem)]
+
+
+def need_pyarrow(where: str) -> None:
+    """Answer in a sentence where pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{where}: Parquet and Arrow need pyarrow; pip install 'batch-calibration[tables]'."
+        ) from error
+
+
+def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
+    """The columns of an Arrow table; lists become lists, all else numpy arrays."""
+    import pyarrow as pa
+
+    refuse_repeated_columns(where, table.column_names)
+    columns: dict[str, Column] = {}
+    for name in table.column_names:
+        column = table[name]
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+        try:
+            columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
+        except ValueError as error:  # such as a date that Python's dates do not reach
+            raise InputError(
+                f"{where}: the column {name!r} cannot be read ({error}); write it again."
+            ) from error
+    return columns
+
+
+def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in an object: of numpy, pandas, polars, pyarrow, torch, or plain Python.
 
     Args:
-        given: an array or tensor [n, k] or [contexts, n, k]; a frame, an Arrow table, a dict of
+        scores: an array or tensor [n, k] or [contexts, n, k]; a frame, an Arrow table, a dict of
             columns or a list of dicts, with columns as in a file.
         reading: what is said of it.
 
@@ -34,62 +128,62 @@ def tables_of(given: object, reading: Reading | None = None) -> list[ScoreTable]
     (('no', 'yes'), [1, 0])
     """
     reading = reading or Reading()
-    return to_tables(_contexts(given, reading), reading)
+    columns = columns_of(scores)
+    if columns is None:
+        array = np.asarray(numbers(scores, WHERE, SCORES, EACH_SCORE))
+        return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
+    lengths = set(map(len, columns.values()))
+    if len(lengths) > 1:
+        raise InputError(
+            where=WHERE, expected="columns of one length", got=f"lengths {sorted(lengths)}"
+        )
+    return to_tables([from_columns(WHERE, columns, reading, task=WHERE)], reading)
 
 
-def _contexts(given: object, reading: Reading) -> list[Imported]:
-    columns = columns_of(given)
-    if columns is not None:
-        lengths = {len(of) for of in columns.values()}
-        if len(lengths) > 1:
-            raise InputError(
-                where=WHERE, expected="columns of one length", got=f"lengths {sorted(lengths)}"
-            )
-        return [from_columns(WHERE, columns, reading, task=WHERE)]
-    array = np.asarray(numbers(given, WHERE, SCORES, EACH_SCORE))
-    return from_arrays(WHERE, {WHERE: array}, reading, task=WHERE)
-
-
-def columns_of(given: object) -> dict[str, Column] | None:
+def columns_of(scores: object) -> dict[str, Column] | None:
     """The columns of a frame, an Arrow table, a dict or a list of dicts; None of anything else."""
-    if isinstance(given, Mapping):
-        return {str(name): _cells(of) for name, of in given.items()}
-    if isinstance(given, list | tuple) and given and all(isinstance(x, Mapping) for x in given):
-        names = dict.fromkeys(name for row in given for name in row)
-        return {str(name): [row.get(name) for row in given] for name in names}
-    frame_columns = getattr(given, "columns", None)
-    if isinstance(frame_columns, Iterable) and hasattr(given, "to_dict"):
-        keys = list(frame_columns)
-        if len(set(map(str, keys))) < len(keys):
-            name = twice([str(key) for key in keys])
-            raise InputError(
-                f"{WHERE}: the column {name!r} stands twice; give each a name of its own."
-            )
-        return {str(key): _cells(given[key]) for key in keys}  # type: ignore[index]
-    if hasattr(given, "__arrow_c_stream__"):
+    if isinstance(scores, Mapping):
+        return {str(name): _column(column) for name, column in scores.items()}
+    is_list = isinstance(scores, list | tuple) and bool(scores)
+    if is_list and all(isinstance(row, Mapping) for row in scores):  # type: ignore[attr-defined]
+        return rows_to_columns(scores)  # type: ignore[arg-type]
+    names = getattr(scores, "columns", None)
+    if isinstance(names, Iterable) and hasattr(scores, "to_dict"):  # pandas and polars
+        keys = list(names)
+        refuse_repeated_columns(WHERE, list(map(str, keys)))
+        return {str(key): _column(scores[key]) for key in keys}  # type: ignore[index]
+    if hasattr(scores, "__arrow_c_stream__"):
         need_pyarrow(WHERE)
         import pyarrow as pa
 
-        return dict(arrow_columns(WHERE, pa.table(given)))
+        return dict(arrow_columns(WHERE, pa.table(scores)))
     return None
 
 
-def _cells(column: object) -> Column:
-    """A column's values: numbers as an array, else a list with None where there is none."""
+def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
+    """Rows of named cells as columns, None where a row has no such cell."""
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(row)
+    return {str(name): [row.get(name) for row in rows] for name in names}
+
+
+def _column(column: object) -> Column:
+    """A column's cells: numbers as an array, else a list with None where there is none."""
     if hasattr(column, "isna") and hasattr(column, "to_numpy"):
-        gone, found = np.asarray(column.isna()), np.asarray(column.to_numpy())
-        if found.dtype.kind in "fiu":
-            return found
-        return [None if out else cell for out, cell in zip(gone, found, strict=True)]
+        is_absent, cells = np.asarray(column.isna()), np.asarray(column.to_numpy())
+        if cells.dtype.kind in "fiu":
+            return cells
+        return [None if gone else cell for gone, cell in zip(is_absent, cells, strict=True)]
     if isinstance(column, list | tuple):
         return column
     if hasattr(column, "to_list"):
         return list(column.to_list())
-    found = np.asarray(column)
-    if found.ndim != 1:
+    cells = np.asarray(column)
+    if cells.ndim != 1:
         raise InputError(
             where=WHERE,
             expected="columns of one value a row",
-            got=f"{type(column).__name__} of shape {found.shape}",
+            got=f"{type(column).__name__} of shape {cells.shape}",
         )
-    return found
+    return cells

@@ -8,21 +8,95 @@ which HELM keeps to version 0.3 alone.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
-from batch_calibration.importers.first_tokens import scored
-from batch_calibration.importers.json_parts import fields, items
-from batch_calibration.importers.one_context import KEPT, differing_demonstrations
+from batch_calibration.importers.choices import (
+    Row,
+    by_columns,
+    score_by_first_tokens,
+    target_of,
+    to_imported,
+)
+from batch_calibration.importers.demonstrations import note_differing_demonstrations
+from batch_calibration.importers.text_files import beginning, fields, members, parse, read_text
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
-Key = tuple[int, str]
-"""Trial and instance."""
+
+
+class HelmRequest(NamedTuple):
+    """One request of a run.
+
+    Attributes:
+        where: its place in the file, for sentences.
+        trial: the number of its demonstrations, drawn anew for each trial.
+        id: of the question.
+        state: what the file says of it.
+    """
+
+    where: str
+    trial: int
+    id: str
+    state: Mapping[str, Json]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Trial and question."""
+        return self.trial, self.id
+
+    @property
+    def prompt(self) -> str:
+        """What was sent."""
+        return str(fields(self.state.get("request")).get("prompt", ""))
+
+    def references(self) -> tuple[tuple[str, ...], Json]:
+        """The texts of the choices, and which are right."""
+        texts, right = [], []
+        for i, reference in enumerate(
+            members(fields(self.state.get("instance")).get("references"))
+        ):
+            text = fields(fields(reference).get("output")).get("text")
+            if not isinstance(text, str):
+                raise InputError(
+                    where=self.where, expected=f"the text of choice {i}", got=shown(text)
+                )
+            texts.append(text)
+            if "correct" in members(fields(reference).get("tags")):
+                right.append(i)
+        return tuple(texts), [*right]
+
+    def completion(self) -> list[dict[str, Json]]:
+        """The tokens of the only completion."""
+        completions = members(fields(self.state.get("result")).get("completions"))
+        if len(completions) != 1:
+            raise InputError(
+                where=self.where,
+                expected="one completion",
+                got=len(completions),
+                remedy="run HELM again if the request failed",
+            )
+        return list(map(fields, members(fields(completions[0]).get("tokens"))))
+
+    def row(
+        self, scores: list[float], choices: tuple[str, ...], alone: list[float], reading: Reading
+    ) -> Row:
+        """The question as a row."""
+        instance = fields(self.state.get("instance"))
+        known_fields = {**fields(instance.get("extra_data")), **instance}
+        _, right = self.references()
+        return Row(
+            self.id,
+            tuple(scores),
+            choices,
+            target_of(known_fields, right, self.where, reading, kind="instance"),
+            alone=tuple(alone),
+            columns=by_columns(known_fields, self.where, reading, kind="instance"),
+        )
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -43,195 +117,141 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         InputError: no state of a run of multiple choice; no log-probabilities; what `to_imported`
             refuses.
     """
-    try:
-        data = path.read_bytes()
-        text = data.decode("utf-8-sig")
-        if _is_statistics(data[:65_536]):
-            raise InputError(
-                f"{path}: these are statistics of instances, which hold no score of a choice; "
-                "name scenario_state.json beside it."
-            )
-        state = parse_json(text)
-    except OSError as error:
+    if _is_statistics(beginning(path)):
         raise InputError(
-            where=path, expected=f"a run, which cannot be read ({error.strerror})"
-        ) from error
-    except UnicodeError as error:
-        raise InputError(
-            where=path, expected=f"text in UTF-8, which it is not ({error})"
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{path}: no JSON ({str(error)[:200]}); is the file cut short?") from error
-    spec = fields(fields(state).get("adapter_spec"))
-    requests = items(fields(state).get("request_states"))
+            f"{path}: these are statistics of instances, which hold no score of a choice; "
+            "name scenario_state.json beside it."
+        )
+    state = fields(parse(read_text(path), str(path)))
+    spec = fields(state.get("adapter_spec"))
     method = str(spec.get("method"))
+    requests = _requests(members(state.get("request_states")), str(path))
+    prompts: dict[int, list[str]] = {}  # trial -> prompts without the choices
     if method.startswith(SEPARATE):
-        rows, prompts = _separate(requests, str(path), reading)
+        rows = _separate(requests, reading, prompts)
     elif method == JOINT:
-        rows, prompts = _joint(requests, str(path), reading)
+        rows = _joint(requests, str(path), reading, prompts)
     else:
         raise InputError(
             f"{path}: the run's method is {shown(method)}, which scores no choices; take one of "
             f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
         )
+    about: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
+    if isinstance(spec.get("model"), str):
+        about["model"] = spec["model"]
     shots = spec.get("max_train_instances")
     shots = shots if type(shots) is int and shots >= 0 else None
-    about: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
-    about |= {"model": spec.get("model")} if isinstance(spec.get("model"), str) else {}
-    about |= {"shots": shots} if shots is not None else {}
-    found = []
-    for trial in dict.fromkeys(trial for trial, _ in rows):
-        those = [row for key, row in rows.items() if key[0] == trial]
-        note = differing_demonstrations(prompts[trial][:KEPT], shots, REMEDY)
-        found += to_imported(
-            those, str(path), reading, {**about, "seed": trial}, [note] if note else []
-        )
-    if not found:
+    if shots is not None:
+        about["shots"] = shots
+    contexts = []
+    for trial, trial_prompts in prompts.items():
+        trial_rows = [row for key, row in rows.items() if key[0] == trial]
+        note = note_differing_demonstrations(trial_prompts, shots, REMEDY)
+        notes = [note] if note else []
+        contexts += to_imported(trial_rows, str(path), reading, {**about, "seed": trial}, notes)
+    if not contexts:
         raise InputError(
             where=path, expected="requests with results", got="none", remedy="run HELM again"
         )
-    return found
+    return contexts
+
+
+def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
+    """Requests of a run, without those of perturbed and of training instances."""
+    for i, state in enumerate(map(fields, states)):
+        where, instance = f"{path}, request {i}", fields(state.get("instance"))
+        trial, name = state.get("train_trial_index", 0), instance.get("id")
+        if not isinstance(name, str) or type(trial) is not int:
+            raise InputError(
+                where=where, expected="a request with its instance's id", got=shown(states[i])
+            )
+        if instance.get("perturbation") is None:
+            yield HelmRequest(where, trial, name, state)
 
 
 def _separate(
-    requests: list[Json], path: str, reading: Reading
-) -> tuple[dict[Key, Row], dict[int, list[str]]]:
+    requests: Iterator[HelmRequest], reading: Reading, prompts: dict[int, list[str]]
+) -> dict[tuple[int, str], Row]:
     """Questions whose choices were scored one by one."""
-    asked: dict[Key, dict[str, dict[int, float]]] = {}
-    instances: dict[Key, tuple[dict[str, Json], str]] = {}
-    prompts: dict[int, list[str]] = {}
-    for i, one in enumerate(requests):
-        where = f"{path}, request {i}"
-        key, state = _key(one, where)
-        if key is None:
-            continue
-        choices, _ = _references(state, where)
-        at = state.get("reference_index")
-        if type(at) is not int or not 0 <= at < len(choices):
-            raise InputError(where=where, expected="the index of a choice", got=shown(at))
-        mode = str(state.get("request_mode") or "original")
-        values = asked.setdefault(key, {}).setdefault(mode, {})
-        if at in values:
-            raise InputError(f"{where}: choice {at} of instance {key[1]} stands there twice.")
-        values[at] = _of_reference(_completion(state, where), choices[at], where)
-        if key not in instances:
-            instances[key] = (state, where)
-            prompts.setdefault(key[0], []).append(_prompt(state).removesuffix(choices[at]))
+    first: dict[tuple[int, str], HelmRequest] = {}
+    # Question -> mode ("original", "calibration") -> choice -> log-probability
+    log_probs: dict[tuple[int, str], dict[str, dict[int, float]]] = {}
+    for request in requests:
+        choices, _ = request.references()
+        choice = request.state.get("reference_index")
+        if type(choice) is not int or not 0 <= choice < len(choices):
+            raise InputError(
+                where=request.where, expected="the index of a choice", got=shown(choice)
+            )
+        mode = str(request.state.get("request_mode") or "original")
+        by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
+        if choice in by_choice:
+            raise InputError(
+                f"{request.where}: choice {choice} of instance {request.id} stands there twice."
+            )
+        by_choice[choice] = _end_log_prob(request, choices[choice])
+        if request.key not in first:
+            first[request.key] = request
+            prompt = request.prompt.removesuffix(choices[choice])
+            prompts.setdefault(request.trial, []).append(prompt)
     rows = {}
-    for key, modes in asked.items():
-        state, where = instances[key]
-        choices, right = _references(state, where)
-        scores = {mode: [of.get(i) for i in range(len(choices))] for mode, of in modes.items()}
-        if any(x is None for of in scores.values() for x in of) or "original" not in scores:
-            raise InputError(f"{where}: instance {key[1]} lacks the score of a choice.")
-        rows[key] = Row(
-            key[1],
-            tuple(x for x in scores["original"] if x is not None),
-            choices,
-            target_of(_known(state), right, where, reading, what="instance"),
-            alone=tuple(x for x in scores.get("calibration", []) if x is not None),
-            columns=by_columns(_known(state), where, reading, what="instance"),
-        )
-    return rows, prompts
+    for key, modes in log_probs.items():
+        request = first[key]
+        choices, _ = request.references()
+        indices = range(len(choices))
+        is_whole = all(by_choice.keys() >= set(indices) for by_choice in modes.values())
+        if not is_whole or "original" not in modes:
+            raise InputError(f"{request.where}: instance {key[1]} lacks the score of a choice.")
+        scores = [modes["original"][i] for i in indices]
+        alone = [modes["calibration"][i] for i in indices] if "calibration" in modes else []
+        rows[key] = request.row(scores, choices, alone, reading)
+    return rows
 
 
 def _joint(
-    requests: list[Json], path: str, reading: Reading
-) -> tuple[dict[Key, Row], dict[int, list[str]]]:
+    requests: Iterator[HelmRequest], path: str, reading: Reading, prompts: dict[int, list[str]]
+) -> dict[tuple[int, str], Row]:
     """Questions that were answered by a letter."""
-    rows: dict[Key, Row] = {}
+    rows: dict[tuple[int, str], Row] = {}
     lists: list[dict[str, float]] = []
-    prompts: dict[int, list[str]] = {}
-    for i, one in enumerate(requests):
-        where = f"{path}, request {i}"
-        key, state = _key(one, where)
-        if key is None:
-            continue
-        letters = tuple(fields(state.get("output_mapping")))
-        tokens = _completion(state, where)
+    for request in requests:
+        letters = tuple(fields(request.state.get("output_mapping")))
+        tokens = request.completion()
         top = fields(tokens[0].get("top_logprobs")) if tokens else {}
         if not top:
             raise InputError(
-                f"{where}: the log holds the log-probability of the answered token alone, not of "
-                f"the other letters; take a run of {SEPARATE}original, or ask the model by "
+                f"{request.where}: the log holds the log-probability of the answered token alone, "
+                f"not of the other letters; take a run of {SEPARATE}original, or ask the model by "
                 "--config.scorer=api."
             )
-        if key in rows:
-            raise InputError(f"{where}: instance {key[1]} stands there twice.")
-        lists.append({token: _number(x, where) for token, x in top.items()})
-        _, right = _references(state, where)
-        gold = target_of(_known(state), right, where, reading, what="instance")
-        columns = by_columns(_known(state), where, reading, what="instance")
-        rows[key] = Row(key[1], (), letters, gold, columns=columns)
-        prompts.setdefault(key[0], []).append(_prompt(state))
-    values = scored(list(rows.values()), lists, path, reading) if rows else []
-    return dict(zip(rows, values, strict=True)), prompts
+        if request.key in rows:
+            raise InputError(f"{request.where}: instance {request.id} stands there twice.")
+        lists.append({token: _number(x, request.where) for token, x in top.items()})
+        rows[request.key] = request.row([], letters, [], reading)
+        prompts.setdefault(request.trial, []).append(request.prompt)
+    scored = score_by_first_tokens(list(rows.values()), lists, path, reading) if rows else []
+    return dict(zip(rows, scored, strict=True))
 
 
-def _key(one: Json, where: str) -> tuple[Key | None, dict[str, Json]]:
-    """Trial and instance of a request; None for one of a perturbed or a training instance."""
-    state = fields(one)
-    instance = fields(state.get("instance"))
-    trial, name = state.get("train_trial_index", 0), instance.get("id")
-    if not isinstance(name, str) or type(trial) is not int:
-        raise InputError(where=where, expected="a request with its instance's id", got=shown(one))
-    if instance.get("perturbation") is not None:
-        return None, state
-    return (trial, name), state
-
-
-def _references(state: Mapping[str, Json], where: str) -> tuple[tuple[str, ...], Json]:
-    """The texts of the choices, and which are right."""
-    texts, right = [], []
-    for i, one in enumerate(items(fields(state.get("instance")).get("references"))):
-        text = fields(fields(one).get("output")).get("text")
-        if not isinstance(text, str):
-            raise InputError(where=where, expected=f"the text of choice {i}", got=shown(text))
-        texts.append(text)
-        if "correct" in items(fields(one).get("tags")):
-            right.append(i)
-    return tuple(texts), [*right]
-
-
-def _completion(state: Mapping[str, Json], where: str) -> list[dict[str, Json]]:
-    """The tokens of a request's only completion."""
-    completions = items(fields(state.get("result")).get("completions"))
-    if len(completions) != 1:
-        raise InputError(
-            f"{where}: expected one completion, got {len(completions)}; did the request fail?"
-        )
-    return [fields(one) for one in items(fields(completions[0]).get("tokens"))]
-
-
-def _of_reference(tokens: list[dict[str, Json]], text: str, where: str) -> float:
+def _end_log_prob(request: HelmRequest, choice: str) -> float:
     """The sum of the log-probabilities of the last tokens, which spell the choice."""
-    end, total, wanted = "", 0.0, text.strip()
-    for token in reversed(tokens):
+    end, total, wanted = "", 0.0, choice.strip()
+    for token in reversed(request.completion()):
         end = str(token.get("text", "")) + end
-        total += _number(token.get("logprob"), where)
+        total += _number(token.get("logprob"), request.where)
         if end.strip() == wanted:
             return total
         if len(end.strip()) > len(wanted):
             break
     raise InputError(
-        where=where,
-        expected=f"the last tokens of the completion to spell the choice {shown(text)}",
+        where=request.where,
+        expected=f"the last tokens of the completion to spell the choice {shown(choice)}",
         got=shown(end),
         remedy="its score is not in the log",
     )
 
 
-def _known(state: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields of a request's instance."""
-    instance = fields(state.get("instance"))
-    return {**fields(instance.get("extra_data")), **instance}
-
-
-def _prompt(state: Mapping[str, Json]) -> str:
-    return str(fields(state.get("request")).get("prompt", ""))
-
-
-def _number(value: Json, where: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise InputError(where=where, expected="a log-probability", got=shown(value))
-    return float(value)
+def _number(number: Json, where: str) -> float:
+    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+        raise InputError(where=where, expected="a log-probability", got=shown(number))
+    return float(number)

@@ -14,14 +14,21 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
-from batch_calibration.importers.columnar import need_pyarrow
-from batch_calibration.importers.lm_eval_results import DATE
-from batch_calibration.importers.one_context import KEPT, differing_demonstrations
+from batch_calibration.importers.demonstrations import (
+    MAX_PROMPTS,
+    note_differing_demonstrations,
+)
+from batch_calibration.importers.frames import need_pyarrow
+from batch_calibration.importers.lm_eval import DATE
+from batch_calibration.importers.text_files import fields, members
 
-NEW, OLD = {"doc", "model_response"}, {"full_prompt", "predictions", "gold_index", "choices"}
+COLUMNS = {"doc", "model_response"}
+COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}
 ACCURACY = ("acc", "loglikelihood_acc", "loglikelihood_acc_single_token")
 """Metrics that count the highest sum of log-probabilities, in new and old versions."""
 REMEDY = "`few_shots_select` without sampling gives every row the same demonstrations."
+NOT_GENERATED = "take a task that is scored by log-likelihoods"
+ROWS_AT_ONCE = 1024
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -36,7 +43,7 @@ def recognizes(path: Path, start: bytes) -> bool:
         names = {name.strip("_") for name in parquet.read_schema(path).names}
     except (ArrowException, OSError, ValueError):
         return False
-    return names >= NEW or names >= OLD
+    return names >= COLUMNS or names >= COLUMNS_TO_0_9
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
@@ -50,25 +57,26 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     for i, record in enumerate(_records(path)):
         row, prompt = _row(record, str(i), f"{path}, row {i}", reading)
         rows.append(row)
-        if len(prompts) < KEPT:
+        if len(prompts) < MAX_PROMPTS:
             prompts.append(prompt)
     named = re.fullmatch(rf"details_(.+)_({DATE})", path.stem)
     task = named[1] if named else path.stem
-    shots = re.search(r"\|(\d{1,3})(?:\|\d)?$", task)
+    shots_in_name = re.search(r"\|(\d{1,3})(?:\|\d)?$", task)  # suite|task|shots|truncation
+    shots = int(shots_in_name[1]) if shots_in_name else None
     about: dict[str, Json] = {"task": reading.task or task, "scorer": "lighteval"}
-    if shots:
-        about["shots"] = int(shots[1])
-    note = differing_demonstrations(prompts, int(shots[1]) if shots else None, REMEDY)
+    if shots is not None:
+        about["shots"] = shots
+    note = note_differing_demonstrations(prompts, shots, REMEDY)
     return to_imported(rows, str(path), reading, about, [note] if note else [])
 
 
-def _records(path: Path) -> Iterator[dict[str, object]]:
+def _records(path: Path) -> Iterator[Mapping[str, Json]]:
     need_pyarrow(str(path))
     from pyarrow import ArrowException, parquet
 
     try:
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(1024):
+            for batch in file.iter_batches(ROWS_AT_ONCE):
                 yield from batch.to_pylist()
     except (ArrowException, OSError, ValueError) as error:
         raise InputError(
@@ -76,20 +84,18 @@ def _records(path: Path) -> Iterator[dict[str, object]]:
         ) from error
 
 
-def _row(
-    record: Mapping[str, object], number: str, where: str, reading: Reading
-) -> tuple[Row, str]:
+def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> tuple[Row, str]:
     """A question and its prompt."""
     record = {name.strip("_"): value for name, value in record.items()}
-    document, answer = _fields(record.get("doc")), _fields(record.get("model_response"))
-    metrics = _fields(record.get("metric", record.get("metrics")))
-    source = document if document else record
+    document, response = fields(record.get("doc")), fields(record.get("model_response"))
+    source = document or record
     choices = source.get("choices")
-    if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+    if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
         raise InputError(where=where, expected="the choices as a list of texts", got=shown(choices))
-    given = answer.get("logprobs") if document else record.get("predictions")
-    alone = answer.get("unconditioned_logprobs")
-    scores, k = _numbers(given, where), len(choices)
+    k = len(choices)
+    scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
+    unconditioned = response.get("unconditioned_logprobs")
+    alone = _numbers(unconditioned, where) if unconditioned else []
     if not document and len(scores) == 2 * k:
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
@@ -97,34 +103,35 @@ def _row(
             where=where,
             expected=f"a log-probability for each of {k} choices",
             got=f"{len(scores)}; generated answers hold none",
-            remedy="take a task that is scored by log-likelihoods",
+            remedy=NOT_GENERATED,
         )
+    metrics = fields(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
-    prompt = answer.get("input") if document else record.get("full_prompt")
-    known = {**_fields(source.get("specific", source.get("specifics"))), **source}
+    known_fields = {**fields(source.get("specific", source.get("specifics"))), **source}
     row = Row(
         id=str(source.get("id") or number),
         scores=tuple(scores),
-        choices=tuple(choices),
-        target=_gold(target_of(known, source.get("gold_index"), where, reading)),
+        choices=tuple(map(str, choices)),
+        target=_gold(target_of(known_fields, source.get("gold_index"), where, reading)),
         right=bool(right) if right in (0, 1) else None,
-        alone=tuple(_numbers(alone, where)) if alone else (),
-        columns=by_columns(known, where, reading),
+        alone=tuple(alone),
+        columns=by_columns(known_fields, where, reading),
     )
+    prompt = response.get("input") if document else record.get("full_prompt")
     return row, prompt if isinstance(prompt, str) else str(source.get("query", ""))
 
 
-def _numbers(value: object, where: str) -> list[float]:
+def _numbers(answers: Json, where: str) -> list[float]:
     """Log-probabilities: numbers, or pairs of a number and whether it was the likeliest."""
-    found = []
-    for one in value if isinstance(value, list) else []:
-        number = one[0] if isinstance(one, list) and one else one
+    log_probs = []
+    for answer in members(answers):
+        number = answer[0] if isinstance(answer, list) and answer else answer
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InputError(
                 where=where,
                 expected="log-probabilities of the choices",
-                got=f"{shown(one)}; generated answers hold none",
-                remedy="take a task that is scored by log-likelihoods",
+                got=f"{shown(answer)}; generated answers hold none",
+                remedy=NOT_GENERATED,
             )
         if math.isnan(number) or number == math.inf:
             raise InputError(
@@ -133,15 +140,11 @@ def _numbers(value: object, where: str) -> list[float]:
                 got=number,
                 remedy="ask the model again, in float32 or bfloat16",
             )
-        found.append(float(number))
-    return found
+        log_probs.append(float(number))
+    return log_probs
 
 
-def _gold(index: object) -> Json:
+def _gold(index: Json) -> Json:
     if isinstance(index, list):
-        return [int(one) for one in index if isinstance(one, int)]
+        return [int(label) for label in index if isinstance(label, int)]
     return index if isinstance(index, int | str) else None
-
-
-def _fields(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}

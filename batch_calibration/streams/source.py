@@ -11,11 +11,11 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, nats
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import Imported, Reading, filled, refuse_constant
-from batch_calibration.importers.cells import text_of
-from batch_calibration.importers.columnar import arrow_columns, need_pyarrow
+from batch_calibration.importers.base import Imported, Reading, fill_missing
+from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
-from batch_calibration.importers.labels import gold_indices
+from batch_calibration.importers.frames import arrow_columns, need_pyarrow
+from batch_calibration.responses import refuse_constant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ class Source:
                 "row again."
             )
         found = Imported(where, scores, self.labels)
-        scores, kept, _ = filled(found, self.reading, first)
+        scores, kept, _ = fill_missing(found, self.reading, first)
         if not kept.all():
             table = table.filter(kept)
         return Rows(table, scores, self._contexts(table, where))

@@ -17,7 +17,7 @@ pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make re
 
 from batch_calibration import importers
 from batch_calibration.embedded import CHECKPOINTS, suite
-from batch_calibration.importers.json_rows import json_rows
+from batch_calibration.importers.text_files import json_rows
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.prompts import template as templates
 from batch_calibration.scoring.causal_lm import CausalLM

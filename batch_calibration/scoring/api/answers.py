@@ -13,7 +13,7 @@ from batch_calibration.files import Json, parse_json
 from batch_calibration.scores import canonical
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """One request.
 
     Attributes:
@@ -32,8 +32,8 @@ class Answers:
     computer that loses power a few. Several runs may share the file.
 
     >>> with Answers(None).opened() as answers:
-    ...     answers.keep("http://127.0.0.1/v1", Asked("completions", {"prompt": "a"}), "{}")
-    ...     answers.get("http://127.0.0.1/v1", Asked("completions", {"prompt": "a"}))
+    ...     answers.keep("http://127.0.0.1/v1", Request("completions", {"prompt": "a"}), "{}")
+    ...     answers.get("http://127.0.0.1/v1", Request("completions", {"prompt": "a"}))
     {}
 
     Args:
@@ -52,7 +52,7 @@ class Answers:
             InputError: the file is damaged, or cannot be read or written.
         """
         try:
-            self._rows = self._rows or self._open()
+            self._rows = self._rows or self._connect()
             yield self
         except sqlite3.Error as error:
             raise InputError(
@@ -62,20 +62,20 @@ class Answers:
                 remedy="all is then asked again",
             ) from error
         finally:
+            # Answers in memory are lost with their connection, which stays open.
             if self.path and self._rows:
                 self._rows.close()
                 self._rows = None
 
-    def get(self, server: str, asked: Asked) -> Json:
+    def get(self, server: str, request: Request) -> Json:
         """The answer to a request, None where there is none."""
-        found = self._open_rows.execute(
-            "SELECT answer FROM answers WHERE asked = ?", (_hash(server, asked),)
-        ).fetchone()
-        return parse_json(zlib.decompress(found[0]).decode()) if found else None
+        query = "SELECT answer FROM answers WHERE asked = ?"
+        row = self._open_rows.execute(query, (_hash(server, request),)).fetchone()
+        return parse_json(zlib.decompress(row[0]).decode()) if row else None
 
-    def keep(self, server: str, asked: Asked, answer: str) -> None:
+    def keep(self, server: str, request: Request, answer: str) -> None:
         """Keep the text of an answer."""
-        row = (_hash(server, asked), zlib.compress(answer.encode()))
+        row = (_hash(server, request), zlib.compress(answer.encode()))
         with self._open_rows as transaction:
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
 
@@ -84,7 +84,7 @@ class Answers:
         assert self._rows is not None, "inside `with answers.opened():` alone"
         return self._rows
 
-    def _open(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = sqlite3.connect(self.path or ":memory:", timeout=60, check_same_thread=False)
@@ -95,5 +95,5 @@ class Answers:
         return rows
 
 
-def _hash(server: str, asked: Asked) -> bytes:
-    return hashlib.sha256(canonical([server, asked.path, asked.body]).encode()).digest()
+def _hash(server: str, request: Request) -> bytes:
+    return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()

@@ -1,9 +1,11 @@
 """Sends requests to a server, again where that may help, and says in a sentence why it did not."""
 
+import asyncio
 import math
 import os
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,24 +13,25 @@ from urllib.parse import urlsplit
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, parse_json
-from batch_calibration.scoring.api.answers import Asked
-from batch_calibration.scoring.api.pace import Pace
+from batch_calibration.scoring.api.answers import Request
 
 if TYPE_CHECKING:
     import httpx2
 
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 """How often a request is sent before it is given up."""
-FIRST = 1.0
+FIRST_WAIT = 1.0
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
-MOST = 60.0
+LONGEST_WAIT = 60.0
 """Most seconds between two attempts where the server names no time."""
-PATIENCE = 600.0
+LONGEST_RETRY_AFTER = 600.0
 """Longest time in seconds that a server may ask to be waited for."""
-SECRET = 8
+SHORTEST_KEY = 8
 """Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
-AGAIN = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
+PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 """Statuses that another attempt may mend; all others are final."""
+LONGEST_MESSAGE = 200
+"""Letters of a server's message that a sentence repeats."""
 
 
 class Server(NamedTuple):
@@ -45,33 +48,34 @@ class Server(NamedTuple):
     key: str = ""
 
     def __repr__(self) -> str:
-        return f"Server({self.address!r})"
+        return f"Server({self.address!r})"  # without the key
 
     @classmethod
-    def of(cls, address: str, key_variable: str) -> "Server":
+    def from_environment(cls, address: str, key_variable: str) -> "Server":
         """A server whose key the environment holds.
 
         Raises:
             InputError: no address of http or https, one that holds a key, a key that no header
                 can hold.
         """
-        parts = urlsplit(address) if address.isprintable() and " " not in address else urlsplit("")
+        parsed = urlsplit(address) if address.isprintable() and " " not in address else urlsplit("")
         try:
-            fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            fine = False
-        if parts.username is not None or parts.password is not None or parts.query:
+            is_address = parsed.scheme in ("http", "https") and bool(parsed.hostname)
+            is_address = is_address and parsed.port != 0
+        except ValueError:  # a port that is no number
+            is_address = False
+        if parsed.username is not None or parsed.password is not None or parsed.query:
             raise InputError(
                 where="config.server",
                 expected="an address without a user, a password or a query",
-                got=f"one for {parts.hostname}",
+                got=f"one for {parsed.hostname}",
                 remedy=f"put a key into the environment variable {key_variable}",
             )
-        if not fine:
+        if not is_address:
             raise InputError(
                 where="config.server",
                 expected="an address such as http://127.0.0.1:8000/v1",
-                got=f"{address!r}",
+                got=repr(address),
             )
         key = os.environ.get(key_variable, "").strip() if key_variable else ""
         if not (key.isascii() and key.isprintable()):
@@ -85,7 +89,41 @@ class Server(NamedTuple):
 
     def without_key(self, text: str) -> str:
         """A text from the server, in which the key would stand if the server repeats it."""
-        return text.replace(self.key, "...") if len(self.key) >= SECRET else text
+        return text.replace(self.key, "...") if len(self.key) >= SHORTEST_KEY else text
+
+
+class Pace:
+    """Spaces requests evenly, so that no minute has more than `per_minute`.
+
+    Args:
+        per_minute: most requests a minute; 0 is no limit.
+        sleep: waits so many seconds.
+        clock: seconds since some moment.
+    """
+
+    def __init__(
+        self,
+        per_minute: int = 0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.sleep = sleep
+        self._clock = clock
+        self._gap = 60.0 / per_minute if per_minute else 0.0
+        self._next = -math.inf
+        self._held_until = -math.inf
+
+    async def wait_for_turn(self) -> None:
+        """Wait until the next request may be sent."""
+        turn = max(self._next, self._clock())
+        self._next = turn + self._gap
+        # While it waits, another answer may hold all requests for longer.
+        while (wait := max(turn, self._held_until) - self._clock()) > 0:
+            await self.sleep(wait)
+
+    def hold(self, seconds: float) -> None:
+        """Let no request be sent for so long."""
+        self._held_until = max(self._held_until, self._clock() + seconds)
 
 
 class Client:
@@ -113,25 +151,26 @@ class Client:
         self._connection = connection
         self._pace = pace
         self._jitter = jitter
-        self._answered = False
+        self._has_answered = False
 
-    async def ask(self, asked: Asked) -> tuple[Json, str]:
+    async def ask(self, request: Request) -> tuple[Json, str]:
         """The answer to one request: its value, and its text without the key.
 
         Raises:
-            InputError: a final status, no server, or no answer after `ATTEMPTS` attempts.
+            InputError: a final status, no server, or no answer after `MAX_ATTEMPTS` attempts.
         """
         import httpx2
 
-        reason = ""
-        for attempt in range(ATTEMPTS):
-            await self._pace.turn()
-            wait = min(MOST, FIRST * 2**attempt) * (0.5 + 0.5 * self._jitter())
+        where, reason = f"{self.server.address}/{request.path}", ""
+        for attempt in range(MAX_ATTEMPTS):
+            await self._pace.wait_for_turn()
+            wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self._jitter())
             try:
-                response = await self._connection.post(asked.path, json=asked.body)
+                response = await self._connection.post(request.path, json=request.body)
             except httpx2.RequestError as error:
                 reason = type(error).__name__
-                if isinstance(error, httpx2.ConnectError) and not self._answered:
+                # A server that has answered before may come back; another is not there.
+                if isinstance(error, httpx2.ConnectError) and not self._has_answered:
                     raise InputError(
                         where=self.server.address,
                         expected="a server, which cannot be reached "
@@ -139,60 +178,57 @@ class Client:
                         remedy="start it, or correct config.server",
                     ) from error
             else:
-                self._answered = True
+                self._has_answered = True
                 text = self.server.without_key(response.text)
                 if response.is_success:
                     try:
                         return parse_json(text), text
                     except ValueError as error:
                         reason = f"no JSON: {text[:80]!r}"
+                        # A torn answer begins as JSON does; a page that does not is no fault.
                         if text.strip() and text.strip()[0] not in "{[":
                             raise InputError(
-                                where=f"{self.server.address}/{asked.path}",
+                                where=where,
                                 expected="JSON",
-                                got=f"{text[:80]!r}",
+                                got=repr(text[:80]),
                                 remedy="correct config.server (it usually ends in /v1)",
                             ) from error
-                elif response.status_code not in AGAIN:
-                    raise InputError(self._refusal(response.status_code, text, asked))
+                elif response.status_code not in PASSING_STATUSES:
+                    self._refuse_status(response.status_code, text, where)
                 else:
-                    reason = f"status {response.status_code}: {said(text)}"
-                    least = retry_after(response.headers)
-                    if least > PATIENCE:
-                        reason += f", come again in {least:.0f} seconds"
+                    reason = f"status {response.status_code}: {error_message(text)}"
+                    shortest = retry_after(response.headers)
+                    if shortest > LONGEST_RETRY_AFTER:
+                        reason += f", come again in {shortest:.0f} seconds"
                         break
-                    wait = max(wait, least)
+                    wait = max(wait, shortest)
                     if response.status_code == 429:
-                        self._pace.hold(wait)
+                        self._pace.hold(wait)  # for all requests, this one among them
                         continue
-            if attempt + 1 < ATTEMPTS:
+            if attempt + 1 < MAX_ATTEMPTS:
                 await self._pace.sleep(wait)
         raise InputError(
-            where=f"{self.server.address}/{asked.path}",
+            where=where,
             expected="an answer",
-            got=f"none after attempt {attempt + 1} of {ATTEMPTS} ({reason})",
+            got=f"none after attempt {attempt + 1} of {MAX_ATTEMPTS} ({reason})",
             remedy="lower config.in_flight or set config.per_minute if the server is busy, "
             "and raise config.timeout if it is slow",
         )
 
-    def _refusal(self, status: int, text: str, asked: Asked) -> str:
-        """The sentence for a final status."""
-        where = f"{self.server.address}/{asked.path}"
-        came = f"expected an answer, got status {status}: {said(text)}"
+    def _refuse_status(self, status: int, text: str, where: str) -> None:
+        """Raise the sentence for a final status."""
+        remedy = "correct what it names, or choose another config.api_scores"
         if status in (401, 403):
             variable = self.server.key_variable
+            remedy = f"put the server's key into the environment variable {variable}, or name "
+            remedy += "another one with config.key_variable"
             if self.server.key:
-                return f"{where}: {came}; correct the key in the environment variable {variable}."
-            return (
-                f"{where}: {came}; put the server's key into the environment variable {variable}, "
-                "or name another one with config.key_variable."
-            )
-        if status in (404, 405, 501):
-            return (
-                f"{where}: {came}; correct config.server (it usually ends in /v1) or config.model, "
-                "or choose another config.api_scores: this server may not have this one."
-            )
-        return f"{where}: {came}; correct what it names, or choose another config.api_scores."
+                remedy = f"correct the key in the environment variable {variable}"
+        elif status in (404, 405, 501):
+            remedy = "correct config.server (it usually ends in /v1) or config.model, or choose "
+            remedy += "another config.api_scores: this server may not have this one"
+        got = f"status {status}: {error_message(text)}"
+        raise InputError(where=where, expected="an answer", got=got, remedy=remedy)
 
 
 def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["httpx2.AsyncClient"]:
@@ -221,29 +257,30 @@ def retry_after(headers: "httpx2.Headers") -> float:
 
     A date counts from the answer's own date, so that no clock of ours matters.
     """
-    value = headers.get("retry-after", "")
+    header = headers.get("retry-after", "")
     try:
-        seconds = float(value)
+        seconds = float(header)
     except ValueError:
         try:
-            now, then = (parsedate_to_datetime(one) for one in (headers.get("date", ""), value))
-            seconds = (then - now).total_seconds()
+            sent = parsedate_to_datetime(headers.get("date", ""))
+            seconds = (parsedate_to_datetime(header) - sent).total_seconds()
         except (TypeError, ValueError):
             return 0.0
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def said(text: str) -> str:
+def error_message(text: str) -> str:
     """What an error answer says, in short: its message, or else its beginning.
 
-    >>> said('{"error": {"message": "no such model"}}')
+    >>> error_message('{"error": {"message": "no such model"}}')
     "'no such model'"
     """
     try:
-        value = parse_json(text)
+        message = parse_json(text)
     except ValueError:
-        value = text
+        message = text
     for name in ("error", "detail", "message"):
-        if isinstance(value, dict) and name in value:
-            value = value[name]
-    return repr(value if len(f"{value}") <= 200 else f"{value}"[:200] + "...")
+        if isinstance(message, dict) and name in message:
+            message = message[name]
+    written = f"{message}"
+    return repr(message if len(written) <= LONGEST_MESSAGE else f"{written[:LONGEST_MESSAGE]}...")

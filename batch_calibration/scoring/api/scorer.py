@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from batch_calibration.arrays import BELOW, check_missing
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.importers.base import refuse_constant
+from batch_calibration.responses import refuse_constant
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
@@ -24,35 +25,32 @@ from batch_calibration.scoring import (
     NoAnswer,
     label_texts,
 )
-from batch_calibration.scoring.api.answers import Answers, Asked
+from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.asking import Failures, ask_all
-from batch_calibration.scoring.api.client import Client, Server, connect
-from batch_calibration.scoring.api.first_tokens import of_labels
-from batch_calibration.scoring.api.notes import Notes
-from batch_calibration.scoring.api.pace import Pace
+from batch_calibration.scoring.api.client import Client, Pace, Server, connect
+from batch_calibration.scoring.api.label_scores import Notes, score_first_tokens
+from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.tokens import LabelIds, count_tokens, label_ids, tokenizer_digest
-from batch_calibration.scoring.api.ways import WAYS, Part, Question
 from batch_calibration.settings import ApiSettings
 
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import TokenizerInfo
 
 VERSION = "1"
-ROWS = 1024
+ROWS_AT_ONCE = 1024
 """Rows rendered and tokenized at a time."""
-
 T = TypeVar("T")
 
 
-class Place(NamedTuple):
-    """Which question a request belongs to."""
+class RequestKey(NamedTuple):
+    """Which row, question and number among the question's requests a request has."""
 
     row: int
     number: int
     question: Question
 
 
-class Estimate(NamedTuple):
+class ApiCost(NamedTuple):
     """What a run will ask.
 
     Attributes:
@@ -101,9 +99,9 @@ class ApiScorer:
         self.settings = settings
         self.model = model
         self.notes: list[str] = []
-        self._server = Server.of(settings.server, settings.key_variable)
-        self._way = WAYS[settings.api_scores]
-        if self._way.sends_ids and tokenizer is None:
+        self._server = Server.from_environment(settings.server, settings.key_variable)
+        self._protocol = PROTOCOLS[settings.api_scores]
+        if self._protocol.sends_ids and tokenizer is None:
             raise InputError(
                 f"config.tokenizer: config.api_scores={settings.api_scores} sends token ids; give "
                 "the directory of the model's tokenizer.json and config.json."
@@ -117,19 +115,21 @@ class ApiScorer:
     @property
     def identity(self) -> Identity:
         """All that decides the numbers: no key, no price."""
-        made: Identity = {
+        identity: Identity = {
             "kind": "api",
             "version": VERSION,
             "server": self._server.address,
             "model": self.model,
             "api_scores": self.settings.api_scores,
         }
-        if self._way.first_tokens:
-            made |= {"top_logprobs": self.settings.top_logprobs, "missing": str(self._missing)}
-            made |= {"below": BELOW} if self._missing == "least" else {}
-        if self._way.sends_ids and self._tokenizer:
-            made["tokenizer"] = tokenizer_digest(self._tokenizer)
-        return made
+        if self._protocol.first_tokens:
+            identity["top_logprobs"] = self.settings.top_logprobs
+            identity["missing"] = str(self._missing)
+            if self._missing == "least":
+                identity["below"] = BELOW
+        if self._protocol.sends_ids and self._tokenizer:
+            identity["tokenizer"] = tokenizer_digest(self._tokenizer)
+        return identity
 
     def score(
         self,
@@ -152,115 +152,126 @@ class ApiScorer:
         """
         texts = _texts(inputs)
         forms, counts = label_texts.flatten(labels)
-        parts: list[dict[int, Part]] = [{} for _ in texts]
-        each = self._per_row(forms)
-        done = 0
+        answers: list[dict[int, FormScores]] = [{} for _ in texts]
+        per_row = self._requests_per_row(forms)
+        rows_done = 0
 
-        def hear(place: Place, answer: Json) -> None:
-            nonlocal done
+        def receive(key: RequestKey, answer: Json) -> None:
+            nonlocal rows_done
             try:
-                parts[place.row][place.number] = self._way.read(
-                    answer, place.question, place.number
-                )
+                scores = self._protocol.read(answer, key.question, key.number)
             except InputError as error:
-                way = f"config.api_scores={self.settings.api_scores}"
+                setting = f"config.api_scores={self.settings.api_scores}"
                 raise InputError(
-                    f"{self._server.address}, {way}: {error} If the server cannot answer so, try "
-                    f"{self._way.instead}."
+                    f"{self._server.address}, {setting}: {error} If the server cannot answer so, "
+                    f"try {self._protocol.instead}."
                 ) from error
-            done += len(parts[place.row]) == each
+            answers[key.row][key.number] = scores
+            rows_done += len(answers[key.row]) == per_row
             if progress:
-                progress(done)
+                progress(rows_done)
 
         with self._answers.opened():
-            failures = _run(self._ask(self._questions(texts, forms), hear))
-        self._refuse(failures, len(texts) * each)
+            failures = _run(self._ask(self._requests(texts, forms), receive))
+        self._refuse_failures(failures, len(texts) * per_row)
         tokens = np.zeros(len(texts), np.int32)
         if self._tokenizer:
-            for start in range(0, len(texts), ROWS):
-                part = texts[start : start + ROWS]
-                tokens[start : start + ROWS] = count_tokens(part, self._tokenizer)
-        rows = [[of[number] for number in sorted(of)] for of in parts]
-        if self._way.first_tokens:
-            lists = [part for row in rows for part in row if isinstance(part, Mapping)]
-            found = of_labels(lists, labels, self._missing, self._server.address)
-            self._notes.add(found.scores[found.kept], found.lacking, found.never)
-            self.notes = self._notes.sentences()
-            why = " ".join(found.never) or "A label is not among its likeliest tokens."
-            failed = {int(row): why for row in np.flatnonzero(~found.kept)}
-            return LabelScores(found.scores, tokens, failed)
-        scores = np.array([[x for part in row for x in part] for row in rows], np.float32)
+            for start in range(0, len(texts), ROWS_AT_ONCE):
+                batch = texts[start : start + ROWS_AT_ONCE]
+                tokens[start : start + ROWS_AT_ONCE] = count_tokens(batch, self._tokenizer)
+        # Answers come in any order: those of a row are put in the order of its requests.
+        rows = [[scores for _, scores in sorted(row.items())] for row in answers]
+        if self._protocol.first_tokens:
+            return self._score_lists([row[0] for row in rows], labels, tokens)
+        scores = np.array([list(chain(*row)) for row in rows], np.float32)
         self._refuse_constant(scores)
         scores = label_texts.sum_probabilities(scores, counts)
-        if self._way.sends_ids:
+        if self._protocol.sends_ids:
             self._notes.add(scores)
             self.notes = self._notes.sentences()
         return LabelScores(scores, tokens)
 
-    def estimate(self, inputs: Inputs, labels: LabelTexts) -> Estimate:
+    def _score_lists(
+        self, lists: Sequence[FormScores], labels: LabelTexts, tokens: np.ndarray
+    ) -> LabelScores:
+        """Scores from lists of first tokens; rows without a score of every label have failed."""
+        tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
+        top = score_first_tokens(tokens_of_rows, labels, self._missing, self._server.address)
+        self._notes.add(top.scores[top.kept], top.lacking, top.never)
+        self.notes = self._notes.sentences()
+        why = " ".join(top.never) or "A label is not among its likeliest tokens."
+        failed = dict.fromkeys(np.flatnonzero(~top.kept).tolist(), why)
+        return LabelScores(top.scores, tokens, failed)
+
+    def estimate(self, inputs: Inputs, labels: LabelTexts) -> ApiCost:
         """What `score` would ask: requests without an answer yet, and the tokens in them.
 
         What is asked twice, as by blocks that have a prompt in common, is one request.
         """
         texts, (forms, _) = _texts(inputs), label_texts.flatten(labels)
-        sent = answered = tokens = 0
+        unanswered = answered = tokens = 0
         seen: set[int] = set()
         with self._answers.opened():
-            behind = [0] if self._per_row(forms) == 1 else count_tokens(forms, self._tokenizer)
-            for start in range(0, len(texts), ROWS):
-                counts = count_tokens(texts[start : start + ROWS], self._tokenizer)
-                for place, asked in self._questions(texts, forms, start, start + ROWS):
-                    same = hash(canonical([asked.path, asked.body]))
-                    if same in seen:
+            # What stands behind each prompt: a label where each has a request of its own.
+            label_tokens = [0]
+            if self._requests_per_row(forms) > 1:
+                label_tokens = count_tokens(forms, self._tokenizer)
+            for start in range(0, len(texts), ROWS_AT_ONCE):
+                counts = count_tokens(texts[start : start + ROWS_AT_ONCE], self._tokenizer)
+                for key, request in self._requests(texts, forms, start, start + ROWS_AT_ONCE):
+                    content = hash(canonical([request.path, request.body]))
+                    if content in seen:
                         continue
-                    seen.add(same)
-                    if self._answers.get(self._server.address, asked) is not None:
+                    seen.add(content)
+                    if self._answers.get(self._server.address, request) is not None:
                         answered += 1
                         continue
-                    sent += 1
-                    tokens += counts[place.row - start] + behind[place.number]
-        return Estimate(sent, tokens, answered)
+                    unanswered += 1
+                    tokens += counts[key.row - start] + label_tokens[key.number]
+        return ApiCost(unanswered, tokens, answered)
 
-    def _per_row(self, forms: Sequence[str]) -> int:
-        """How many requests a row takes."""
-        return 1 if self._way.first_tokens or self._way.sends_ids else len(forms)
+    def _requests_per_row(self, forms: Sequence[str]) -> int:
+        return 1 if self._protocol.first_tokens or self._protocol.sends_ids else len(forms)
 
-    def _questions(
+    def _requests(
         self, texts: Sequence[str], forms: Sequence[str], first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[Place, Asked]]:
+    ) -> Iterator[tuple[RequestKey, Request]]:
         """Every request about the rows from `first` to `last`, made as it is needed."""
-        for start in range(first, min(len(texts), last or len(texts)), ROWS):
-            part = texts[start : start + ROWS]
-            ids: Sequence[LabelIds] = [LabelIds()] * len(part)
-            if self._way.sends_ids and self._tokenizer:
-                ids = label_ids(part, forms, self._tokenizer, start)
-            for row, (text, of) in enumerate(zip(part, ids, strict=True), start):
-                question = Question(self.model, text, tuple(forms), self.settings.top_logprobs, *of)
-                for number, asked in enumerate(self._way.requests(question)):
-                    yield Place(row, number, question), asked
+        for start in range(first, min(len(texts), last or len(texts)), ROWS_AT_ONCE):
+            batch = texts[start : start + ROWS_AT_ONCE]
+            ids: Sequence[LabelIds] = [LabelIds()] * len(batch)
+            if self._protocol.sends_ids and self._tokenizer:
+                ids = label_ids(batch, forms, self._tokenizer, start)
+            top = self.settings.top_logprobs
+            for row, (text, row_ids) in enumerate(zip(batch, ids, strict=True), start):
+                question = Question(self.model, text, tuple(forms), top, *row_ids)
+                for number, request in enumerate(self._protocol.requests(question)):
+                    yield RequestKey(row, number, question), request
 
     async def _ask(
-        self, questions: Iterator[tuple[Place, Asked]], hear: Callable[[Place, Json], None]
+        self,
+        requests: Iterator[tuple[RequestKey, Request]],
+        receive: Callable[[RequestKey, Json], None],
     ) -> Failures:
         async with connect(self._server, self.settings.timeout) as connection:
             client = Client(self._server, connection, self._pace)
-            return await ask_all(questions, client, self._answers, hear, self.settings.in_flight)
+            return await ask_all(requests, client, self._answers, receive, self.settings.in_flight)
 
     def _refuse_constant(self, scores: np.ndarray) -> None:
         """Refuse answers that are all the same, and say how to ask again."""
         try:
             refuse_constant(scores, self._server.address)
         except InputError as error:
-            file = self._answers.path
-            again = f", or mend it, move {file} away and ask again" if file else ""
-            raise InputError(f"{error} Try {self._way.instead}{again}.") from error
+            path = self._answers.path
+            again = f", or mend it, move {path} away and ask again" if path else ""
+            raise InputError(f"{error} Try {self._protocol.instead}{again}.") from error
 
-    def _refuse(self, failures: Failures, requests: int) -> None:
+    def _refuse_failures(self, failures: Failures, requests: int) -> None:
         """Say what has no answer."""
         if failures.sentences:
-            others = ", and those after them were not sent" if failures.stopped else ""
+            unsent = ", and those after them were not sent" if failures.stopped else ""
             raise NoAnswer(
-                f"{len(failures.sentences):,} of {requests:,} requests have no answer{others}. "
+                f"{len(failures.sentences):,} of {requests:,} requests have no answer{unsent}. "
                 f"{failures.sentences[0]} What was answered is kept: give the same command again "
                 "to ask for the rest alone."
             )

@@ -9,7 +9,7 @@ from batch_calibration.errors import InputError
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import TokenizerInfo
 
-BYTES = 4
+BYTES_PER_TOKEN = 4
 """Bytes of UTF-8 in a token, by the rule of thumb."""
 
 
@@ -21,7 +21,7 @@ class LabelIds(NamedTuple):
 
 
 def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> list[int]:
-    """Tokens of each text; without a tokenizer one for `BYTES` bytes.
+    """Tokens of each text; without a tokenizer one for `BYTES_PER_TOKEN` bytes.
 
     >>> count_tokens(["Review: a fine film"], None)
     [5]
@@ -30,11 +30,11 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
         from batch_calibration.scoring.token_budget import TokenBudget
 
         return TokenBudget(tokenizer).token_counts(texts)
-    return [-(-len(text.encode(errors="replace")) // BYTES) for text in texts]
+    return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
 
 
 def label_ids(
-    texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first: int = 0
+    texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
 ) -> list[LabelIds]:
     """The ids that `CausalLM` would read of each text and its labels.
 
@@ -43,28 +43,28 @@ def label_ids(
     """
     from batch_calibration.scoring.tokens import encode
 
-    prompts, labels = encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first)
-    made = []
-    for row, (prompt, of) in enumerate(zip(prompts, labels, strict=True), first):
-        long = next((i for i, ids in enumerate(of) if len(ids) > 1), None)
-        if long is not None:
-            raise InputError(
-                f"row {row}: the label {forms[long]!r} is {len(of[long])} tokens, and this way of "
-                "asking scores one; choose other label words, or config.api_scores=prompt_logprobs "
-                "(vLLM) or echo."
-            )
-        if len(prompt) < 2:
+    encoded = zip(*encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row), strict=True)
+    rows = []
+    for row, (prompt, labels) in enumerate(encoded, first_row):
+        for form, ids in zip(forms, labels, strict=True):
+            if len(ids) > 1:
+                raise InputError(
+                    f"row {row}: the label {form!r} is {len(ids)} tokens, and this way of asking "
+                    "scores one; choose other label words, or config.api_scores=prompt_logprobs "
+                    "(vLLM) or echo."
+                )
+        if len(prompt) < 2:  # SGLang's score takes the last token apart from those before it
             raise InputError(
                 where=f"row {row}",
                 expected="a prompt of two tokens or more",
-                got=f"{texts[row - first]!r}",
+                got=repr(texts[row - first_row]),
                 remedy="say something before the label",
             )
-        made.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in of)))
-    return made
+        rows.append(LabelIds(tuple(prompt), tuple(ids[0] for ids in labels)))
+    return rows
 
 
 def tokenizer_digest(tokenizer: "TokenizerInfo") -> str:
     """Hash of all that decides which ids a text has."""
-    whole = f"{tokenizer.bos} {tokenizer.tokenizer.to_str()}"
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+    text = f"{tokenizer.bos} {tokenizer.tokenizer.to_str()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-KEPT = 1000
+MAX_PROMPTS = 1000
 """Prompts of a log that are looked at."""
 
 
-def differing_demonstrations(prompts: Sequence[str], shots: int | None, remedy: str) -> str:
+def note_differing_demonstrations(prompts: Sequence[str], shots: int | None, remedy: str) -> str:
     r"""A note where the demonstrations differ from row to row, "" where they do not.
 
     The last line that all prompts end in, such as "Answer:", ends each demonstration's question
@@ -19,24 +19,27 @@ def differing_demonstrations(prompts: Sequence[str], shots: int | None, remedy: 
         shots: how many demonstrations, where the log says so.
         remedy: how to give every row the same, the end of a sentence.
 
-    >>> differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", "Q: a\nA: b\nQ: d\nA:"], 1, "ask.")
+    >>> shared, differing = ("Q: a\nA: b\nQ: d\nA:", "Q: e\nA: b\nQ: d\nA:")
+    >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", shared], 1, "ask.")
     ''
-    >>> differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", "Q: e\nA: b\nQ: d\nA:"], 1, "ask.")[:42]
+    >>> note_differing_demonstrations(["Q: a\nA: b\nQ: c\nA:", differing], 1, "ask.")[:42]
     'The demonstrations differ from row to row:'
     """
+    prompts = prompts[:MAX_PROMPTS]
     if len(prompts) < 2 or shots == 0:
         return ""
-    shared = _shared(prompts)
+    shared = _shared_letters(prompts)
     mean = max(sum(map(len, prompts)) / len(prompts), 1.0)
-    ends = _shared([one[::-1] for one in prompts])
-    ending = _last_line(prompts[0][len(prompts[0]) - ends :])
-    found = min(one.count(ending) for one in prompts) - 1 if ending else 0
-    if found > 0:
-        same = len({_until(one, ending, found) for one in prompts}) == 1
+    shared_at_end = _shared_letters([prompt[::-1] for prompt in prompts])
+    ending = _last_line(prompts[0][len(prompts[0]) - shared_at_end :])
+    # The last occurrence ends the query, those before it end a demonstration's question each.
+    count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
+    if count > 0:
+        is_one_context = len({_until(prompt, ending, count) for prompt in prompts}) == 1
     else:
         # Of demonstrations as long as queries, n of n + 1 parts are shared.
-        same = shots is None or shared / mean > 0.5 * shots / (shots + 1)
-    if same:
+        is_one_context = shots is None or shared / mean > 0.5 * shots / (shots + 1)
+    if is_one_context:
         return ""
     return (
         f"The demonstrations differ from row to row: the prompts share their first {shared:,} of "
@@ -45,24 +48,25 @@ def differing_demonstrations(prompts: Sequence[str], shots: int | None, remedy: 
     )
 
 
-def _shared(texts: Sequence[str]) -> int:
+def _shared_letters(texts: Sequence[str]) -> int:
     """How many first letters texts share: as many as the least and the greatest of them."""
     least, greatest = min(texts), max(texts)
-    pairs = enumerate(zip(least, greatest, strict=False))
-    return next((i for i, (one, other) in pairs if one != other), min(len(least), len(greatest)))
+    for i, (a, b) in enumerate(zip(least, greatest, strict=False)):
+        if a != b:
+            return i
+    return min(len(least), len(greatest))
 
 
 def _last_line(ending: str) -> str:
     """The last whole line of what all prompts end in, or its last word where it has no line."""
     lines = ending.rstrip().rsplit("\n", 1)
-    words = lines[-1].split()
-    found = "\n" + lines[-1] if len(lines) == 2 else (words[-1] if words else "")
-    return found if len(found.strip()) > 1 else ""
+    last = "\n" + lines[-1] if len(lines) == 2 else "".join(lines[-1].split()[-1:])
+    return last if len(last.strip()) > 1 else ""
 
 
-def _until(prompt: str, ending: str, number: int) -> str:
-    """A prompt up to the end of the `number`-th occurrence of `ending`."""
-    at = 0
-    for _ in range(number):
-        at = prompt.index(ending, at) + len(ending)
-    return prompt[:at]
+def _until(prompt: str, ending: str, count: int) -> str:
+    """A prompt up to the end of the `count`-th occurrence of `ending`."""
+    end = 0
+    for _ in range(count):
+        end = prompt.index(ending, end) + len(ending)
+    return prompt[:end]

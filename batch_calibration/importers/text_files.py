@@ -1,0 +1,142 @@
+"""Files of text and JSON: read whole or row by row, each fault a sentence."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.files import Json, parse_json
+
+BEGINNING = 65_536
+"""Bytes by which a format is recognized."""
+CHUNK = 1 << 16
+"""Characters that are read at once of a JSON list."""
+BETWEEN = re.compile(r"[\s,]*")
+"""What stands between the rows of a JSON list."""
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Answer in a sentence where a file cannot be read, or is no text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(
+            where=path,
+            expected="text in UTF-8",
+            got=f"another byte at place {error.start} ({error.reason})",
+            remedy="write it again as UTF-8",
+        ) from error
+    except OSError as error:
+        raise InputError(
+            where=path,
+            expected=f"a file of scores, which cannot be read ({error.strerror})",
+            remedy="correct the name",
+        ) from error
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file."""
+    with readable(path), path.open("rb") as file:
+        return file.read(BEGINNING)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, without a byte order mark."""
+    with readable(path):
+        return path.read_text(encoding="utf-8-sig")
+
+
+def parse(text: str, where: str, part: str = "file") -> Json:
+    """The JSON value of a text; `part` says what may have been cut short."""
+    try:
+        return parse_json(text)
+    except UnicodeError as error:
+        raise InputError(
+            f"{where}: half a surrogate pair is no text ({error}); correct the {part}."
+        ) from error
+    except ValueError as error:
+        why = str(error)[:200]
+        raise InputError(f"{where}: no JSON ({why}); is the {part} cut short?") from error
+
+
+def parse_object(text: str, where: str, part: str = "file") -> dict[str, Json]:
+    """The JSON object of a text."""
+    value = parse(text, where, part)
+    if not isinstance(value, dict):
+        raise InputError(where=where, expected="a JSON object", got=shown(value))
+    return value
+
+
+def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory.
+
+    Raises:
+        InputError: a file that cannot be read, is no UTF-8 text, is cut short, or holds others.
+    """
+    with readable(path), path.open(encoding="utf-8-sig") as file:
+        first = file.read(1)
+        while first.isspace():
+            first = file.read(1)
+        yield from _listed(path, file) if first == "[" else _lines(path, file, first)
+
+
+def _lines(path: Path, file: TextIO, first: str) -> Iterator[tuple[str, dict[str, Json]]]:
+    for number, line in enumerate(file, 1):
+        text = first + line if number == 1 else line
+        if text.strip():
+            where = f"{path}, line {number}"
+            yield where, parse_object(text, where, "line")
+
+
+def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
+    decoder, number = json.JSONDecoder(), 1
+    text, start, size = "", 0, CHUNK
+    while True:
+        start = BETWEEN.match(text, start).end()  # type: ignore[union-attr]
+        where, end = f"{path}, row {number}", 0
+        if text.startswith("]", start):
+            return
+        if start < len(text):
+            if text[start] != "{":
+                raise InputError(
+                    where=where, expected="a JSON object", got=repr(text[start : start + 40])
+                )
+            try:
+                end = decoder.raw_decode(text, start)[1]
+            except json.JSONDecodeError:
+                end = 0  # it is not whole yet, or no JSON
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{where}: no JSON object ({error}); correct the row.") from error
+        if end:
+            yield where, parse_object(text[start:end], where, "row")
+            number, start, size = number + 1, end, CHUNK
+        elif more := file.read(size):
+            # The row is read again from its start: ever larger pieces keep that cheap.
+            text, start, size = text[start:] + more, 0, 2 * size
+        else:
+            raise InputError(
+                f"{where}: no JSON object, or the file ends before it does; the rows before it are "
+                "whole: close the list by ']' behind them, or write the log again."
+            )
+
+
+# Values of JSON that is not of our making: an empty one where it is of another type
+
+
+def fields(value: object) -> dict[str, Json]:
+    """A JSON object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def members(value: object) -> list[Json]:
+    """A JSON list, or an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text_or_empty(value: object) -> str:
+    """A JSON text, or an empty one."""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,20 @@
+"""What servers of language models answer: lists of likely tokens, and prompts token by token."""
+
+from batch_calibration.responses.reading import (
+    PromptTokens,
+    add_token,
+    end_log_prob,
+    label_mass,
+    label_probs,
+    note_little_mass,
+    refuse_constant,
+    value_at,
+)
+from batch_calibration.responses.servers import RESPONSE_FORMATS
+from batch_calibration.responses.top_k import AROUND, SPACES, TopK, scores_of_top_k
+
+__all__ = [
+    "AROUND", "RESPONSE_FORMATS", "SPACES", "PromptTokens", "TopK", "add_token", "end_log_prob",
+    "label_mass", "label_probs", "note_little_mass", "refuse_constant", "scores_of_top_k",
+    "value_at",
+]  # fmt: skip

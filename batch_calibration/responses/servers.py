@@ -1,0 +1,285 @@
+"""How OpenAI-style servers, vLLM, SGLang and llama.cpp answer, and a table of where they differ."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.responses.reading import (
+    PromptTokens,
+    Response,
+    add_token,
+    end_log_prob,
+    read_log_prob,
+    read_log_probs,
+    value_at,
+)
+
+ASK = "ask with logprobs=true and top_logprobs=20 (chat) or logprobs=5 (completions)"
+
+
+class ResponseFormat(NamedTuple):
+    """What one kind of server answers.
+
+    Attributes:
+        scorer: its name in score tables.
+        list_tokens: response -> the likeliest first tokens and their log-probabilities.
+        no_tokens: what to say where there are none, and how to ask for them.
+        has_prompt: whether a response scores the tokens of its prompt, not those after it.
+        read_prompt: such a response -> its prompt; None where the server has none.
+    """
+
+    scorer: str
+    list_tokens: Callable[[Response, str], Iterator[tuple[object, object]]]
+    no_tokens: str
+    has_prompt: Callable[[Response], bool]
+    read_prompt: Callable[[Response, str], PromptTokens] | None = None
+
+    def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:
+        """Token -> log-probability in nats of the likeliest first tokens that were generated.
+
+        Raises:
+            InputError: there are no log-probabilities, or none of other tokens than the answer.
+
+        >>> tops = [{"token": "yes", "logprob": -0.1}, {"token": "no", "logprob": -2.5}]
+        >>> response = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
+        >>> RESPONSE_FORMATS["openai"].first_tokens(response)
+        {'yes': -0.1, 'no': -2.5}
+        """
+        log_probs: dict[str, float] = {}
+        for token, log_prob in self.list_tokens(response, where):
+            add_token(log_probs, token, log_prob, where)
+        if not log_probs:
+            raise InputError(f"{where}: {self.no_tokens}.")
+        return log_probs
+
+    def prompt_tokens(self, response: Response, where: str = "response") -> PromptTokens:
+        """The prompt of a response, token by token.
+
+        Raises:
+            InputError: no log-probabilities of the prompt, or no texts of its tokens.
+        """
+        assert self.read_prompt, f"{self.scorer} scores no prompts"
+        return self.read_prompt(response, where)
+
+    def label_log_prob(self, response: Response, label: str, where: str = "response") -> float:
+        """Log-probability in nats of the label that the prompt of a response ends with.
+
+        Raises:
+            InputError: see `prompt_tokens` and `end_log_prob`.
+
+        >>> token = {"7": {"logprob": -0.5, "rank": 1, "decoded_token": " yes"}}
+        >>> response = {"choices": [{"prompt_logprobs": [None, token]}]}
+        >>> RESPONSE_FORMATS["vllm"].label_log_prob(response, "yes")
+        -0.5
+        """
+        return end_log_prob(self.prompt_tokens(response, where), label, where)[0]
+
+
+# OpenAI's responses: chat, completions, and completions that echo prompts
+
+
+def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
+    log_probs = _openai_log_probs(response, where)
+    if "content" not in log_probs and value_at(response, "choices", 1) is not None:
+        raise InputError(
+            where=where,
+            expected="the answer to one prompt",
+            got="several choices",
+            remedy="send each prompt in a request of its own, with n=1",
+        )
+    if "content" in log_probs or "top_logprobs" not in log_probs:  # chat
+        listed = value_at(log_probs, "content", 0, "top_logprobs")
+        for token in listed if isinstance(listed, list) else []:
+            yield value_at(token, "token"), value_at(token, "logprob")
+    else:
+        first = _first_generated(response, log_probs)
+        listed = value_at(log_probs, "top_logprobs", first)
+        if isinstance(listed, Mapping):
+            yield from listed.items()
+
+
+def _is_echoed(response: Response) -> bool:
+    """Whether a response has the log-probabilities of its prompt: the first token has none."""
+    log_probs = value_at(response, "choices", 0, "logprobs", "token_logprobs")
+    return isinstance(log_probs, list) and len(log_probs) > 1 and log_probs[0] is None
+
+
+def _openai_prompt(response: Response, where: str) -> PromptTokens:
+    listed = _openai_log_probs(response, where)
+    tokens, log_probs = listed.get("tokens"), listed.get("token_logprobs")
+    if (
+        not isinstance(tokens, list)
+        or not isinstance(log_probs, list)
+        or len(tokens) != len(log_probs)
+    ):
+        raise InputError(
+            where=where,
+            expected="as many tokens as token_logprobs",
+            remedy="ask with echo=true, logprobs=1",
+        )
+    text, joined = value_at(response, "choices", 0, "text"), "".join(map(str, tokens))
+    if isinstance(text, str) and joined and text != joined and text.startswith(joined):
+        # llama-cpp-python does so for models without a beginning token.
+        raise InputError(
+            f"{where}: its text goes on after its tokens, so that each log-probability is that of "
+            "the token before; use first-token lists (logprobs without echo) with this server."
+        )
+    end = _first_generated(response, listed)
+    if not all(isinstance(token, str) for token in tokens) or end < 1:
+        raise InputError(
+            where=where,
+            expected="the prompt's tokens",
+            got="those of the answer alone",
+            remedy="ask with echo=true, of a server that supports it",
+        )
+    return PromptTokens(tuple(tokens[:end]), read_log_probs(log_probs[:end], where))
+
+
+def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
+    if not isinstance(value_at(response, "choices", 0), Mapping):
+        raise InputError(where=where, expected="a response with choices", got="none")
+    log_probs = value_at(response, "choices", 0, "logprobs")
+    if not isinstance(log_probs, Mapping):
+        kind = "null" if log_probs is None else "no object"
+        raise InputError(f"{where}: its logprobs are {kind}; {ASK}, of a model that gives them.")
+    return log_probs
+
+
+def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int:
+    """Index of the first generated token among those returned, which may begin with the prompt."""
+    listed = log_probs.get("token_logprobs")
+    if not isinstance(listed, list) or not listed or listed[0] is not None:
+        return 0
+    new = value_at(response, "usage", "completion_tokens")
+    return len(listed) - new if isinstance(new, int) and 0 <= new <= len(listed) else len(listed)
+
+
+# vLLM: the prompt's log-probabilities (`prompt_logprobs`)
+
+
+def _vllm_prompt(response: Response, where: str) -> PromptTokens:
+    """The prompt, from a list of the likeliest tokens at each of its positions.
+
+    A position lists the prompt's own token too; which is its own the ids say
+    (return_token_ids=true), or that it is alone (prompt_logprobs=0).
+    """
+    choice = value_at(response, "choices", 0)  # offline, vLLM writes them without choices
+    listed = value_at(choice, "prompt_logprobs") or value_at(response, "prompt_logprobs") or None
+    ids = value_at(choice, "prompt_token_ids") or value_at(response, "prompt_token_ids")
+    if not isinstance(listed, list):
+        raise InputError(
+            f"{where}: its prompt_logprobs are null; ask with prompt_logprobs=0, of a vLLM server."
+        )
+    tokens, log_probs = [], []
+    for i, candidates in enumerate(listed):
+        if candidates is None:  # the first token, which nothing stands before
+            tokens.append("")
+            log_probs.append(float("nan"))
+            continue
+        token = value_at(candidates, str(value_at(ids, i)))
+        if token is None and isinstance(candidates, Mapping) and len(candidates) == 1:
+            (token,) = candidates.values()
+        if token is None:
+            raise InputError(
+                f"{where}: place {i} of its prompt_logprobs is {shown(candidates)}, and it is not "
+                "plain which token is the prompt's; ask with prompt_logprobs=0, or "
+                "return_token_ids=true."
+            )
+        text = value_at(token, "decoded_token")
+        if not isinstance(text, str):
+            raise InputError(
+                f"{where}: place {i} of its prompt_logprobs has no decoded_token; ask for texts."
+            )
+        tokens.append(text)
+        log_probs.append(read_log_prob(value_at(token, "logprob"), where))
+    return PromptTokens(tuple(tokens), tuple(log_probs))
+
+
+# SGLang: `/generate` with return_logprob; of `/v1/score` see `label_probs`
+
+
+def _sglang_lists(response: Response) -> list[object]:
+    """What the first generated position lists: the likeliest tokens, and those asked for by id."""
+    listed: list[object] = []
+    for name in ("output_top_logprobs", "output_token_ids_logprobs"):
+        triples = value_at(response, "meta_info", name, 0)
+        listed += triples if isinstance(triples, list) else []
+    return listed
+
+
+def _sglang_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
+    """The tokens listed, each id once; without texts a token is "token_id:7"."""
+    seen = set()
+    for triple in _sglang_lists(response):
+        log_prob, token_id, text = (value_at(triple, i) for i in range(3))
+        if not isinstance(token_id, int):
+            raise InputError(where=where, expected="[log-prob, token id, text]", got=shown(triple))
+        if token_id not in seen:
+            seen.add(token_id)
+            yield f"token_id:{token_id}" if text is None else text, log_prob
+
+
+def _sglang_prompt(response: Response, where: str) -> PromptTokens:
+    triples = value_at(response, "meta_info", "input_token_logprobs")
+    if not isinstance(triples, list) or not triples:
+        raise InputError(
+            f"{where}: its meta_info has no input_token_logprobs; ask /generate with "
+            "return_logprob=true, logprob_start_len=0 and return_text_in_logprobs=true."
+        )
+    texts = [value_at(triple, 2) for triple in triples]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(
+            f"{where}: its input_token_logprobs have no texts; ask with "
+            "return_text_in_logprobs=true."
+        )
+    log_probs = read_log_probs((value_at(triple, 0) for triple in triples), where)
+    return PromptTokens(tuple(map(str, texts)), log_probs)
+
+
+# llama.cpp: `/completion` with n_probs
+
+
+def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
+    """The tokens listed: to December 2024 as {tok_str, prob}, later as {token, logprob}."""
+    first = value_at(response, "completion_probabilities", 0) or value_at(response, "probs", 0)
+    if value_at(first, "top_probs"):
+        raise InputError(
+            f"{where}: its probabilities are of what the sampling settings left, not of the model; "
+            "ask with post_sampling_probs=false."
+        )
+    listed, older = value_at(first, "top_logprobs"), value_at(first, "probs")
+    if isinstance(listed, list) and listed:
+        for token in listed:
+            yield value_at(token, "token"), value_at(token, "logprob")
+        return
+    for token in older if isinstance(older, list) else []:
+        prob = read_log_prob(value_at(token, "prob"), where)
+        if not 0 <= prob <= 1:
+            raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
+        yield value_at(token, "tok_str"), math.log(prob) if prob else -math.inf
+
+
+RESPONSE_FORMATS = {
+    "openai": ResponseFormat(
+        "OpenAI-style responses", _openai_tokens,
+        f"its first token has no list of the likeliest tokens; {ASK}", _is_echoed, _openai_prompt,
+    ),
+    "vllm": ResponseFormat(
+        "vLLM, prompt_logprobs", _openai_tokens,
+        f"its first token has no list of the likeliest tokens; {ASK}", lambda _: True, _vllm_prompt,
+    ),
+    "sglang": ResponseFormat(
+        "SGLang", _sglang_tokens,
+        "its meta_info has no output_top_logprobs and no output_token_ids_logprobs; ask /generate "
+        "with return_logprob=true, top_logprobs_num=20 and max_new_tokens=1 "
+        "(input_token_ids_logprobs are of the prompt's own places, not of the answer)",
+        lambda response: not _sglang_lists(response), _sglang_prompt,
+    ),
+    "llama.cpp": ResponseFormat(
+        "llama.cpp server", _llama_cpp_tokens,
+        "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
+        lambda _: False,
+    ),
+}  # fmt: skip
+"""Kind of server -> what it answers."""

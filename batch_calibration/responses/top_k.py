@@ -1,0 +1,253 @@
+"""Scores of labels from lists of the likeliest first tokens, as servers of language models give."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mode
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays import absent
+from batch_calibration.errors import InputError, shown
+
+SPACES = str.maketrans("Ġ▁Ċ", "   ")
+"""How tokenizers write a space (byte-level BPE, SentencePiece) and a line end, as spaces."""
+
+AROUND = " \t\r\n()[]{}\"'`\u201c\u201d\u2018\u2019.,:;!?*"
+"""What may stand around an answer in its token: "(A", "A)", " yes.", "**Yes"; no sign and no "#",
+which make another answer of it (-1, C#)."""
+
+MIN_BEGINNING = 2
+"""Letters that the beginning of a label must have at least: "p" begins too much else."""
+
+
+class TopK(NamedTuple):
+    """What lists of the likeliest tokens say of labels.
+
+    Attributes:
+        log_probs: [n, k], nats; minus infinity where no token of the label was returned.
+        bound: [n], the least log-probability of each row's list: what is not in it lies below.
+        mass: [n], the probability of all labels together.
+        tokens: label -> the tokens that were taken for it, as the server wrote them.
+    """
+
+    log_probs: np.ndarray
+    bound: np.ndarray
+    mass: np.ndarray
+    tokens: dict[str, tuple[str, ...]]
+
+
+def scores_of_top_k(
+    rows: Sequence[Mapping[str, float]],
+    labels: Sequence[str],
+    tokens: Mapping[str, Sequence[str]] | None = None,
+    where: str = "top-k",
+) -> TopK:
+    """Scores of labels: the probabilities of the tokens that mean a label are summed.
+
+    Give all rows of a context at once. Which tokens mean a label, the first rule that applies:
+
+    1. Those that `tokens` names for it, and no others; spaces around them do not count.
+    2. Those that equal it without spaces: " yes", "Ġyes", "▁yes".
+    3. Those that equal it without capitals and without `AROUND`: "Yes", "YES.", "(A". Labels that
+       only capitals or only such signs tell apart keep them. A label of one letter keeps its
+       capital: "a" is a word and no answer "A".
+    4. Where no row has such a token, the label is longer than its first token, and the one
+       beginning of it (`MIN_BEGINNING` letters or more) with most probability over all rows counts
+       for it: "ent" for "entailment". A beginning that another label shares is refused, since it
+       does not tell which is meant. `TopK.tokens` says what was taken.
+
+    Args:
+        rows: for each row token -> log-probability in nats; -9999.0, NaN and minus infinity say
+            that the server did not return it.
+        labels: k names.
+        tokens: label -> the tokens that mean it.
+        where: what to call the rows in sentences.
+
+    Raises:
+        InputError: no rows; a row without tokens, or whose probabilities sum to more than 1; labels
+            or tokens that mean two things.
+
+    >>> top = scores_of_top_k([{" yes": -1.0, "Yes": -1.0, " maybe": -3.0}], ["yes", "no"])
+    >>> top.log_probs.round(2).tolist(), top.bound.tolist(), top.tokens["yes"]
+    ([[-0.31, -inf]], [-3.0], (' yes', 'Yes'))
+    """
+    if not rows:
+        raise InputError(where=where, expected="at least one row of tokens", got="none")
+    returned = [_returned_tokens(row, f"{where}, row {i}") for i, row in enumerate(rows)]
+    probs: dict[str, float] = {}  # of each token, summed over the rows
+    for row in returned:
+        for token, log_prob in row.items():
+            probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
+    label_of = match_tokens(probs, labels, tokens or {}, where)
+
+    scores = np.full((len(returned), len(labels)), -np.inf)
+    for i, row in enumerate(returned):
+        for token, log_prob in row.items():
+            if (label := label_of.get(token)) is not None:
+                scores[i, label] = np.logaddexp(scores[i, label], log_prob)
+    # A row with more tokens than most has the sampled token added to its list, as OpenAI's
+    # completions do: its bound is the last one before.
+    size = mode(map(len, returned))
+    bound = [sorted(row.values(), reverse=True)[:size][-1] for row in returned]
+    taken: dict[str, tuple[str, ...]] = dict.fromkeys(labels, ())
+    for token, label in label_of.items():
+        taken[labels[label]] += (token,)
+    return TopK(scores, np.array(bound), np.exp(scores).sum(axis=-1), taken)
+
+
+def match_tokens(
+    probs: Mapping[str, float],
+    labels: Sequence[str],
+    tokens: Mapping[str, Sequence[str]],
+    where: str,
+) -> dict[str, int]:
+    """Token -> the label's index, of the tokens that mean one.
+
+    Args:
+        probs: the tokens of all rows and the sum of the probabilities of each.
+        labels: k names.
+        tokens: label -> the tokens that mean it, of labels for which they are given.
+        where: what to call the rows in sentences.
+
+    >>> match_tokens({" Yes": 0.5, "No": 0.1, " n": 0.1}, ("yes", "no"), {}, "")
+    {' Yes': 0, 'No': 1}
+    """
+    bare_labels = _bare_labels(labels, where)
+    named = _named_tokens(tokens, labels, where)
+    unnamed = [j for j, name in enumerate(labels) if name not in tokens]
+    # Capitals and signs around a label count only where nothing else tells two labels apart.
+    folds = len({_fold(name) for name in bare_labels}) == len(bare_labels)
+    trimmed = [name.strip(AROUND) for name in bare_labels]
+    keys = {_fold(name) if folds else name for name in trimmed}
+    trims = all(trimmed) and len(keys) == len(trimmed)
+
+    def loose_key(text: str) -> str:
+        text = text.strip(AROUND) if trims else text
+        return _fold(text) if folds else text
+
+    exact = {bare_labels[j]: j for j in unnamed}
+    loose = {loose_key(bare_labels[j]): j for j in unnamed}
+    label_of: dict[str, int] = {}
+    token_keys = {}
+    for token in probs:
+        text = _bare(token)
+        token_keys[token] = loose_key(text)
+        label = named.get(text, exact.get(text, loose.get(token_keys[token])))
+        if label is not None:
+            label_of[token] = label
+    label_keys = list(map(loose_key, bare_labels))
+    matched = set(label_of.values())  # before any beginning counts for a label
+    for j in unnamed:
+        if j not in matched:
+            beginning = _match_beginning(j, label_keys, token_keys, matched, probs, where)
+            label_of.update(dict.fromkeys(beginning, j))
+    return label_of
+
+
+def _match_beginning(
+    label: int,
+    label_keys: Sequence[str],
+    token_keys: Mapping[str, str],
+    matched: set[int],
+    probs: Mapping[str, float],
+    where: str,
+) -> list[str]:
+    """The tokens of the likeliest beginning of a label that no row has as a whole."""
+    name = label_keys[label]
+    beginnings: dict[str, list[str]] = {}
+    for token, text in token_keys.items():
+        is_long = len(text) >= MIN_BEGINNING or not text.isascii()  # one Chinese letter says much
+        if is_long and text != name and name.startswith(text):
+            beginnings.setdefault(text, []).append(token)
+    if not beginnings:
+        return []
+    best = max(beginnings, key=lambda text: sum(probs[token] for token in beginnings[text]))
+    rivals = {j for j, key in enumerate(label_keys) if j != label and key.startswith(best)}
+    if not rivals:
+        return beginnings[best]
+    # A label whose rival is a token of its own may be one too, merely not returned, unless it is
+    # of several words.
+    if rivals <= matched and " " not in name:
+        return []
+    raise InputError(
+        f"{where}: the labels {shown(name)} and {shown(label_keys[min(rivals)])} both begin with "
+        f"the token {shown(beginnings[best][0])}, which does not tell them apart; name the first "
+        "tokens of each (tokens), or score whole labels."
+    )
+
+
+def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
+    """The tokens that a row returned, or a sentence."""
+    log_probs = np.array(list(row.values()), np.float64)
+    is_absent = absent(log_probs)
+    returned = {}
+    for token, log_prob, gone in zip(row, log_probs, is_absent, strict=True):
+        if not gone:
+            returned[token] = float(log_prob)
+    if not returned:
+        raise InputError(
+            where=where,
+            expected="the likeliest tokens with their log-probabilities",
+            got="none",
+            remedy="ask for top log-probabilities (top_logprobs=20), of a server that gives them",
+        )
+    total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
+    if total > 1.01:  # a hundredth for rounding, in half precision too
+        raise InputError(
+            where=where,
+            expected="log-probabilities over the vocabulary in nats, but those of the "
+            f"{len(returned)} tokens returned sum to the probability {total:.3g}, above 1",
+            remedy="some servers answer so (all 0.0) when they do not support log-probabilities",
+        )
+    return returned
+
+
+def _bare_labels(labels: Sequence[str], where: str) -> list[str]:
+    """The labels without spaces around them, each one another."""
+    bare = list(map(_bare, labels))
+    for j, name in enumerate(bare):
+        if not name.strip():
+            raise InputError(
+                where=where,
+                expected="labels of at least one letter",
+                got=shown(labels[j]),
+                remedy="name the labels as the model answers",
+            )
+        if bare.index(name) < j:
+            raise InputError(
+                f"{where}: the labels {shown(labels[bare.index(name)])} and {shown(labels[j])} "
+                "are one text but for spaces; give each label a name of its own."
+            )
+    return bare
+
+
+def _named_tokens(
+    tokens: Mapping[str, Sequence[str]], labels: Sequence[str], where: str
+) -> dict[str, int]:
+    """Bare token -> label, of the tokens that a person named."""
+    named: dict[str, int] = {}
+    unnamed = {_bare(name): j for j, name in enumerate(labels) if name not in tokens}
+    for name, texts in tokens.items():
+        if name not in labels:
+            raise InputError.unknown("label", name, labels)
+        label = list(labels).index(name)
+        for token in texts:
+            text = _bare(token)
+            rival = unnamed.get(text, named.get(text, label))
+            if rival != label:
+                raise InputError(
+                    f"{where}: the token {shown(token)} means both {shown(labels[rival])} and "
+                    f"{shown(name)}; leave it out of one of them."
+                )
+            named[text] = label
+    return named
+
+
+def _bare(text: str) -> str:
+    """A token without the spaces around it, whichever way its tokenizer writes them."""
+    return text.translate(SPACES).strip() or text
+
+
+def _fold(text: str) -> str:
+    """A text without capitals; of one letter, as it is: "a" is a word, no answer "A"."""
+    return text.casefold() if len(text) > 1 else text

@@ -1,0 +1,202 @@
+"""The ways of asking a server for label scores: what is sent, and what is read from the answer."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays import absent
+from batch_calibration.errors import InputError, shown
+from batch_calibration.files import Json
+from batch_calibration.responses import RESPONSE_FORMATS, label_probs, scores_of_top_k
+from batch_calibration.scoring.api.answers import Request
+from batch_calibration.settings import ApiScores
+
+ROUNDING = 1e-3
+"""Nats that a log-probability may lie above 0 by rounding."""
+WHERE = "the answer"
+"""What sentences call it."""
+
+
+class Question(NamedTuple):
+    """One text and the labels that may follow it.
+
+    Attributes:
+        model: what the server calls the model.
+        text: the prompt.
+        forms: the texts of all labels.
+        top: how many of the likeliest first tokens are asked for.
+        ids: the prompt's token ids, for protocols that send ids.
+        label_ids: the token id of each form, for such protocols.
+    """
+
+    model: str
+    text: str
+    forms: tuple[str, ...]
+    top: int
+    ids: tuple[int, ...] = ()
+    label_ids: tuple[int, ...] = ()
+
+
+FormScores = list[float] | Mapping[str, float]
+"""What one answer says: scores of some forms in their order, or first tokens and their scores."""
+
+
+class ApiProtocol(NamedTuple):
+    """A way of asking.
+
+    Attributes:
+        requests: of a question, in the order of its forms where each has one.
+        read: answer, question and number of the request -> what the answer says.
+        first_tokens: whether answers are lists of first tokens.
+        sends_ids: whether token ids are sent, which takes a tokenizer.
+        instead: what to try where a server cannot do it.
+    """
+
+    requests: Callable[[Question], list[Request]]
+    read: Callable[[Json, Question, int], FormScores]
+    first_tokens: bool = False
+    sends_ids: bool = False
+    instead: str = ""
+
+
+def _completion(question: Question, **fields: Json) -> Request:
+    body: dict[str, Json] = {
+        "model": question.model,
+        "prompt": question.text,
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    return Request("completions", body | fields)
+
+
+def _per_form(question: Question, **fields: Json) -> list[Request]:
+    """A request for each form, which ends its prompt."""
+    return [_completion(question, prompt=question.text + form, **fields) for form in question.forms]
+
+
+def _echo(question: Question) -> list[Request]:
+    return _per_form(question, echo=True, logprobs=1)
+
+
+def _read_echo(answer: Json, question: Question, number: int) -> FormScores:
+    return _read_prompt("openai", answer, question.forms[number])
+
+
+def _prompt_logprobs(question: Question) -> list[Request]:
+    return _per_form(question, prompt_logprobs=0)
+
+
+def _read_prompt_logprobs(answer: Json, question: Question, number: int) -> FormScores:
+    return _read_prompt("vllm", answer, question.forms[number])
+
+
+def _read_prompt(server: str, answer: Json, form: str) -> FormScores:
+    """The score of the form that the prompt of an answer ends with."""
+    log_prob = RESPONSE_FORMATS[server].label_log_prob(_object(answer), form, WHERE)
+    return [_at_most_0(log_prob)]
+
+
+def _logprob_token_ids(question: Question) -> list[Request]:
+    request = _completion(
+        question,
+        prompt=list(question.ids),
+        logprobs=1,
+        logprob_token_ids=list(question.label_ids),
+        return_tokens_as_token_ids=True,
+    )
+    return [request]
+
+
+def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormScores:
+    log_probs = RESPONSE_FORMATS["vllm"].first_tokens(_object(answer), WHERE)
+    names = [f"token_id:{number}" for number in question.label_ids]
+    lacking = [name for name in names if name not in log_probs]
+    if lacking:
+        raise InputError(
+            where=WHERE,
+            expected=f"the log-probabilities of {', '.join(names)}",
+            got=f"none of {', '.join(lacking)}",
+            remedy="vLLM's servers take logprob_token_ids from July 2026 on",
+        )
+    return [_at_most_0(log_probs[name]) for name in names]
+
+
+def _score(question: Question) -> list[Request]:
+    body: dict[str, Json] = {
+        "model": question.model,
+        # SGLang joins query and item; the last token of the prompt is the item.
+        "query": list(question.ids[:-1]),
+        "items": [[question.ids[-1]]],
+        "label_token_ids": list(question.label_ids),
+        "apply_softmax": False,
+    }
+    return [Request("score", body)]
+
+
+def _read_score(answer: Json, question: Question, _: int) -> FormScores:
+    probs, k = label_probs(_object(answer), WHERE), len(question.label_ids)
+    if probs.shape != (1, k):
+        raise InputError(where=WHERE, expected=f"scores [1, {k}]", got=probs.shape)
+    if not probs.all():
+        raise InputError(
+            f"{WHERE}: a label's probability is 0, too small for the numbers that it gives."
+        )
+    return list(map(float, np.log(probs[0])))
+
+
+def _top_k(question: Question) -> list[Request]:
+    return [_completion(question, logprobs=question.top)]
+
+
+def _chat(question: Question) -> list[Request]:
+    body: dict[str, Json] = {
+        "model": question.model,
+        "messages": [{"role": "user", "content": question.text}],
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": question.top,
+    }
+    return [Request("chat/completions", body)]
+
+
+def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
+    log_probs = RESPONSE_FORMATS["openai"].first_tokens(_object(answer), WHERE)
+    # What the whole list says is checked before the answer is kept.
+    scores_of_top_k([log_probs], (), where=WHERE)
+    return log_probs
+
+
+def _at_most_0(log_prob: float) -> float:
+    if not log_prob <= ROUNDING or absent(np.array(log_prob)):
+        raise InputError(
+            where=WHERE,
+            expected="a label's log-probability in nats, at most 0",
+            got=f"{log_prob:g}",
+        )
+    return log_prob
+
+
+def _object(answer: Json) -> Mapping[str, object]:
+    if not isinstance(answer, dict):
+        raise InputError(where=WHERE, expected="a JSON object", got=shown(answer))
+    return answer
+
+
+PROTOCOLS: dict[ApiScores, ApiProtocol] = {
+    "echo": ApiProtocol(_echo, _read_echo, instead="prompt_logprobs (vLLM), top_k or chat"),
+    "prompt_logprobs": ApiProtocol(
+        _prompt_logprobs, _read_prompt_logprobs, instead="echo, score (SGLang), top_k or chat"
+    ),
+    "logprob_token_ids": ApiProtocol(
+        _logprob_token_ids,
+        _read_logprob_token_ids,
+        sends_ids=True,
+        instead="prompt_logprobs (older vLLM), score (SGLang), echo or top_k",
+    ),
+    "score": ApiProtocol(_score, _read_score, sends_ids=True, instead="echo, top_k or chat"),
+    "top_k": ApiProtocol(_top_k, _read_top_k, first_tokens=True, instead="chat or echo"),
+    "chat": ApiProtocol(_chat, _read_top_k, first_tokens=True, instead="top_k or echo"),
+}
+"""Setting `api_scores` -> how it is done."""
