@@ -25,12 +25,12 @@ def tokenizer():
     ("status", "text", "sentence"),
     [
         (400, '{"error": {"message": "logprobs must be at most 5"}}',
-         r"status 400: 'logprobs must be at most 5'; correct what it names"),
-        (401, '{"detail": "who?"}', r"status 401: 'who\?'; put the server's key into .* API_KEY"),
-        (404, '{"message": "no model"}', r"status 404: 'no model'; correct config.server"),
-        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.'; correct config.server"),
-        (307, "", r"status 307: ''; correct what it names"),
-        (422, "[1]", r"status 422: \[1\]; correct"),
+         r"status 400: 'logprobs must be at most 5': correct what it names"),
+        (401, '{"detail": "who?"}', r"status 401: 'who\?': put the server's key into .* API_KEY"),
+        (404, '{"message": "no model"}', r"status 404: 'no model': correct config.server"),
+        (501, "x" * 1000, r"status 501: 'x{200}\.\.\.': correct config.server"),
+        (307, "", r"status 307: '': correct what it names"),
+        (422, "[1]", r"status 422: \[1\]: correct"),
     ],
 )  # fmt: skip
 def test_a_final_status_is_a_sentence(status, text, sentence):

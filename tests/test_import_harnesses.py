@@ -405,7 +405,7 @@ def test_helm_s_runs_that_hold_no_scores(helm, tmp_path):
     states[1]["result"]["completions"][0]["tokens"].pop()
     assert "to spell the choice 'quite so'" in refused(helm(states))
     states[1]["result"]["completions"] = []
-    assert "expected one completion, got 0" in refused(helm(states))
+    assert "expected one completion; got 0" in refused(helm(states))
     states[1]["reference_index"] = 5
     assert "expected the index of a choice; got 5" in refused(helm(states))
     states[1]["instance"] = {}

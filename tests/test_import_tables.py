@@ -162,7 +162,11 @@ def test_csv_that_is_damaged_is_refused(tmp_path, old, new, said):
         (b"no,yes\n-1.5,-2\n", Reading(labels=("no", "yes"), gold="no"), "'no' is named as scores"),
         (b"no,yes\n-1.5,-2\n-1.5,-2\n-1.5,-1.5\n", Reading(by=("x",)), "no column named 'x'"),
         (b"no,yes\n-.5,-.5\n-.5,-.5\n", Reading(), "every score is -0.5"),
-        ("no;yes\n-1,5;-2,5\n".encode("utf-16"), Reading("csv"), "expected text in UTF-8; got another byte at place 0"),
+        (
+            "no;yes\n-1,5;-2,5\n".encode("utf-16"),
+            Reading("csv"),
+            "expected text in UTF-8; got another byte",
+        ),
         (b"1,2\n-1.5,-2\n-1.5,-3\n", Reading(gold="3"), "no column named '3'"),
         (b"no,yes\n" + b"x" * 10_000_000, Reading(), "line 2: expected 2 cells"),
     ],
