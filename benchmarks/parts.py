@@ -24,7 +24,7 @@ from flax import nnx
 from batch_calibration.models.attention import prefix_attention, self_attention
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import programs
-from batch_calibration.scoring.reading import WORDS
+from batch_calibration.scoring.reading import VOCABULARY_SPAN
 from benchmarks import limit, report, scoring
 from benchmarks.attention import best
 from benchmarks.ours import matmul_peak
@@ -95,7 +95,7 @@ def parts(directory: Path, peak: float) -> list[str]:
     over = jax.jit(prefix_attention)
     read = partial(
         programs.read, graph, None, config.vocab_size,
-        WORDS.get(jax.default_backend(), config.vocab_size), state, h, few,
+        VOCABULARY_SPAN.get(jax.default_backend(), config.vocab_size), state, h, few,
         np.repeat(np.arange(READ), 2), np.zeros(2 * READ, np.int32),
     )  # fmt: skip
     kind = programs.attention_kind(jax.default_backend(), checkpoint.dtype, False)

@@ -15,7 +15,7 @@ SHAPES = [(2, 16, 6, 3, 8), (1, 24, 4, 1, 16)]
 @pytest.fixture(params=[500, 2_100, 13_000], autouse=True)
 def logits(request, monkeypatch):
     """Bytes of logits at a time: blocks of queries, single heads, single groups, all."""
-    monkeypatch.setattr(attention, "LOGITS", {"cpu": request.param})
+    monkeypatch.setattr(attention, "LOGITS_BYTES", {"cpu": request.param})
     jax.clear_caches()
     yield
     jax.clear_caches()

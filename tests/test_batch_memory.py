@@ -39,28 +39,25 @@ def test_a_position_takes_no_more_than_is_counted(checkpoint, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     counted = batch_memory.budget(checkpoint, logits=True)
     assert counted / 3 < a_position <= counted
-    logits = (8 * checkpoint.config.heads + 1) * batch_memory.KEYS
+    logits = (8 * checkpoint.config.heads + 1) * batch_memory.BUDGETED_KEYS
     assert batch_memory.budget(checkpoint, logits=False) == counted - logits
 
 
 def test_free_memory_decides_within_limits(checkpoint, monkeypatch):
-    assert batch_memory.budget(checkpoint, logits=True) == batch_memory.ON_CPU
+    assert batch_memory.budget(checkpoint, logits=True) == batch_memory.CPU_POSITIONS
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     found = {}
     for free in (1e3, 1e8, 4e8, 1e12, float("inf")):
         monkeypatch.setattr(memory, "available", lambda _, free=free: free)
         found[free] = batch_memory.budget(checkpoint, logits=False)
-    assert found[1e3] == batch_memory.LEAST
-    assert found[1e12] == found[float("inf")] == batch_memory.MOST
-    assert batch_memory.LEAST < found[1e8] < found[4e8] == 4 * found[1e8] < batch_memory.MOST
+    assert found[1e3] == batch_memory.MIN_POSITIONS
+    assert found[1e12] == found[float("inf")] == batch_memory.MAX_POSITIONS
+    least, most = batch_memory.MIN_POSITIONS, batch_memory.MAX_POSITIONS
+    assert least < found[1e8] < found[4e8] == 4 * found[1e8] < most
 
 
-def test_sequences_are_long_where_attention_skips():
+def test_long_rows_lie_alone_in_sequences_of_powers_of_two():
     prompts = [[row] * 300 for row in range(130)]
-    usual, some, long = (
-        pack(range(130), prompts, 0, [0] * 130, 256, most) for most in (0, 1024, 65_536)
-    )
-    assert {packed.length for packed in usual} == {512}
-    assert {packed.length for packed in some} == {1024}  # a batch holds no more
-    assert [packed.length for packed in long] == [4096] * 10
-    assert sorted(row for packed in long for row in packed.rows) == list(range(130))
+    sequences = pack(range(130), prompts, 0, [0] * 130, 256)
+    assert {packed.length for packed in sequences} == {512}
+    assert sorted(row for packed in sequences for row in packed.rows) == list(range(130))

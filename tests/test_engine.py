@@ -143,7 +143,7 @@ def test_prefixes_longer_than_a_chunk(checkpoint, monkeypatch):
     texts = [SHOTS * 4 + query for query in queries(3)]
     expected = naive(checkpoint, texts, LABELS)
     np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
-    monkeypatch.setattr(forward, "CHUNK", 256)
+    monkeypatch.setattr(forward, "PREFIX_CHUNK", 256)
     np.testing.assert_allclose(CausalLM(checkpoint).score(texts, LABELS)[0], expected, atol=1e-4)
 
 

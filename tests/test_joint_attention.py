@@ -134,7 +134,7 @@ def test_the_engine_scores_alike(family, tmp_path, monkeypatch):
     texts = [SHOTS + query for query in queries(5)]
     expected = CausalLM(checkpoint).score(texts, SIX).log_probs
     monkeypatch.setattr(programs, "attention_kind", lambda *_: "joint")
-    monkeypatch.setattr(forward, "CHUNK", 128)  # a prefix in chunks, each over those before
+    monkeypatch.setattr(forward, "PREFIX_CHUNK", 128)  # a prefix in chunks, each over those before
     scorer = CausalLM(checkpoint)
     np.testing.assert_allclose(scorer.score(texts, SIX).log_probs, expected, atol=2e-5)
     alone = queries(3)

@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import FAMILIES, weights
-from batch_calibration.models.activations import ACTIVATIONS, activation
 from batch_calibration.models.attention import (
     AttentionOptions,
     append_cache,
@@ -19,6 +18,7 @@ from batch_calibration.models.attention import (
     masked,
     prefix_attention,
 )
+from batch_calibration.models.layers import ACTIVATIONS, activation
 
 GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
 

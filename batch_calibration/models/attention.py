@@ -24,7 +24,7 @@ class AttentionOptions(NamedTuple):
 
 
 PLAIN = AttentionOptions()
-LOGITS = {"cpu": 4 << 20}
+LOGITS_BYTES = {"cpu": 4 << 20}
 """Bytes of logits that are computed at a time, by backend: on CPUs what stays in the caches."""
 
 
@@ -100,8 +100,8 @@ def self_attention(
     Returns the mean value `[b, t, heads, d]` and the log-sum-exp of the logits `[b, t, heads]`,
     in float32.
     """
-    mean, mass = _in_turns(q, k, v, mask, options, at_once)
-    return mean, mass
+    mean_and_mass: tuple[jax.Array, jax.Array] = _in_turns(q, k, v, mask, options, at_once)
+    return mean_and_mass
 
 
 def prefix_attention(
@@ -120,7 +120,7 @@ def prefix_attention(
     Returns the mean value `[n, heads, d]` and the log-sum-exp of the logits `[n, heads]`, in
     float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
     """
-    real = (v[:, 0, -1] > 0)[None]
+    real = (v[:, 0, -1] > 0)[None]  # [1, s], by the weights that `append_cache` puts there
     seen = (real if mask is None else real & mask)[None]
     mean, mass = _in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
     return mean[0], mass[0]
@@ -151,8 +151,10 @@ def joint_attention(
         real = (values[:, 0, -1] > 0)[None]
         seen = jnp.broadcast_to(real if near is None else real & near, (b * t, len(keys)))
         mask = jnp.concatenate([seen.reshape(b, t, -1), mask], axis=2)
-        before = (jnp.broadcast_to(x, (b, *x.shape)) for x in (keys, values[..., :-1]))
-        k, v = (jnp.concatenate(pair, axis=1) for pair in zip(before, (k, v), strict=True))
+        values = values[..., :-1]  # without the weights
+        # cuDNN knows no keys that sequences share: each has a copy of the prefix.
+        k = jnp.concatenate([jnp.broadcast_to(keys, (b, *keys.shape)), k], axis=1)
+        v = jnp.concatenate([jnp.broadcast_to(values, (b, *values.shape)), v], axis=1)
     return jax.nn.dot_product_attention(
         q, k, v, mask=mask[:, None], scale=options.scale,
         implementation="cudnn" if jax.default_backend() == "gpu" else "xla",
@@ -169,27 +171,32 @@ def _in_turns(
     options: AttentionOptions,
     at_once: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Softmax attention, as many heads at a time as `LOGITS` bytes hold, or blocks of queries.
+    """Softmax attention, as many heads at a time as `LOGITS_BYTES` hold, or blocks of queries.
 
     All go `at_once` on devices that share the heads.
     """
     b, t, heads, d = q.shape
     s, groups = k.shape[1:3]
     scale, _, cap = options
-    each = heads // groups
-    whole, part, blocks = (groups, each, 1) if at_once else _turn(groups, each, t, 4 * b * t * s)
-    turns = groups // whole * (each // part) * blocks
-    sizes = b, blocks, t // blocks, groups // whole, whole, each // part, part
+    # A turn takes `wide` groups of keys, `deep` of the heads in each, and one block of queries.
+    wide, deep, blocks = groups, heads // groups, 1
+    if not at_once:
+        wide, deep, blocks = _turn(groups, heads // groups, t, 4 * b * t * s)
+    steps_wide, steps_deep = groups // wide, heads // groups // deep
+    turns = steps_wide * steps_deep * blocks
 
     if mask is not None:
         rows = blocks if mask.shape[1] == t else 1
-        mask = mask.reshape(mask.shape[0], rows, -1, s).swapaxes(0, 1)
-        mask = jnp.tile(mask, (1, 1, part if mask.shape[2] > 1 else 1, 1))
-    scaled = (q * (d**-0.5 if scale is None else scale)).reshape(*sizes, d)
-    queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, whole, b, -1, d)
-    keys, values = (x.transpose(2, 0, 1, 3).reshape(-1, whole, b, s, d) for x in (k, v))
+        mask = mask.reshape(mask.shape[0], rows, -1, s).swapaxes(0, 1)  # [blocks | 1, b | 1, ...]
+        mask = jnp.tile(mask, (1, 1, deep if mask.shape[2] > 1 else 1, 1))
+    scaled = q * (d**-0.5 if scale is None else scale)
+    scaled = scaled.reshape(b, blocks, t // blocks, steps_wide, wide, steps_deep, deep, d)
+    # Turns first, then what one turn multiplies at once: [turns, wide, b, deep t / blocks, d].
+    queries = scaled.transpose(3, 5, 1, 4, 0, 6, 2, 7).reshape(turns, wide, b, -1, d)
+    keys = k.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
+    values = v.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
 
-    def one(turn: jax.Array | int, queries: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def attend_turn(turn: jax.Array | int, queries: jax.Array) -> tuple[jax.Array, jax.Array]:
         group = turn * len(keys) // turns
         logits = jnp.einsum(
             "gbtd,gbsd->gbts", queries, keys[group], preferred_element_type=jnp.float32
@@ -198,46 +205,49 @@ def _in_turns(
             logits = cap * jnp.tanh(logits / cap)
         if mask is not None:
             logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
-        top = logits.max(axis=-1, keepdims=True)
+        top = logits.max(axis=-1, keepdims=True)  # taken off, so that no exponential overflows
         weights = jnp.exp(logits - top)
         norm = weights.sum(axis=-1)
         mean = jnp.einsum(
             "gbts,gbsd->gbtd", weights.astype(v.dtype), values[group],
             preferred_element_type=jnp.float32,
         )  # fmt: skip
-        seen = top[..., 0] > SMALLEST
+        seen = top[..., 0] > SMALLEST  # false of a query that no key is left for
         mean = jnp.where(seen, 1 / norm, 0)[..., None] * mean
         return mean.astype(q.dtype), jnp.where(seen, top[..., 0] + jnp.log(norm), SMALLEST)
 
-    def step(turn: jax.Array, found: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        mean, mass = one(turn, found[0][turn])
-        return found[0].at[turn].set(mean), found[1].at[turn].set(mass)
+    def step(turn: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        mean, mass = attend_turn(turn, carry[0][turn])
+        return carry[0].at[turn].set(mean), carry[1].at[turn].set(mass)
 
     if turns == 1:
-        mean, mass = one(0, queries[0])
+        mean, mass = attend_turn(0, queries[0])
     else:
         # Each mean in the place of its queries: what a map returns has a buffer of its own, which
         # XLA makes for all layers before the first, so that memory would grow with the depth.
         none = jnp.zeros(queries.shape[:-1], jnp.float32)
         mean, mass = jax.lax.fori_loop(0, turns, step, (queries, none))
-    shape = groups // whole, each // part, blocks, whole, b, part, t // blocks
+    # Back from turns to `[b, t, heads]`.
+    shape = steps_wide, steps_deep, blocks, wide, b, deep, t // blocks
     mean = mean.reshape(*shape, d).transpose(4, 2, 6, 0, 3, 1, 5, 7).reshape(q.shape)
     return mean, mass.reshape(shape).transpose(4, 2, 6, 0, 3, 1, 5).reshape(b, t, heads)
 
 
-def _turn(groups: int, each: int, t: int, size: int) -> tuple[int, int, int]:
+def _turn(groups: int, heads_per_group: int, t: int, size: int) -> tuple[int, int, int]:
     """Groups at a time, heads of a group at a time, and blocks of the `t` queries.
 
     `size` is the bytes of one head's logits.
     """
 
-    def divisor(number: int, most: int) -> int:
-        return max(n for n in range(1, number + 1) if number % n == 0 and n <= max(1, most))
+    def divisor(number: int, largest: int) -> int:
+        return max(n for n in range(1, number + 1) if number % n == 0 and n <= max(1, largest))
 
-    most = LOGITS.get(jax.default_backend(), 1 << 29)
-    whole = divisor(groups, most // (each * size))
-    blocks = t // divisor(t, t * most // size) if size > most else 1
-    return whole, each if whole > 1 else divisor(each, most // size), blocks
+    max_bytes = LOGITS_BYTES.get(jax.default_backend(), 1 << 29)
+    wide = divisor(groups, max_bytes // (heads_per_group * size))
+    # Only where one group is too much are its heads divided, and then one head's queries.
+    deep = heads_per_group if wide > 1 else divisor(heads_per_group, max_bytes // size)
+    blocks = t // divisor(t, t * max_bytes // size) if size > max_bytes else 1
+    return wide, deep, blocks
 
 
 def append_cache(
@@ -253,7 +263,7 @@ def append_cache(
     `k` and `v` are `[1, c, groups, d]`. The values' last column, `d + 1` wide, is the weight of
     each position, so that `prefix_attention` needs no mask.
     """
-    keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)
+    keys, values = k[0], jnp.concatenate([v[0], jnp.ones_like(v[0, ..., :1])], axis=-1)  # [c, ...]
     if cached is None:
         keys, values = (_fit(new, size) for new in (keys, values))
     else:
@@ -273,6 +283,6 @@ def truncate_cache(
     return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
 
 
-def _fit(x: jax.Array, size: int) -> jax.Array:
+def _fit(array: jax.Array, size: int) -> jax.Array:
     """An array with its first axis cut, or padded with zeros, to `size`."""
-    return jnp.pad(x[:size], ((0, max(0, size - len(x))), *[(0, 0)] * (x.ndim - 1)))
+    return jnp.pad(array[:size], ((0, max(0, size - len(array))), *[(0, 0)] * (array.ndim - 1)))

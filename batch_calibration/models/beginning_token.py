@@ -38,31 +38,35 @@ def read(directory: Path, tokenizer: Tokenizer, config: RawConfig) -> BeginningT
         InputError: more than one token before a text, or a `bos_token` that the tokenizer lacks.
     """
     path = directory / "tokenizer_config.json"
-    said = read_json(path, "a tokenizer config") if path.is_file() else {}
+    tokenizer_config = read_json(path, "a tokenizer config") if path.is_file() else {}
     model_type = str(config["model_type"])
-    named = said.get("tokenizer_class") or config.get("tokenizer_class") or CLASS_OF.get(model_type)
-    name = str(named).removesuffix("Fast")
-    number = written = _written(directory, tokenizer)
+    # The tokenizer's own config goes before the network's.
+    class_name = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class")
+    name = str(class_name or CLASS_OF.get(model_type)).removesuffix("Fast")
+    token_id = template_id = _template_token(directory, tokenizer)
     decider = "tokenizer.json's post-processor"
     if name in REBUILT and model_type not in CLASSLESS:
-        number = _named(path, said, tokenizer) if REBUILT[name] else None
+        token_id = _bos_token(path, tokenizer_config, tokenizer) if REBUILT[name] else None
         decider = f"the tokenizer class {name}"
-    others = {
-        "tokenizer.json's post-processor": written is not None,
-        "add_bos_token in tokenizer_config.json": said.get("add_bos_token"),
+    claims = {
+        "tokenizer.json's post-processor": template_id is not None,
+        "add_bos_token in tokenizer_config.json": tokenizer_config.get("add_bos_token"),
     }
-    against = [other for other, puts in others.items() if puts not in (None, number is not None)]
-    token = "none" if number is None else f"{tokenizer.id_to_token(number)} (id {number})"
+    # A source that says nothing (None) contradicts nobody.
+    agreeing = (None, token_id is not None)
+    contradicting = [source for source, adds_token in claims.items() if adds_token not in agreeing]
+    token = "none" if token_id is None else f"{tokenizer.id_to_token(token_id)} (id {token_id})"
     note = f"beginning token: {token}, as {decider} says"
-    if against:
-        note += f"; {' and '.join(against)} says otherwise, and transformers 5 does not obey it"
-    return BeginningToken(number, note, bool(against))
+    if contradicting:
+        sources = " and ".join(contradicting)
+        note += f"; {sources} says otherwise, and transformers 5 does not obey it"
+    return BeginningToken(token_id, note, bool(contradicting))
 
 
-def _written(directory: Path, tokenizer: Tokenizer) -> int | None:
+def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
     """What the tokenizer's post-processor puts before a text; what it puts behind is left out."""
     encoding = tokenizer.encode("a")
-    mask = encoding.special_tokens_mask
+    mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
     before = encoding.ids[: mask.index(0)] if 0 in mask else []
     if len(before) > 1:
         raise InputError(
@@ -73,13 +77,13 @@ def _written(directory: Path, tokenizer: Tokenizer) -> int | None:
     return before[0] if before else None
 
 
-def _named(path: Path, said: RawConfig, tokenizer: Tokenizer) -> int:
+def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) -> int:
     """The id of `bos_token`."""
-    token = said.get("bos_token", "<s>")
+    token = tokenizer_config.get("bos_token", "<s>")
     text = token.get("content") if isinstance(token, dict) else token
-    number = tokenizer.token_to_id(text) if isinstance(text, str) else None
-    if number is None:
+    token_id = tokenizer.token_to_id(text) if isinstance(text, str) else None
+    if token_id is None:
         raise InputError(
             f"{path}: bos_token {token!r} is no token of tokenizer.json; name one that is."
         )
-    return int(number)
+    return int(token_id)

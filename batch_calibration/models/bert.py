@@ -6,9 +6,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, TransformerConfig, Weight
+from batch_calibration.models.family import (
+    Family,
+    TransformerConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
+from batch_calibration.models.layers import activation, layer_norm, split_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +39,16 @@ class Block(nnx.Module):
         self.key = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
         self.value = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
         self.out = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
-        self.ln_1 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.ln_1 = layer_norm(width, eps, rngs)
         self.fc = nnx.Linear(width, inner, kernel_init=init, rngs=rngs)
         self.proj = nnx.Linear(inner, width, kernel_init=init, rngs=rngs)
-        self.ln_2 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.ln_2 = layer_norm(width, eps, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Attention and MLP over `h [b, t, d]`, each added and then normalized."""
-        q, k, v = (
-            part(h).reshape(*h.shape[:-1], self.heads, -1)
-            for part in (self.query, self.key, self.value)
-        )
+        q = split_heads(self.query(h), self.heads)
+        k = split_heads(self.key(h), self.heads)
+        v = split_heads(self.value(h), self.heads)
         h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
         h = self.ln_2(h + self.proj(self.activation(self.fc(h))))
         return h
@@ -61,9 +66,7 @@ class Model(nnx.Module):
         self.type_embedding = nnx.Embed(
             config.type_vocab_size, width, embedding_init=init, rngs=rngs
         )
-        self.ln = nnx.LayerNorm(
-            width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
-        )
+        self.ln = layer_norm(width, config.layer_norm_eps, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
 
     def hidden(
@@ -90,30 +93,15 @@ WEIGHTS = {
     "bert.embeddings.word_embeddings.weight": Weight("token_embedding.embedding", split=0),
     "bert.embeddings.position_embeddings.weight": Weight("position_embedding.embedding"),
     "bert.embeddings.token_type_embeddings.weight": Weight("type_embedding.embedding"),
-    "bert.embeddings.LayerNorm.weight": Weight("ln.scale"),
-    "bert.embeddings.LayerNorm.bias": Weight("ln.bias"),
-    "bert.encoder.layer.{i}.attention.self.query.weight": Weight(
-        "blocks.{i}.query.kernel", True, 1
-    ),
-    "bert.encoder.layer.{i}.attention.self.query.bias": Weight("blocks.{i}.query.bias", split=0),
-    "bert.encoder.layer.{i}.attention.self.key.weight": Weight("blocks.{i}.key.kernel", True, 1),
-    "bert.encoder.layer.{i}.attention.self.key.bias": Weight("blocks.{i}.key.bias", split=0),
-    "bert.encoder.layer.{i}.attention.self.value.weight": Weight(
-        "blocks.{i}.value.kernel", True, 1
-    ),
-    "bert.encoder.layer.{i}.attention.self.value.bias": Weight("blocks.{i}.value.bias", split=0),
-    "bert.encoder.layer.{i}.attention.output.dense.weight": Weight(
-        "blocks.{i}.out.kernel", True, 0
-    ),
-    "bert.encoder.layer.{i}.attention.output.dense.bias": Weight("blocks.{i}.out.bias"),
-    "bert.encoder.layer.{i}.attention.output.LayerNorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    "bert.encoder.layer.{i}.attention.output.LayerNorm.bias": Weight("blocks.{i}.ln_1.bias"),
-    "bert.encoder.layer.{i}.intermediate.dense.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    "bert.encoder.layer.{i}.intermediate.dense.bias": Weight("blocks.{i}.fc.bias", split=0),
-    "bert.encoder.layer.{i}.output.dense.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    "bert.encoder.layer.{i}.output.dense.bias": Weight("blocks.{i}.proj.bias"),
-    "bert.encoder.layer.{i}.output.LayerNorm.weight": Weight("blocks.{i}.ln_2.scale"),
-    "bert.encoder.layer.{i}.output.LayerNorm.bias": Weight("blocks.{i}.ln_2.bias"),
+    **norm_weights("bert.embeddings.LayerNorm", "ln"),
+    **linear_weights("bert.encoder.layer.{i}.attention.self.query", "blocks.{i}.query", 1),
+    **linear_weights("bert.encoder.layer.{i}.attention.self.key", "blocks.{i}.key", 1),
+    **linear_weights("bert.encoder.layer.{i}.attention.self.value", "blocks.{i}.value", 1),
+    **linear_weights("bert.encoder.layer.{i}.attention.output.dense", "blocks.{i}.out", 0),
+    **norm_weights("bert.encoder.layer.{i}.attention.output.LayerNorm", "blocks.{i}.ln_1"),
+    **linear_weights("bert.encoder.layer.{i}.intermediate.dense", "blocks.{i}.fc", 1),
+    **linear_weights("bert.encoder.layer.{i}.output.dense", "blocks.{i}.proj", 0),
+    **norm_weights("bert.encoder.layer.{i}.output.LayerNorm", "blocks.{i}.ln_2"),
 }
 FAMILY = Family(
     name="bert",

@@ -6,12 +6,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
-from batch_calibration.models.head import Words, logits
-
-INIT = nnx.initializers.normal(0.02)
+from batch_calibration.models.family import Family, RawConfig, Weight, linear_weights, norm_weights
+from batch_calibration.models.layers import INIT, TokenSet, activation, layer_norm, logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +38,7 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state."""
+        """Hidden size."""
         return self.hidden_size
 
     @property
@@ -67,12 +64,12 @@ def with_distances(
     half precision.
     """
     low = positions % 256
-    parts = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
+    high_and_low = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
     slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
     shape = (*q.shape[:-1], 2)
     return (
         jnp.concatenate([q, jnp.broadcast_to(slope[:, None], shape)], axis=-1),
-        jnp.concatenate([k, jnp.broadcast_to(parts, shape)], axis=-1),
+        jnp.concatenate([k, jnp.broadcast_to(high_and_low, shape)], axis=-1),
         jnp.concatenate([v, jnp.zeros(shape, v.dtype)], axis=-1),
     )
 
@@ -85,9 +82,7 @@ class Block(nnx.Module):
         self.heads = config.n_head
         self.after = config.apply_residual_connection_post_layernorm
         self.activation = activation("gelu_new")
-        self.ln_1, self.ln_2 = (
-            nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs) for _ in range(2)
-        )
+        self.ln_1, self.ln_2 = (layer_norm(width, eps, rngs) for _ in range(2))
         self.qkv, self.out, self.fc, self.proj = (
             nnx.Linear(*shape, kernel_init=INIT, rngs=rngs)
             for shape in (
@@ -97,16 +92,16 @@ class Block(nnx.Module):
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, positions: jax.Array) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        x = self.ln_1(h)
+        normed = self.ln_1(h)
         # Each head's query, key and value lie side by side.
-        heads = self.qkv(x).reshape(*h.shape[:-1], self.heads, 3, -1)
+        heads = self.qkv(normed).reshape(*h.shape[:-1], self.heads, 3, -1)
         d = heads.shape[-1]
         q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]
         q, k, v = with_distances(q, k, v, positions, d**-0.5)
         mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]
-        h = (x if self.after else h) + self.out(mean.reshape(h.shape))
-        x = self.ln_2(h)
-        return (x if self.after else h) + self.proj(self.activation(self.fc(x)))
+        h = (normed if self.after else h) + self.out(mean.reshape(h.shape))
+        normed = self.ln_2(h)
+        return (normed if self.after else h) + self.proj(self.activation(self.fc(normed)))
 
 
 class Model(nnx.Module):
@@ -115,9 +110,9 @@ class Model(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.layer_norm_epsilon
         self.embed = nnx.Embed(config.vocab_size, width, embedding_init=INIT, rngs=rngs)
-        self.ln_embed = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.ln_embed = layer_norm(width, eps, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
+        self.ln = layer_norm(width, eps, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -127,15 +122,15 @@ class Model(nnx.Module):
         h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
-        return logits(h, self.embed.embedding[...], words)
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        return logits(h, self.embed.embedding[...], token_set)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with `hidden_size` and `n_head`, which older files call otherwise."""
     older = {"hidden_size": raw.get("n_embed"), "n_head": raw.get("num_attention_heads")}
-    return {key: value for key, value in older.items() if value is not None} | raw
+    return {key: setting for key, setting in older.items() if setting is not None} | raw
 
 
 LAYER = "transformer.h.{i}"
@@ -143,15 +138,11 @@ WEIGHTS = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
     **norm_weights("transformer.word_embeddings_layernorm", "ln_embed"),
     **norm_weights(f"{LAYER}.input_layernorm", "blocks.{i}.ln_1"),
-    f"{LAYER}.self_attention.query_key_value.weight": Weight("blocks.{i}.qkv.kernel", True, 1),
-    f"{LAYER}.self_attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
-    f"{LAYER}.self_attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
-    f"{LAYER}.self_attention.dense.bias": Weight("blocks.{i}.out.bias"),
+    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.qkv", 1),
+    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.out", 0),
     **norm_weights(f"{LAYER}.post_attention_layernorm", "blocks.{i}.ln_2"),
-    f"{LAYER}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
-    f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
+    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
     **norm_weights("transformer.ln_f", "ln"),
 }
 FAMILY = Family(

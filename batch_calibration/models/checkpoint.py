@@ -263,7 +263,7 @@ def _tokenizer(directory: Path, family: Family) -> Tokenizer:
 
 def _deciding(directory: Path, sentence: SentenceConfig) -> dict[str, Path]:
     """The files that decide the scores, weights included, by their names in the directory."""
-    wanted = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
+    names = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
     if not (directory / "tokenizer.json").is_file():
-        wanted += clip_tokenizer.FILES
-    return {name: directory / name for name in wanted if (directory / name).is_file()}
+        names += clip_tokenizer.FILES
+    return {name: directory / name for name in names if (directory / name).is_file()}

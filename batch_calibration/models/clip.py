@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, causal, full
-from batch_calibration.models.family import Family, RawConfig, Weight, norm_weights
+from batch_calibration.models.family import Family, RawConfig, Weight, linear_weights, norm_weights
+from batch_calibration.models.layers import activation, layer_norm, split_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state of the text tower."""
+        """Hidden size of the text tower."""
         return self.text_hidden_size
 
     @property
@@ -81,8 +81,8 @@ class Shape(NamedTuple):
         """The shape of a tower; `InputError` where its heads do not divide its width."""
         names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                  "hidden_act", "layer_norm_eps")  # fmt: skip
-        values = asdict(config)
-        shape = cls(*(values[f"{tower}_{name}"] for name in names))
+        fields = asdict(config)
+        shape = cls(*(fields[f"{tower}_{name}"] for name in names))
         if shape.width % shape.heads:
             raise InputError(
                 f"config.json, {tower} tower: {shape.heads} attention heads of a width of "
@@ -115,13 +115,10 @@ class Block(nnx.Module):
 
         All positions are attended to; the others go no further, and are not computed.
         """
-        whole = self.ln_1(h)
-        q, k, v = (
-            part(seen).reshape(*seen.shape[:-1], self.heads, -1)
-            for part, seen in (
-                (self.query, whole[:, :read]), (self.key, whole), (self.value, whole),
-            )
-        )  # fmt: skip
+        normed = self.ln_1(h)
+        q = split_heads(self.query(normed[:, :read]), self.heads)
+        k = split_heads(self.key(normed), self.heads)
+        v = split_heads(self.value(normed), self.heads)
         h = h[:, :read]
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
@@ -129,7 +126,7 @@ class Block(nnx.Module):
 
 def norm(shape: Shape, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A layer norm of the tower."""
-    return nnx.LayerNorm(shape.width, epsilon=shape.eps, use_fast_variance=False, rngs=rngs)
+    return layer_norm(shape.width, shape.eps, rngs)
 
 
 class Text(nnx.Module):
@@ -202,9 +199,9 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
     """
     edge, width = kernel.shape[0], kernel.shape[-1]
     high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge
-    parts = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
+    grid = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
     # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
-    flat = parts.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
+    flat = grid.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
     return flat @ kernel.reshape(-1, width)
 
 
@@ -237,26 +234,25 @@ def flatten(raw: RawConfig) -> RawConfig:
     }
     for tower in ("text", "vision"):
         old = raw.get(f"{tower}_config_dict")
-        part = raw.get(f"{tower}_config") if old is None else old
-        if isinstance(part, dict):
-            flat |= {f"{tower}_{key}": value for key, value in part.items()}
+        tower_config = raw.get(f"{tower}_config") if old is None else old
+        if isinstance(tower_config, dict):
+            flat |= {f"{tower}_{key}": setting for key, setting in tower_config.items()}
     return flat
 
 
 def _tower(name: str, ours: str) -> dict[str, Weight]:
     """The rows of one tower's blocks."""
     theirs, block = f"{name}.encoder.layers.{{i}}", f"{ours}.blocks.{{i}}"
-    rows = {}
-    for part, at, split in (
-        ("self_attn.q_proj", "query", 1), ("self_attn.k_proj", "key", 1),
-        ("self_attn.v_proj", "value", 1), ("self_attn.out_proj", "out", 0),
-        ("mlp.fc1", "fc", 1), ("mlp.fc2", "proj", 0),
-    ):  # fmt: skip
-        rows[f"{theirs}.{part}.weight"] = Weight(f"{block}.{at}.kernel", True, split)
-        rows[f"{theirs}.{part}.bias"] = Weight(f"{block}.{at}.bias", split=0 if split else None)
-    for part, at in (("layer_norm1", "ln_1"), ("layer_norm2", "ln_2")):
-        rows |= norm_weights(f"{theirs}.{part}", f"{block}.{at}")
-    return rows
+    return {
+        **linear_weights(f"{theirs}.self_attn.q_proj", f"{block}.query", 1),
+        **linear_weights(f"{theirs}.self_attn.k_proj", f"{block}.key", 1),
+        **linear_weights(f"{theirs}.self_attn.v_proj", f"{block}.value", 1),
+        **linear_weights(f"{theirs}.self_attn.out_proj", f"{block}.out", 0),
+        **linear_weights(f"{theirs}.mlp.fc1", f"{block}.fc", 1),
+        **linear_weights(f"{theirs}.mlp.fc2", f"{block}.proj", 0),
+        **norm_weights(f"{theirs}.layer_norm1", f"{block}.ln_1"),
+        **norm_weights(f"{theirs}.layer_norm2", f"{block}.ln_2"),
+    }
 
 
 def _keys(tower: str) -> tuple[str, ...]:

@@ -27,13 +27,13 @@ def load(path: Path) -> Tokenizer:
         InputError: a file that is no such list.
     """
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: cannot be read ({error}); fetch the file again.") from error
     lines = text.splitlines()[1 : 1 + MERGES]
-    merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
-    if not merges or any(" " in right or not right for _, right in merges):
+    merges = [(first, second) for first, _, second in (line.partition(" ") for line in lines)]
+    if not merges or any(" " in second or not second for _, second in merges):
         raise InputError(
             where=path, expected="two tokens a line to merge", remedy="fetch the file again"
         )
@@ -50,7 +50,7 @@ def build(merges: list[tuple[str, str]]) -> Tokenizer:
     printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = [*map(chr, printed), *(chr(256 + i) for i in range(256 - len(printed)))]
     tokens = [*letters, *(letter + WORD for letter in letters)]
-    tokens += [left + right for left, right in merges]
+    tokens += [first + second for first, second in merges]
     vocabulary = {token: i for i, token in enumerate([*tokens, START, END])}
     tokenizer = Tokenizer(
         models.BPE(

@@ -9,6 +9,7 @@ from flax import nnx
 from batch_calibration.models import gated, llama, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig
+from batch_calibration.models.layers import INIT, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +44,11 @@ class Block(nnx.Module):
         )
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        x = self.ln(h)
-        return h + self.attention(x, layer, attend, angle) + self.mlp(x)
+        normed = self.ln(h)
+        return h + self.attention(normed, layer, attend, angle) + self.mlp(normed)
 
 
 class Model(llama.Model):
@@ -56,14 +57,10 @@ class Model(llama.Model):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
         windows = gated.windows(config)
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
         self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
         self.norm = _norm(config, rngs)
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
-        )
+        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.rotates = tuple(int(window is not None) for window in windows)
         self.multiplier, self.scale = 1.0, config.logit_scale
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
@@ -73,8 +70,8 @@ def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with `layer_types`, of which older files have the pattern alone."""
     raw = {"max_position_embeddings": 8192} | raw | {"qk_norm": False, "fused": False}
     raw["head_dim"] = None  # transformers divides the width by the heads
-    every: Any = raw.get("sliding_window_pattern", 4)
-    return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % every != 0))
+    interval: Any = raw.get("sliding_window_pattern", 4)
+    return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0))
 
 
 WEIGHTS = {

@@ -25,20 +25,20 @@ EXPECTED: dict[object, str] = {
 """What a config's field may be, in words, by its type."""
 
 
-def read_json(path: Path, what: str) -> dict[str, object]:
+def read_json(path: Path, role: str) -> dict[str, object]:
     """The JSON object in `path`, or a sentence that says what is missing or broken."""
-    value = read_value(path, what)
-    if not isinstance(value, dict):
-        raise InputError(where=path, expected="a JSON object", got=f"{type(value).__name__}")
-    return value
+    content = read_value(path, role)
+    if not isinstance(content, dict):
+        raise InputError(where=path, expected="a JSON object", got=f"{type(content).__name__}")
+    return content
 
 
-def read_value(path: Path, what: str) -> object:
+def read_value(path: Path, role: str) -> object:
     """The JSON value in `path`, or a sentence that says what is missing or broken."""
     if not path.is_file():
         raise InputError(
             where=path.parent,
-            expected=f"{what} in {path.name}",
+            expected=f"{role} in {path.name}",
             got="no such file",
             remedy="give a Hugging Face checkpoint directory (config.json, *.safetensors, "
             "tokenizer.json)",
@@ -60,31 +60,33 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
     """
     refuse_unknown(family, raw, where)
     raw = family.flatten(raw)
-    known = fields(family.config)
-    missing = [f.name for f in known if f.name not in raw and f.default is MISSING]
+    config_fields = fields(family.config)
+    missing = [f.name for f in config_fields if f.name not in raw and f.default is MISSING]
     if missing:
         raise InputError(f"{where}: config.json lacks {', '.join(missing)}; is it the right file?")
-    for key, value in family.fixed.items():
-        if raw.get(key, value) != value:
+    for key, setting in family.fixed.items():
+        if raw.get(key, setting) != setting:
             raise InputError(
                 f"{where}: config.json says {key} = {raw[key]!r:.200}; this {family.name} network "
-                f"is written for {value!r} alone, and would score wrongly; use another checkpoint."
+                f"is written for {setting!r} alone, and would score wrongly; use another "
+                "checkpoint."
             )
     types = get_type_hints(family.config)
-    given: dict[str, Any] = {f.name: raw[f.name] for f in known if f.name in raw}
-    for name, value in given.items():
-        if not _is(types[name], value):
+    settings: dict[str, Any] = {f.name: raw[f.name] for f in config_fields if f.name in raw}
+    for name, setting in settings.items():
+        if not _is(types[name], setting):
             raise InputError(
-                f"{where}: config.json says {name} = {value!r:.200}; expected "
+                f"{where}: config.json says {name} = {setting!r:.200}; expected "
                 f"{EXPECTED[types[name]]}; fetch the file again."
             )
-    config = family.config(**given)
-    if not given.get("head_dim") and config.width % config.heads:
+    config = family.config(**settings)
+    # Only a family with `head_dim` may have heads that do not make up the hidden size.
+    if not settings.get("head_dim") and config.width % config.heads:
         raise InputError(
             f"{where}: config.json says {config.heads} attention heads of a width of "
             f"{config.width}, expected heads that divide it; fetch the file again."
         )
-    groups = given.get("num_key_value_heads") or 1
+    groups = settings.get("num_key_value_heads") or 1
     if config.heads % groups:
         raise InputError(
             f"{where}: config.json says {config.heads} attention heads over {groups} of keys and "
@@ -93,20 +95,22 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
     return config
 
 
-def _is(expected: object, value: object) -> bool:
+def _is(expected: object, setting: object) -> bool:
     """Whether a value from JSON is of a field's type; every number is positive."""
-    if isinstance(value, Rope):
+    if isinstance(setting, Rope):
         return expected in (Rope, Rope | None)
+    # True and False are integers to Python, and numbers to no config.
     if expected is bool:
-        return isinstance(value, bool)
-    if value is None or isinstance(value, bool):
-        return value is None and type(None) in get_args(expected)
+        return isinstance(setting, bool)
+    if setting is None or isinstance(setting, bool):
+        return setting is None and type(None) in get_args(expected)
     if expected in (float, float | None):
-        return isinstance(value, int | float) and 0 < value < math.inf
+        return isinstance(setting, int | float) and 0 < setting < math.inf
     if expected in (tuple[int, ...], tuple[int, ...] | None):
-        return isinstance(value, tuple) and all(type(one) is int for one in value)
+        return isinstance(setting, tuple) and set(map(type, setting)) <= {int}
     if expected in (tuple[float, ...], tuple[str, ...]):
-        return isinstance(value, tuple) and all(_is(get_args(expected)[0], one) for one in value)
+        member_type = get_args(expected)[0]
+        return isinstance(setting, tuple) and all(_is(member_type, member) for member in setting)
     if expected is str:
-        return isinstance(value, str)
-    return isinstance(value, int) and value >= 1
+        return isinstance(setting, str)
+    return isinstance(setting, int) and setting >= 1

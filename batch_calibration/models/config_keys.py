@@ -53,23 +53,23 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
     Raises:
         InputError: quantized weights; keys that the family does not know.
     """
-    said = {key: value for key, value in raw.items() if value not in (None, "", [], {})}
-    quantized = [key for key in QUANTIZED if key in said]
+    settings = {key: setting for key, setting in raw.items() if setting not in (None, "", [], {})}
+    quantized = [key for key in QUANTIZED if key in settings]
     if quantized:
         raise InputError(
             f"{where}: config.json has {at}{quantized[0]}: its weights are quantized, expected "
             "float32, float16 or bfloat16; use the checkpoint that is not quantized, or save this "
             "one dequantized."
         )
-    for key, value in said.items():
-        part = family.parts.get(at + key)
-        if isinstance(value, dict) and part is not None:
-            refuse_unknown(family._replace(keys=part), value, where, f"{at}{key}.")
-    unknown = sorted(key for key in said if at + key not in family.parts)
+    for key, setting in settings.items():
+        part_keys = family.parts.get(at + key)
+        if isinstance(setting, dict) and part_keys is not None:
+            refuse_unknown(family._replace(keys=part_keys), setting, where, f"{at}{key}.")
+    unknown = sorted(key for key in settings if at + key not in family.parts)
     unknown = [key for key in unknown if not is_known(family, key)]
     if unknown:
-        told = ", ".join(f"{at}{key} = {str(said[key])[:60]}" for key in unknown[:5])
+        listed = ", ".join(f"{at}{key} = {str(settings[key])[:60]}" for key in unknown[:5])
         raise InputError(
-            f"{where}: config.json says {told}, unknown to this {family.name} network, which may "
+            f"{where}: config.json says {listed}, unknown to this {family.name} network, which may "
             "change scores; use a checkpoint without, or delete what changes none from the file."
         )

@@ -1,23 +1,23 @@
 """The Falcon family: queries that share keys and values, attention beside the MLP."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import neox, rotary
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
     Family,
     RawConfig,
     TransformerConfig,
     Weight,
+    linear_weights,
     norm_weights,
 )
-
-INIT = nnx.initializers.normal(0.02)
+from batch_calibration.models.layers import INIT, activation, layer_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +67,7 @@ class Block(nnx.Module):
         self.heads, self.groups = config.heads, config.groups
         self.parallel = config.parallel_attn
         self.activation = activation(config.activation)
-
-        def norm() -> nnx.LayerNorm:
-            eps = config.layer_norm_eps
-            return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
-
+        norm = partial(layer_norm, width, config.layer_norm_eps, rngs)
         self.two_norms = config.two_norms
         if self.two_norms:
             self.ln_attention, self.ln_mlp = norm(), norm()
@@ -83,24 +79,22 @@ class Block(nnx.Module):
             for shape in ((width, together), (width, width), (width, inner), (inner, width))
         )
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # The queries of a group lie side by side, then their key and their value.
-        x = self.ln_attention(h) if self.two_norms else self.ln_1(h)
-        together = self.qkv(x).reshape(
+        normed = self.ln_attention(h) if self.two_norms else self.ln_1(h)
+        qkv = self.qkv(normed).reshape(
             *h.shape[:-1], self.groups, self.heads // self.groups + 2, -1
         )
-        q = together[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
-        k, v = together[..., -2, :], together[..., -1, :]
+        q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
+        k, v = qkv[..., -2, :], qkv[..., -1, :]
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
-        seen = h + self.out(mean.reshape(h.shape))
+        attended = h + self.out(mean.reshape(h.shape))
         if self.two_norms:
-            x = self.ln_mlp(h)
+            normed = self.ln_mlp(h)
         elif self.ln_2 is not None:
-            x = self.ln_2(seen)
-        return seen + self.proj(self.activation(self.fc(x)))
+            normed = self.ln_2(attended)
+        return attended + self.proj(self.activation(self.fc(normed)))
 
 
 class Model(neox.Model):
@@ -116,8 +110,8 @@ def flatten(raw: RawConfig) -> RawConfig:
     if raw.get("n_embed") is not None:
         raw["hidden_size"] = raw["n_embed"]
     new, norms = raw.get("new_decoder_architecture") or False, raw.get("num_ln_in_parallel_attn")
-    known = (None, 1, 2) if new else (None, 1)
-    if (new and raw.get("parallel_attn") is False) or norms not in known:
+    norm_counts = (None, 1, 2) if new else (None, 1)
+    if (new and raw.get("parallel_attn") is False) or norms not in norm_counts:
         raise InputError(
             f"config.json says num_ln_in_parallel_attn = {norms!r:.200} and parallel_attn = "
             f"{raw.get('parallel_attn')!r:.200}, which no network of new_decoder_architecture = "
@@ -129,14 +123,10 @@ def flatten(raw: RawConfig) -> RawConfig:
 LAYER = "transformer.h.{i}"
 COMMON = {
     "transformer.word_embeddings.weight": Weight("embed.embedding", split=0),
-    f"{LAYER}.self_attention.query_key_value.weight": Weight("blocks.{i}.qkv.kernel", True, 1),
-    f"{LAYER}.self_attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
-    f"{LAYER}.self_attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
-    f"{LAYER}.self_attention.dense.bias": Weight("blocks.{i}.out.bias"),
-    f"{LAYER}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    f"{LAYER}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
-    f"{LAYER}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    f"{LAYER}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
+    **linear_weights(f"{LAYER}.self_attention.query_key_value", "blocks.{i}.qkv", 1),
+    **linear_weights(f"{LAYER}.self_attention.dense", "blocks.{i}.out", 0),
+    **linear_weights(f"{LAYER}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
+    **linear_weights(f"{LAYER}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
     **norm_weights("transformer.ln_f", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }

@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.head import Words
+from batch_calibration.models.layers import TokenSet
 
 RawConfig = dict[str, object]
 """What a `config.json` says."""
@@ -24,8 +24,8 @@ class CausalNetwork(Protocol):
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         ...
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         ...
 
 
@@ -90,7 +90,7 @@ class Config(Protocol):
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state."""
+        """Hidden size."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class TransformerConfig:
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state."""
+        """Hidden size."""
         return self.hidden_size
 
     @property
@@ -142,6 +142,14 @@ class Weight(NamedTuple):
     path: str
     transpose: bool = False
     split: int | None = None
+
+
+def linear_weights(theirs: str, ours: str, split: int, transpose: bool = True) -> dict[str, Weight]:
+    """The rows of a linear layer with a bias, split over devices by inputs (0) or outputs (1)."""
+    return {
+        f"{theirs}.weight": Weight(f"{ours}.kernel", transpose, split),
+        f"{theirs}.bias": Weight(f"{ours}.bias", split=0 if split else None),
+    }
 
 
 def norm_weights(theirs: str, ours: str) -> dict[str, Weight]:

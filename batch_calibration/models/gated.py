@@ -9,13 +9,12 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend, AttentionOptions
-from batch_calibration.models.family import RawConfig, TransformerConfig, Weight
-from batch_calibration.models.rotary import Rope, rotate
+from batch_calibration.models.family import RawConfig, TransformerConfig, Weight, linear_weights
+from batch_calibration.models.layers import INIT, activation, split_heads
+from batch_calibration.models.rotary import Angle, Rope, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
-INIT = nnx.initializers.normal(0.02)
 DEEPEST = 10_000
 """Layers beyond which a config is taken for nonsense before a list of them is made."""
 
@@ -42,7 +41,7 @@ class Config(TransformerConfig):
 
     @property
     def head_size(self) -> int:
-        """Numbers in a head, which need not divide the width."""
+        """Size of a head, which need not divide the hidden size."""
         return self.head_dim or self.hidden_size // self.heads
 
     @property
@@ -53,22 +52,22 @@ class Config(TransformerConfig):
 
 def windows(config: Config) -> list[int | None]:
     """How many last positions each layer sees (None: all), by the config's `layer_types`."""
-    kinds = config.layer_types
-    if len(kinds) != config.num_hidden_layers or not {*kinds} <= {SLIDING, FULL}:
+    layer_types = config.layer_types
+    if len(layer_types) != config.num_hidden_layers or not {*layer_types} <= {SLIDING, FULL}:
         raise InputError(
-            f"config.json says layer_types = {list(kinds)}; expected {SLIDING!r} or {FULL!r} for "
-            f"each of {config.num_hidden_layers} layers; fetch the file again."
+            f"config.json says layer_types = {list(layer_types)}; expected {SLIDING!r} or "
+            f"{FULL!r} for each of {config.num_hidden_layers} layers; fetch the file again."
         )
-    return [config.sliding_window if kind == SLIDING else None for kind in kinds]
+    return [config.sliding_window if kind == SLIDING else None for kind in layer_types]
 
 
 def layer_types(raw: RawConfig, slides: Callable[[int], bool]) -> RawConfig:
     """A raw config with `layer_types`: where it has none, layers have windows as `slides` says."""
-    kinds, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
-    if kinds is None and isinstance(layers, int) and layers <= DEEPEST:
+    types, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
+    if types is None and isinstance(layers, int) and layers <= DEEPEST:
         with suppress(TypeError, ZeroDivisionError):  # nonsense: the loader then says what lacks
-            kinds = [SLIDING if slides(layer) else FULL for layer in range(layers)]
-    return raw | {"layer_types": tuple(kinds) if isinstance(kinds, list) else kinds}
+            types = [SLIDING if slides(layer) else FULL for layer in range(layers)]
+    return raw | {"layer_types": tuple(types) if isinstance(types, list) else types}
 
 
 class RMSNorm(nnx.Module):
@@ -79,13 +78,15 @@ class RMSNorm(nnx.Module):
         self.eps, self.centered = eps, centered
         self.scale = nnx.Param(init(rngs.params(), (width,)))
 
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, h: jax.Array) -> jax.Array:
         """`x [..., d]` normalized in float32, in its own dtype."""
-        y = x.astype(jnp.float32)
-        y = y * jax.lax.rsqrt(jnp.mean(jnp.square(y), axis=-1, keepdims=True) + self.eps)
+        normed = h.astype(jnp.float32)
+        mean_square = jnp.mean(jnp.square(normed), axis=-1, keepdims=True)
+        normed = normed * jax.lax.rsqrt(mean_square + self.eps)
+        # Gemma multiplies before it rounds, the others after, as in transformers.
         if self.centered:
-            return (y * (1 + self.scale[...].astype(jnp.float32))).astype(x.dtype)
-        return y.astype(x.dtype) * self.scale[...]
+            return (normed * (1 + self.scale[...].astype(jnp.float32))).astype(h.dtype)
+        return normed.astype(h.dtype) * self.scale[...]
 
 
 class Attention(nnx.Module):
@@ -96,7 +97,7 @@ class Attention(nnx.Module):
         options: how it differs from plain attention.
         bias: whether queries, keys and values have biases, and whether the output has.
         centered: as in `RMSNorm`, of the norms of queries and keys.
-        whole: whether these norms are over all heads at once, not over each.
+        joint_norm: whether these norms are over all heads at once, not over each.
         interleaved: as in `rotary.rotate`.
     """
 
@@ -106,14 +107,14 @@ class Attention(nnx.Module):
         options: AttentionOptions,
         bias: tuple[bool, bool],
         centered: bool = False,
-        whole: bool = False,
+        joint_norm: bool = False,
         interleaved: bool = False,
         *,
         rngs: nnx.Rngs,
     ):
         width, heads, d = config.hidden_size, config.heads, config.head_size
         groups = config.num_key_value_heads or heads
-        self.options, self.whole, self.interleaved = options, whole, interleaved
+        self.options, self.joint_norm, self.interleaved = options, joint_norm, interleaved
         self.heads, self.groups, self.fused = heads, groups, config.fused
 
         def linear(n: int) -> nnx.Linear:
@@ -125,33 +126,32 @@ class Attention(nnx.Module):
             self.q, self.k, self.v = linear(heads), linear(groups), linear(groups)
         self.out = nnx.Linear(heads * d, width, use_bias=bias[1], kernel_init=INIT, rngs=rngs)
         self.q_norm, self.k_norm = (
-            RMSNorm(n * d if whole else d, config.rms_norm_eps, centered, rngs=rngs)
+            RMSNorm(n * d if joint_norm else d, config.rms_norm_eps, centered, rngs=rngs)
             if config.qk_norm
             else None
             for n in (heads, groups)
         )
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: Angle | None) -> jax.Array:
         """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
         if self.fused:
-            each = self.qkv(h).reshape(*h.shape[:-1], self.heads + 2 * self.groups, -1)
-            q, k, v = jnp.split(each, (self.heads, self.heads + self.groups), axis=-2)
+            qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
         else:
-            q, k, v = (
-                part(h).reshape(*h.shape[:-1], n, -1)
-                for part, n in ((self.q, self.heads), (self.k, self.groups), (self.v, self.groups))
-            )
+            q = split_heads(self.q(h), self.heads)
+            k = split_heads(self.k(h), self.groups)
+            v = split_heads(self.v(h), self.groups)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         if angle is not None:
-            q, k = (rotate(part, angle, self.interleaved) for part in (q, k))
+            q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
         mean = attend(layer, q, k, v, self.options)
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
-    def _normed(self, norm: RMSNorm, x: jax.Array) -> jax.Array:
-        return norm(x.reshape(*x.shape[:-2], -1)).reshape(x.shape) if self.whole else norm(x)
+    def _normed(self, norm: RMSNorm, heads: jax.Array) -> jax.Array:
+        if not self.joint_norm:
+            return norm(heads)
+        return norm(heads.reshape(*heads.shape[:-2], -1)).reshape(heads.shape)
 
 
 class MLP(nnx.Module):
@@ -180,32 +180,26 @@ class MLP(nnx.Module):
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The MLP of `h [b, t, d]`."""
-        gate, up = (
-            jnp.split(self.gate_up(h), 2, axis=-1) if self.fused else (self.gate(h), self.up(h))
-        )
+        if self.fused:
+            gate, up = jnp.split(self.gate_up(h), 2, axis=-1)
+        else:
+            gate, up = self.gate(h), self.up(h)
         return self.down(self.activation(gate) * up)
 
 
 WEIGHTS = {
     "model.embed_tokens.weight": Weight("embed.embedding", split=0),
     "model.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    "model.layers.{i}.self_attn.q_proj.weight": Weight("blocks.{i}.attention.q.kernel", True, 1),
-    "model.layers.{i}.self_attn.q_proj.bias": Weight("blocks.{i}.attention.q.bias", split=0),
-    "model.layers.{i}.self_attn.k_proj.weight": Weight("blocks.{i}.attention.k.kernel", True, 1),
-    "model.layers.{i}.self_attn.k_proj.bias": Weight("blocks.{i}.attention.k.bias", split=0),
-    "model.layers.{i}.self_attn.v_proj.weight": Weight("blocks.{i}.attention.v.kernel", True, 1),
-    "model.layers.{i}.self_attn.v_proj.bias": Weight("blocks.{i}.attention.v.bias", split=0),
+    **linear_weights("model.layers.{i}.self_attn.q_proj", "blocks.{i}.attention.q", 1),
+    **linear_weights("model.layers.{i}.self_attn.k_proj", "blocks.{i}.attention.k", 1),
+    **linear_weights("model.layers.{i}.self_attn.v_proj", "blocks.{i}.attention.v", 1),
     "model.layers.{i}.self_attn.q_norm.weight": Weight("blocks.{i}.attention.q_norm.scale"),
     "model.layers.{i}.self_attn.k_norm.weight": Weight("blocks.{i}.attention.k_norm.scale"),
-    "model.layers.{i}.self_attn.o_proj.weight": Weight("blocks.{i}.attention.out.kernel", True, 0),
-    "model.layers.{i}.self_attn.o_proj.bias": Weight("blocks.{i}.attention.out.bias"),
+    **linear_weights("model.layers.{i}.self_attn.o_proj", "blocks.{i}.attention.out", 0),
     "model.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
-    "model.layers.{i}.mlp.gate_proj.weight": Weight("blocks.{i}.mlp.gate.kernel", True, 1),
-    "model.layers.{i}.mlp.gate_proj.bias": Weight("blocks.{i}.mlp.gate.bias", split=0),
-    "model.layers.{i}.mlp.up_proj.weight": Weight("blocks.{i}.mlp.up.kernel", True, 1),
-    "model.layers.{i}.mlp.up_proj.bias": Weight("blocks.{i}.mlp.up.bias", split=0),
-    "model.layers.{i}.mlp.down_proj.weight": Weight("blocks.{i}.mlp.down.kernel", True, 0),
-    "model.layers.{i}.mlp.down_proj.bias": Weight("blocks.{i}.mlp.down.bias"),
+    **linear_weights("model.layers.{i}.mlp.gate_proj", "blocks.{i}.mlp.gate", 1),
+    **linear_weights("model.layers.{i}.mlp.up_proj", "blocks.{i}.mlp.up", 1),
+    **linear_weights("model.layers.{i}.mlp.down_proj", "blocks.{i}.mlp.down", 0),
     "model.norm.weight": Weight("norm.scale"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }

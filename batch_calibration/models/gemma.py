@@ -11,7 +11,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import gated, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
-from batch_calibration.models.head import Words, logits
+from batch_calibration.models.layers import INIT, TokenSet, logits, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Block(nnx.Module):
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_attention(self.attention(self.ln_1(h), layer, attend, angle))
@@ -66,16 +66,12 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
         self.blocks = nnx.List(
             [Block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
         self.norm = gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs)
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
-        )
+        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.cap = config.final_logit_softcapping
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
         self.frequencies = rotary.frequencies(config.head_dim, config.rope)
@@ -95,11 +91,11 @@ class Model(nnx.Module):
             h = block(h, layer, attend, local if slides else full)
         return self.norm(h)
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        found = logits(h, table.embedding[...], words)
-        return found if self.cap is None else self.cap * jnp.tanh(found / self.cap)
+        uncapped = logits(h, table.embedding[...], token_set)
+        return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -113,19 +109,19 @@ def flatten(raw: RawConfig) -> RawConfig:
     if not str(raw.get("model_type")).startswith("gemma3"):
         raw = rotary.flatten(GEMMA2 | raw | {"qk_norm": False, "local_rope": None})
         return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
-    every: Any = raw.get("sliding_window_pattern", 6)
+    interval: Any = raw.get("sliding_window_pattern", 6)
     raw = GEMMA3 | raw
-    given = raw.pop("rope_parameters", None)
-    nested = given if isinstance(given, dict) else {}
-    if nested.keys() - {gated.SLIDING, gated.FULL}:
+    rope_parameters = raw.pop("rope_parameters", None)
+    rope_by_kind = rope_parameters if isinstance(rope_parameters, dict) else {}
+    if rope_by_kind.keys() - {gated.SLIDING, gated.FULL}:
         raise InputError(
             where="config.json",
             expected=f"rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}",
-            got=f"{', '.join(map(str, nested))}",
+            got=f"{', '.join(map(str, rope_by_kind))}",
             remedy="fetch the file again",
         )
     scaling = raw.get("rope_scaling")
-    if isinstance(scaling, dict) and ("rope_type" not in scaling or nested):
+    if isinstance(scaling, dict) and ("rope_type" not in scaling or rope_by_kind):
         raise InputError(
             f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
             "rope_type alone and joins with rope_parameters; give the one or the other, with "
@@ -133,10 +129,10 @@ def flatten(raw: RawConfig) -> RawConfig:
         )
     length = {"max_position_embeddings": raw["max_position_embeddings"]}
     local = {"rope_theta": raw.get("rope_local_base_freq", 10_000.0)} | length
-    local = rotary.flatten(local | {"rope_parameters": nested.get(gated.SLIDING)})
-    whole = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling} | length
-    whole = rotary.flatten(whole | {"rope_parameters": nested.get(gated.FULL)})
-    for name, rope in (("sliding", local["rope"]), ("full", whole["rope"])):
+    local = rotary.flatten(local | {"rope_parameters": rope_by_kind.get(gated.SLIDING)})
+    full = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling} | length
+    full = rotary.flatten(full | {"rope_parameters": rope_by_kind.get(gated.FULL)})
+    for name, rope in (("sliding", local["rope"]), ("full", full["rope"])):
         if isinstance(rope, rotary.Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
             raise InputError(
                 f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
@@ -144,12 +140,12 @@ def flatten(raw: RawConfig) -> RawConfig:
                 "ones that transformers has there; use another checkpoint."
             )
     raw |= {
-        "rope": whole["rope"],
+        "rope": full["rope"],
         "local_rope": local["rope"],
         "qk_norm": True,
         "attn_logit_softcapping": None,  # transformers does not apply it
     }
-    return gated.layer_types(raw, lambda layer: (layer + 1) % every != 0)
+    return gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0)
 
 
 GEMMA2: RawConfig = {

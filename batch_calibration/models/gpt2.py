@@ -6,10 +6,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, Weight
-from batch_calibration.models.head import Words, logits
+from batch_calibration.models.family import Family, Weight, linear_weights, norm_weights
+from batch_calibration.models.layers import (
+    INIT,
+    TokenSet,
+    activation,
+    layer_norm,
+    logits,
+    split_heads,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,7 @@ class Config:
 
     @property
     def width(self) -> int:
-        """Numbers in a hidden state."""
+        """Hidden size."""
         return self.n_embd
 
     @property
@@ -52,23 +58,21 @@ class Block(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
         eps = config.layer_norm_epsilon
-        init = nnx.initializers.normal(0.02)
+        # Layers that add to the residual stream begin smaller, the deeper the network.
         deep = nnx.initializers.normal(0.02 / (2 * config.n_layer) ** 0.5)
         self.heads = config.n_head
         self.activation = activation(config.activation_function)
-        self.ln_1 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
-        self.qkv = nnx.Linear(width, 3 * width, kernel_init=init, rngs=rngs)
+        self.ln_1 = layer_norm(width, eps, rngs)
+        self.qkv = nnx.Linear(width, 3 * width, kernel_init=INIT, rngs=rngs)
         self.out = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.ln_2 = nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
-        self.fc = nnx.Linear(width, inner, kernel_init=init, rngs=rngs)
+        self.ln_2 = layer_norm(width, eps, rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
         self.proj = nnx.Linear(inner, width, kernel_init=deep, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        q, k, v = (
-            part.reshape(*part.shape[:-1], self.heads, -1)
-            for part in jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
-        )
+        q, k, v = jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
+        q, k, v = (split_heads(heads, self.heads) for heads in (q, k, v))
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
@@ -77,13 +81,10 @@ class Model(nnx.Module):
     """GPT-2 (Radford et al. 2019), loadable from any Hugging Face `gpt2` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        init = nnx.initializers.normal(0.02)
-        self.wte = nnx.Embed(config.vocab_size, config.n_embd, embedding_init=init, rngs=rngs)
-        self.wpe = nnx.Embed(config.n_positions, config.n_embd, embedding_init=init, rngs=rngs)
+        self.wte = nnx.Embed(config.vocab_size, config.n_embd, embedding_init=INIT, rngs=rngs)
+        self.wpe = nnx.Embed(config.n_positions, config.n_embd, embedding_init=INIT, rngs=rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln_f = nnx.LayerNorm(
-            config.n_embd, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
-        )
+        self.ln_f = layer_norm(config.n_embd, config.layer_norm_epsilon, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -93,28 +94,21 @@ class Model(nnx.Module):
         h = self.ln_f(h)
         return h
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
-        return logits(h, self.wte.embedding[...], words)
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
+        return logits(h, self.wte.embedding[...], token_set)
 
 
 WEIGHTS = {
     "transformer.wte.weight": Weight("wte.embedding", split=0),
     "transformer.wpe.weight": Weight("wpe.embedding"),
-    "transformer.h.{i}.ln_1.weight": Weight("blocks.{i}.ln_1.scale"),
-    "transformer.h.{i}.ln_1.bias": Weight("blocks.{i}.ln_1.bias"),
-    "transformer.h.{i}.attn.c_attn.weight": Weight("blocks.{i}.qkv.kernel", split=1),
-    "transformer.h.{i}.attn.c_attn.bias": Weight("blocks.{i}.qkv.bias", split=0),
-    "transformer.h.{i}.attn.c_proj.weight": Weight("blocks.{i}.out.kernel", split=0),
-    "transformer.h.{i}.attn.c_proj.bias": Weight("blocks.{i}.out.bias"),
-    "transformer.h.{i}.ln_2.weight": Weight("blocks.{i}.ln_2.scale"),
-    "transformer.h.{i}.ln_2.bias": Weight("blocks.{i}.ln_2.bias"),
-    "transformer.h.{i}.mlp.c_fc.weight": Weight("blocks.{i}.fc.kernel", split=1),
-    "transformer.h.{i}.mlp.c_fc.bias": Weight("blocks.{i}.fc.bias", split=0),
-    "transformer.h.{i}.mlp.c_proj.weight": Weight("blocks.{i}.proj.kernel", split=0),
-    "transformer.h.{i}.mlp.c_proj.bias": Weight("blocks.{i}.proj.bias"),
-    "transformer.ln_f.weight": Weight("ln_f.scale"),
-    "transformer.ln_f.bias": Weight("ln_f.bias"),
+    **norm_weights("transformer.h.{i}.ln_1", "blocks.{i}.ln_1"),
+    **linear_weights("transformer.h.{i}.attn.c_attn", "blocks.{i}.qkv", 1, transpose=False),
+    **linear_weights("transformer.h.{i}.attn.c_proj", "blocks.{i}.out", 0, transpose=False),
+    **norm_weights("transformer.h.{i}.ln_2", "blocks.{i}.ln_2"),
+    **linear_weights("transformer.h.{i}.mlp.c_fc", "blocks.{i}.fc", 1, transpose=False),
+    **linear_weights("transformer.h.{i}.mlp.c_proj", "blocks.{i}.proj", 0, transpose=False),
+    **norm_weights("transformer.ln_f", "ln_f"),
 }
 FAMILY = Family(
     name="gpt2",

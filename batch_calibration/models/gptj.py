@@ -5,13 +5,9 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from batch_calibration.models import gpt2, rotary
-from batch_calibration.models.activations import activation
+from batch_calibration.models import gpt2, layers, rotary
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, Weight
-from batch_calibration.models.head import Words, choose, logits
-
-INIT = nnx.initializers.normal(0.02)
+from batch_calibration.models.family import Family, Weight, linear_weights, norm_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,28 +24,24 @@ class Block(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.n_embd, config.n_inner or 4 * config.n_embd
         self.heads = config.n_head
-        self.activation = activation(config.activation_function)
-        self.ln = nnx.LayerNorm(
-            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
-        )
+        self.activation = layers.activation(config.activation_function)
+        self.ln = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
         self.query, self.key, self.value, self.out = (
-            nnx.Linear(width, width, use_bias=False, kernel_init=INIT, rngs=rngs) for _ in range(4)
+            nnx.Linear(width, width, use_bias=False, kernel_init=layers.INIT, rngs=rngs)
+            for _ in range(4)
         )
-        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=INIT, rngs=rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=layers.INIT, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=layers.INIT, rngs=rngs)
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        x = self.ln(h)
-        q, k, v = (
-            part(x).reshape(*x.shape[:-1], self.heads, -1)
-            for part in (self.query, self.key, self.value)
-        )
-        q, k = (rotary.rotate(part, angle, interleaved=True) for part in (q, k))
+        normed = self.ln(h)
+        q = layers.split_heads(self.query(normed), self.heads)
+        k = layers.split_heads(self.key(normed), self.heads)
+        v = layers.split_heads(self.value(normed), self.heads)
+        q, k = rotary.rotate(q, angle, interleaved=True), rotary.rotate(k, angle, interleaved=True)
         mean = attend(layer, q, k, v).reshape(h.shape)
-        return h + self.out(mean) + self.proj(self.activation(self.fc(x)))
+        return h + self.out(mean) + self.proj(self.activation(self.fc(normed)))
 
 
 class Model(nnx.Module):
@@ -57,16 +49,10 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.n_embd
-        self.wte = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.wte = nnx.Embed(vocabulary, width, embedding_init=layers.INIT, rngs=rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln_f = nnx.LayerNorm(
-            width, epsilon=config.layer_norm_epsilon, use_fast_variance=False, rngs=rngs
-        )
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
-        )
+        self.ln_f = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.bias = nnx.Param(nnx.initializers.zeros(rngs.params(), (vocabulary,)))
         self.frequencies = rotary.frequencies(config.rotary_dim, rotary.Rope())
 
@@ -79,27 +65,23 @@ class Model(nnx.Module):
         h = self.ln_f(h)
         return h
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.wte if self.head is None else self.head
-        bias = choose(self.bias[...], words).astype("float32")
-        return logits(h, table.embedding[...], words) + bias
+        bias = layers.select_rows(self.bias[...], token_set).astype("float32")
+        return layers.logits(h, table.embedding[...], token_set) + bias
 
 
 WEIGHTS = {
     "transformer.wte.weight": Weight("wte.embedding", split=0),
-    "transformer.h.{i}.ln_1.weight": Weight("blocks.{i}.ln.scale"),
-    "transformer.h.{i}.ln_1.bias": Weight("blocks.{i}.ln.bias"),
+    **norm_weights("transformer.h.{i}.ln_1", "blocks.{i}.ln"),
     "transformer.h.{i}.attn.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
     "transformer.h.{i}.attn.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
     "transformer.h.{i}.attn.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
     "transformer.h.{i}.attn.out_proj.weight": Weight("blocks.{i}.out.kernel", True, 0),
-    "transformer.h.{i}.mlp.fc_in.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    "transformer.h.{i}.mlp.fc_in.bias": Weight("blocks.{i}.fc.bias", split=0),
-    "transformer.h.{i}.mlp.fc_out.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    "transformer.h.{i}.mlp.fc_out.bias": Weight("blocks.{i}.proj.bias"),
-    "transformer.ln_f.weight": Weight("ln_f.scale"),
-    "transformer.ln_f.bias": Weight("ln_f.bias"),
+    **linear_weights("transformer.h.{i}.mlp.fc_in", "blocks.{i}.fc", 1),
+    **linear_weights("transformer.h.{i}.mlp.fc_out", "blocks.{i}.proj", 0),
+    **norm_weights("transformer.ln_f", "ln_f"),
     "lm_head.weight": Weight("head.embedding", split=0),
     "lm_head.bias": Weight("bias", split=0),
 }

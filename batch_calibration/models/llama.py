@@ -1,5 +1,6 @@
 """The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3 and OLMo 2."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import gated, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
-from batch_calibration.models.head import Words, logits
+from batch_calibration.models.layers import INIT, TokenSet, logits, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Block(nnx.Module):
         self.multiplier = config.residual_multiplier
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.attention(self.ln_1(h), layer, attend, angle) * self.multiplier
@@ -63,14 +64,14 @@ class PostNormBlock(nnx.Module):
     def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
         width, eps, bias = config.hidden_size, config.rms_norm_eps, config.attention_bias
         self.attention = gated.Attention(
-            config, AttentionOptions(window=window), (bias, bias), whole=True, rngs=rngs
+            config, AttentionOptions(window=window), (bias, bias), joint_norm=True, rngs=rngs
         )
         self.ln_1 = gated.RMSNorm(width, eps, rngs=rngs)
         self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
         self.ln_2 = gated.RMSNorm(width, eps, rngs=rngs)
 
     def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array] | None
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
     ) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         h = h + self.ln_1(self.attention(h, layer, attend, angle))
@@ -84,16 +85,12 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
         self.blocks = nnx.List(
             [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
         self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=gated.INIT, rngs=rngs)
-        )
+        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
@@ -107,10 +104,10 @@ class Model(nnx.Module):
         h = self.norm(h)
         return h
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], words) * self.scale
+        return logits(h, table.embedding[...], token_set) * self.scale
 
 
 class PostNormModel(Model):
@@ -174,32 +171,34 @@ def flatten(raw: RawConfig) -> RawConfig:
 def _phi3_rope(raw: RawConfig) -> RawConfig:
     """Phi-3's rope, whose scaling was once called "su" or "yarn" and is `longrope`."""
     for key in ("rope_scaling", "rope_parameters"):
-        given = raw.get(key)
-        if isinstance(given, dict) and given.get("rope_type", given.get("type")) in ("su", "yarn"):
-            raw[key] = given | {"rope_type": "longrope"}
+        scaling: Any = raw.get(key)
+        kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else None
+        if kind in ("su", "yarn"):
+            raw[key] = scaling | {"rope_type": "longrope"}
     return rotary.flatten(raw, original=4096)
 
 
 def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
     """SmolLM3's `no_rope_layers`: all layers rotate but each `no_rope_layer_interval`-th."""
-    given: Any = raw.get("no_rope_layers")
-    every: Any = raw.get("no_rope_layer_interval", 4)
+    rotates: Any = raw.get("no_rope_layers")
+    interval: Any = raw.get("no_rope_layer_interval", 4)
     layers: Any = raw.get("num_hidden_layers")
-    if given is None and all(type(n) is int and 0 < n <= gated.DEEPEST for n in (layers, every)):
-        given = [int((layer + 1) % every != 0) for layer in range(layers)]
-    fits = isinstance(given, list) and isinstance(layers, int) and len(given) == layers
-    if not fits or not {*given} <= {0, 1}:
+    numbers = layers, interval
+    if rotates is None and all(type(n) is int and 0 < n <= gated.DEEPEST for n in numbers):
+        rotates = [int((layer + 1) % interval != 0) for layer in range(layers)]
+    fits = isinstance(rotates, list) and isinstance(layers, int) and len(rotates) == layers
+    if not fits or not {*rotates} <= {0, 1}:
         raise InputError(
-            f"config.json says no_rope_layers = {given!r:.200}; expected 0 or 1 for each of "
+            f"config.json says no_rope_layers = {rotates!r:.200}; expected 0 or 1 for each of "
             f"{layers} layers; fetch the file again."
         )
-    return tuple(given)
+    return tuple(rotates)
 
 
 FUSED = {
     name: weight
     for name, weight in gated.WEIGHTS.items()
-    if not any(f".{part}_proj." in name for part in ("q", "k", "v", "gate", "up"))
+    if not re.search(r"\.(q|k|v|gate|up)_proj\.", name)
 } | {
     "model.layers.{i}.self_attn.qkv_proj.weight": Weight(
         "blocks.{i}.attention.qkv.kernel", True, 1
@@ -247,7 +246,7 @@ FAMILIES = {
         model=PostNormModel if kind == "olmo2" else Model,
         weights={"phi3": FUSED, "olmo2": POST_NORM}.get(kind, gated.WEIGHTS),
         prefixes=("model.",),
-        fixed={key: value for key, value in FIXED.items() if key not in own},
+        fixed={key: FIXED[key] for key in FIXED if key not in own},
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
         inert=("is_llama_config", "rope_interleaved", "use_mrope"),
         tied={"lm_head.weight": "embed.embedding"},

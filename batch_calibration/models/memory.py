@@ -24,7 +24,7 @@ class Demand(NamedTuple):
 
     Attributes:
         parameters: How many numbers it has.
-        width: Numbers in a hidden state.
+        width: Hidden size.
         layers: Blocks.
         cached: Whether it keeps keys and values of a prefix.
     """
@@ -34,22 +34,22 @@ class Demand(NamedTuple):
     layers: int
     cached: bool
 
-    def weights(self, size: int, parts: int) -> float:
-        """Bytes of weights a device, in numbers of `size` bytes, over `parts` devices."""
-        return self.parameters * size / parts
+    def weights(self, size: int, devices: int) -> float:
+        """Bytes of weights a device, in numbers of `size` bytes, over so many devices."""
+        return self.parameters * size / devices
 
-    def work(self, size: int, parts: int) -> float:
+    def work(self, size: int, devices: int) -> float:
         """Bytes a device beside the weights, for a batch and a prefix of `TOKENS` tokens each.
 
         Hidden states and what a block makes of them are some ten float32 arrays of the width;
         keys and values are at most two of the width in each layer.
         """
-        cache = 2 * size * self.width * self.layers / parts if self.cached else 0
+        cache = 2 * size * self.width * self.layers / devices if self.cached else 0
         return TOKENS * (10 * 4 * self.width + cache)
 
-    def total(self, size: int, parts: int) -> float:
+    def total(self, size: int, devices: int) -> float:
         """Bytes a device in all."""
-        return self.weights(size, parts) + self.work(size, parts)
+        return self.weights(size, devices) + self.work(size, devices)
 
 
 def require(directory: Path, demand: Demand, dtype: DTypeLike, mesh: Mesh | None) -> None:
@@ -64,37 +64,39 @@ def require(directory: Path, demand: Demand, dtype: DTypeLike, mesh: Mesh | None
     Raises:
         InputError: with what is needed, what is there, and what would fit.
     """
-    size, parts = np.dtype(dtype).itemsize, 1 if mesh is None else mesh.shape["model"]
+    size, devices = np.dtype(dtype).itemsize, 1 if mesh is None else mesh.shape["model"]
     device = jax.devices()[0]
     # Devices on CPUs share one memory.
     shared = mesh.local_mesh.size if mesh is not None and device.platform == "cpu" else 1
-    there = available(device) / shared
-    if demand.total(size, parts) <= there:
+    free = available(device) / shared
+    if demand.total(size, devices) <= free:
         return
     raise InputError(
         f"{directory}: in {np.dtype(dtype).name} its {demand.parameters:,} weights take "
-        f"{_gigabytes(demand.weights(size, parts))} a device and the work on a batch "
-        f"{_gigabytes(demand.work(size, parts))}, but {_gigabytes(there)} are free; "
-        f"{_advice(demand, size, parts, there, meshes=device.platform != 'cpu')}."
+        f"{_gigabytes(demand.weights(size, devices))} a device and the work on a batch "
+        f"{_gigabytes(demand.work(size, devices))}, but {_gigabytes(free)} are free; "
+        f"{_advice(demand, size, devices, free, meshes=device.platform != 'cpu')}."
     )
 
 
-def _advice(demand: Demand, size: int, parts: int, there: float, *, meshes: bool) -> str:
+def _advice(demand: Demand, size: int, devices: int, free: float, *, meshes: bool) -> str:
     """What would fit: half the width of numbers, more devices, both; or what is lacking."""
     fits = []
+    # First at this width, then in numbers of two bytes; of each the fewest devices.
     for narrow in (size, 2)[: 2 if size > 2 else 1]:
-        wider = (parts * 2**i for i in range(1, DOUBLED + 1)) if meshes else ()
-        for n in (*([parts] if narrow < size else []), *wider):
-            if (total := demand.total(narrow, n)) <= there:
+        first = 0 if narrow < size else 1  # the very demand that was refused is not tried again
+        for doubled in range(first, DOUBLED + 1 if meshes else 1):
+            n = devices * 2**doubled
+            if (total := demand.total(narrow, n)) <= free:
                 keys = ["--config.dtype=bfloat16"] * (narrow < size)
-                keys += [f"--config.mesh=model:{n} on {n} such devices"] * (n > parts)
+                keys += [f"--config.mesh=model:{n} on {n} such devices"] * (n > devices)
                 fits.append(f"{' with '.join(keys)} ({_gigabytes(total)} a device)")
                 break
     if fits:
         return f"what fits is {' or '.join(fits)}"
-    least = _gigabytes(demand.total(2, parts))
+    lacking = _gigabytes(demand.total(2, devices))
     narrowly = ", with --config.dtype=bfloat16" if size > 2 else ""
-    return f"take a device with {least} free{narrowly}, or a smaller checkpoint"
+    return f"take a device with {lacking} free{narrowly}, or a smaller checkpoint"
 
 
 def _gigabytes(number: float) -> str:
@@ -107,7 +109,9 @@ def available(device: jax.Device) -> float:
     if stats:
         limit, used = stats.get("bytes_limit", math.inf), stats.get("bytes_in_use", 0)
         return float(limit - used)
-    return min(_system(), _control_group(), _process()) if device.platform == "cpu" else math.inf
+    if device.platform != "cpu":
+        return math.inf
+    return min(_system(), _control_group(), _process())
 
 
 def _system() -> float:
@@ -115,8 +119,9 @@ def _system() -> float:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return math.inf
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return float(found["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in found else math.inf
+    meminfo = dict(line.split(":", 1) for line in lines if ":" in line)
+    available = meminfo.get("MemAvailable")  # such as " 8123456 kB"
+    return float(available.split()[0]) * 1024 if available else math.inf
 
 
 def _control_group() -> float:

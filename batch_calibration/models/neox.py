@@ -8,13 +8,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.models import rotary
-from batch_calibration.models.activations import activation
+from batch_calibration.models import layers, rotary
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
-from batch_calibration.models.head import Words, logits
-
-INIT = nnx.initializers.normal(0.02)
+from batch_calibration.models.family import (
+    Family,
+    RawConfig,
+    TransformerConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,27 +48,24 @@ class Block(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
         self.heads, self.parallel = config.num_attention_heads, config.use_parallel_residual
-        self.activation = activation(config.hidden_act)
+        self.activation = layers.activation(config.hidden_act)
         self.ln_1, self.ln_2 = (
-            nnx.LayerNorm(width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
-            for _ in range(2)
+            layers.layer_norm(width, config.layer_norm_eps, rngs) for _ in range(2)
         )
-        self.qkv = nnx.Linear(width, 3 * width, use_bias=bias, kernel_init=INIT, rngs=rngs)
-        self.out = nnx.Linear(width, width, use_bias=bias, kernel_init=INIT, rngs=rngs)
-        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=INIT, rngs=rngs)
+        self.qkv = nnx.Linear(width, 3 * width, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
+        self.out = nnx.Linear(width, width, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
+        self.fc = nnx.Linear(width, inner, kernel_init=layers.INIT, rngs=rngs)
+        self.proj = nnx.Linear(inner, width, kernel_init=layers.INIT, rngs=rngs)
 
-    def __call__(
-        self, h: jax.Array, layer: int, attend: Attend, angle: tuple[jax.Array, jax.Array]
-    ) -> jax.Array:
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # Each head's query, key and value lie side by side.
         heads = self.qkv(self.ln_1(h)).reshape(*h.shape[:-1], self.heads, -1)
         q, k, v = jnp.split(heads, 3, axis=-1)
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
-        seen = h + self.out(mean.reshape(h.shape))
-        inner = self.fc(self.ln_2(h if self.parallel else seen))
-        return seen + self.proj(self.activation(inner))
+        attended = h + self.out(mean.reshape(h.shape))
+        inner = self.fc(self.ln_2(h if self.parallel else attended))
+        return attended + self.proj(self.activation(inner))
 
 
 class Model(nnx.Module):
@@ -75,18 +75,12 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.embed = nnx.Embed(vocabulary, width, embedding_init=layers.INIT, rngs=rngs)
         self.blocks = nnx.List(
             [self.block(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
         )
-        self.ln = nnx.LayerNorm(
-            width, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs
-        )
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
-        )
+        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.frequencies = rotary.frequencies(width // config.heads, config.rope)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
@@ -98,10 +92,10 @@ class Model(nnx.Module):
         h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], words)
+        return layers.logits(h, table.embedding[...], token_set)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -114,22 +108,13 @@ def flatten(raw: RawConfig) -> RawConfig:
 
 WEIGHTS = {
     "gpt_neox.embed_in.weight": Weight("embed.embedding", split=0),
-    "gpt_neox.layers.{i}.input_layernorm.weight": Weight("blocks.{i}.ln_1.scale"),
-    "gpt_neox.layers.{i}.input_layernorm.bias": Weight("blocks.{i}.ln_1.bias"),
-    "gpt_neox.layers.{i}.attention.query_key_value.weight": Weight(
-        "blocks.{i}.qkv.kernel", True, 1
-    ),
-    "gpt_neox.layers.{i}.attention.query_key_value.bias": Weight("blocks.{i}.qkv.bias", split=0),
-    "gpt_neox.layers.{i}.attention.dense.weight": Weight("blocks.{i}.out.kernel", True, 0),
-    "gpt_neox.layers.{i}.attention.dense.bias": Weight("blocks.{i}.out.bias"),
-    "gpt_neox.layers.{i}.post_attention_layernorm.weight": Weight("blocks.{i}.ln_2.scale"),
-    "gpt_neox.layers.{i}.post_attention_layernorm.bias": Weight("blocks.{i}.ln_2.bias"),
-    "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    "gpt_neox.layers.{i}.mlp.dense_h_to_4h.bias": Weight("blocks.{i}.fc.bias", split=0),
-    "gpt_neox.layers.{i}.mlp.dense_4h_to_h.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    "gpt_neox.layers.{i}.mlp.dense_4h_to_h.bias": Weight("blocks.{i}.proj.bias"),
-    "gpt_neox.final_layer_norm.weight": Weight("ln.scale"),
-    "gpt_neox.final_layer_norm.bias": Weight("ln.bias"),
+    **norm_weights("gpt_neox.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
+    **linear_weights("gpt_neox.layers.{i}.attention.query_key_value", "blocks.{i}.qkv", 1),
+    **linear_weights("gpt_neox.layers.{i}.attention.dense", "blocks.{i}.out", 0),
+    **norm_weights("gpt_neox.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_h_to_4h", "blocks.{i}.fc", 1),
+    **linear_weights("gpt_neox.layers.{i}.mlp.dense_4h_to_h", "blocks.{i}.proj", 0),
+    **norm_weights("gpt_neox.final_layer_norm", "ln"),
     "embed_out.weight": Weight("head.embedding", split=0),
 }
 FAMILY = Family(

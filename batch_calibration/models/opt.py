@@ -5,12 +5,17 @@ from dataclasses import dataclass
 import jax
 from flax import nnx
 
-from batch_calibration.models.activations import activation
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend
-from batch_calibration.models.family import Family, RawConfig, TransformerConfig, Weight
-from batch_calibration.models.head import Words, logits
+from batch_calibration.models.family import (
+    Family,
+    RawConfig,
+    TransformerConfig,
+    Weight,
+    linear_weights,
+    norm_weights,
+)
 
-INIT = nnx.initializers.normal(0.02)
 OFFSET = 2
 """Rows of the position table before that of position 0."""
 
@@ -51,24 +56,23 @@ class Block(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
         self.heads, self.before = config.num_attention_heads, config.do_layer_norm_before
-        self.activation = activation(config.activation_function)
+        self.activation = layers.activation(config.activation_function)
         self.query, self.key, self.value, self.out, self.fc, self.proj = (
-            nnx.Linear(*shape, use_bias=bias, kernel_init=INIT, rngs=rngs)
+            nnx.Linear(*shape, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
             for shape in (*[(width, width)] * 4, (width, inner), (inner, width))
         )
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
-        x = self.ln_1(h) if self.before else h
-        q, k, v = (
-            part(x).reshape(*x.shape[:-1], self.heads, -1)
-            for part in (self.query, self.key, self.value)
-        )
+        normed = self.ln_1(h) if self.before else h
+        q = layers.split_heads(self.query(normed), self.heads)
+        k = layers.split_heads(self.key(normed), self.heads)
+        v = layers.split_heads(self.value(normed), self.heads)
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         h = h if self.before else self.ln_1(h)
-        x = self.ln_2(h) if self.before else h
-        h = h + self.proj(self.activation(self.fc(x)))
+        normed = self.ln_2(h) if self.before else h
+        h = h + self.proj(self.activation(self.fc(normed)))
         return h if self.before else self.ln_2(h)
 
 
@@ -79,22 +83,18 @@ class Model(nnx.Module):
         width, vocabulary = config.hidden_size, config.vocab_size
         narrow = config.word_embed_proj_dim or width
         positions = config.max_position_embeddings + OFFSET
-        self.token_embedding = nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
-        self.position_embedding = nnx.Embed(positions, width, embedding_init=INIT, rngs=rngs)
+        self.token_embedding = nnx.Embed(vocabulary, narrow, embedding_init=layers.INIT, rngs=rngs)
+        self.position_embedding = nnx.Embed(positions, width, embedding_init=layers.INIT, rngs=rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
         self.ln = _norm(config, rngs) if normed else None
         self.project_in, self.project_out = (
-            nnx.Linear(*shape, use_bias=False, kernel_init=INIT, rngs=rngs)
+            nnx.Linear(*shape, use_bias=False, kernel_init=layers.INIT, rngs=rngs)
             if narrow != width
             else None
             for shape in ((narrow, width), (width, narrow))
         )
-        self.head = (
-            None
-            if config.tie_word_embeddings
-            else nnx.Embed(vocabulary, narrow, embedding_init=INIT, rngs=rngs)
-        )
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, narrow, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -105,11 +105,11 @@ class Model(nnx.Module):
             h = block(h, layer, attend)
         return h if self.ln is None else self.ln(h)
 
-    def unembed(self, h: jax.Array, words: Words = None) -> jax.Array:
-        """Logits `[..., v]` of hidden states `[..., d]`, of all words or of some."""
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
+        """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         h = h if self.project_out is None else self.project_out(h)
         table = self.token_embedding if self.head is None else self.head
-        return logits(h, table.embedding[...], words)
+        return layers.logits(h, table.embedding[...], token_set)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -122,24 +122,15 @@ WEIGHTS = {
     "model.decoder.embed_positions.weight": Weight("position_embedding.embedding"),
     "model.decoder.project_in.weight": Weight("project_in.kernel", True, 1),
     "model.decoder.project_out.weight": Weight("project_out.kernel", True, 0),
-    "model.decoder.layers.{i}.self_attn.q_proj.weight": Weight("blocks.{i}.query.kernel", True, 1),
-    "model.decoder.layers.{i}.self_attn.q_proj.bias": Weight("blocks.{i}.query.bias", split=0),
-    "model.decoder.layers.{i}.self_attn.k_proj.weight": Weight("blocks.{i}.key.kernel", True, 1),
-    "model.decoder.layers.{i}.self_attn.k_proj.bias": Weight("blocks.{i}.key.bias", split=0),
-    "model.decoder.layers.{i}.self_attn.v_proj.weight": Weight("blocks.{i}.value.kernel", True, 1),
-    "model.decoder.layers.{i}.self_attn.v_proj.bias": Weight("blocks.{i}.value.bias", split=0),
-    "model.decoder.layers.{i}.self_attn.out_proj.weight": Weight("blocks.{i}.out.kernel", True, 0),
-    "model.decoder.layers.{i}.self_attn.out_proj.bias": Weight("blocks.{i}.out.bias"),
-    "model.decoder.layers.{i}.self_attn_layer_norm.weight": Weight("blocks.{i}.ln_1.scale"),
-    "model.decoder.layers.{i}.self_attn_layer_norm.bias": Weight("blocks.{i}.ln_1.bias"),
-    "model.decoder.layers.{i}.fc1.weight": Weight("blocks.{i}.fc.kernel", True, 1),
-    "model.decoder.layers.{i}.fc1.bias": Weight("blocks.{i}.fc.bias", split=0),
-    "model.decoder.layers.{i}.fc2.weight": Weight("blocks.{i}.proj.kernel", True, 0),
-    "model.decoder.layers.{i}.fc2.bias": Weight("blocks.{i}.proj.bias"),
-    "model.decoder.layers.{i}.final_layer_norm.weight": Weight("blocks.{i}.ln_2.scale"),
-    "model.decoder.layers.{i}.final_layer_norm.bias": Weight("blocks.{i}.ln_2.bias"),
-    "model.decoder.final_layer_norm.weight": Weight("ln.scale"),
-    "model.decoder.final_layer_norm.bias": Weight("ln.bias"),
+    **linear_weights("model.decoder.layers.{i}.self_attn.q_proj", "blocks.{i}.query", 1),
+    **linear_weights("model.decoder.layers.{i}.self_attn.k_proj", "blocks.{i}.key", 1),
+    **linear_weights("model.decoder.layers.{i}.self_attn.v_proj", "blocks.{i}.value", 1),
+    **linear_weights("model.decoder.layers.{i}.self_attn.out_proj", "blocks.{i}.out", 0),
+    **norm_weights("model.decoder.layers.{i}.self_attn_layer_norm", "blocks.{i}.ln_1"),
+    **linear_weights("model.decoder.layers.{i}.fc1", "blocks.{i}.fc", 1),
+    **linear_weights("model.decoder.layers.{i}.fc2", "blocks.{i}.proj", 0),
+    **norm_weights("model.decoder.layers.{i}.final_layer_norm", "blocks.{i}.ln_2"),
+    **norm_weights("model.decoder.final_layer_norm", "ln"),
     "lm_head.weight": Weight("head.embedding", split=0),
 }
 FAMILY = Family(

@@ -9,9 +9,9 @@ import numpy as np
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.activations import activation
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Encoder
+from batch_calibration.models.layers import activation
 from batch_calibration.models.sentence_config import SentenceConfig, read_fixed
 from batch_calibration.models.tensors import tensors
 
@@ -129,11 +129,11 @@ def _dense(directory: Path, width: int) -> Dense:
     if not torch.startswith("torch.nn") or short not in ACTIVATIONS:
         unknown = InputError.unknown("activation function", name, ACTIVATIONS)
         raise InputError(f"{directory / 'config.json'}: {unknown}")
-    out = raw.get("out_features")
-    expected: dict[str, tuple[object, ...]] = {"linear.weight": (out, width)}
-    expected |= {"linear.bias": (out,)} if raw.get("bias", True) else {}
-    found = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
-    shapes = {tensor: array.shape for tensor, array in found.items()}
+    width_out = raw.get("out_features")
+    expected: dict[str, tuple[object, ...]] = {"linear.weight": (width_out, width)}
+    expected |= {"linear.bias": (width_out,)} if raw.get("bias", True) else {}
+    arrays = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
+    shapes = {tensor: array.shape for tensor, array in arrays.items()}
     if shapes != expected:
         raise InputError(
             where=directory,
@@ -141,5 +141,5 @@ def _dense(directory: Path, width: int) -> Dense:
             got=shapes,
             remedy="the files belong to different checkpoints",
         )
-    bias = found.get("linear.bias", np.zeros(len(found["linear.weight"]), np.float32))
-    return Dense(found["linear.weight"].T, bias, short)
+    bias = arrays.get("linear.bias", np.zeros(len(arrays["linear.weight"]), np.float32))
+    return Dense(arrays["linear.weight"].T, bias, short)

@@ -66,6 +66,10 @@ class Rope:
         return min(self.positions, original) if self.rope_type == "longrope" else self.positions
 
 
+Angle = tuple[jax.Array, jax.Array]
+"""Cosine and sine `[b, t, 1, r]` of the angles that `r` pairs of numbers are turned by."""
+
+
 class Frequencies(NamedTuple):
     """Radians per position of each rotated pair, and what cosines and sines are multiplied by."""
 
@@ -85,56 +89,59 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
         share: `partial_rotary_factor` where the config does not say.
         original: `original_max_position_embeddings` where the config does not say.
     """
-    given = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
-    if not isinstance(given, dict):
+    parameters = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if not isinstance(parameters, dict):
         raise InputError(
-            where="config.json", expected="rope parameters as an object", got=f"{given!r}"
+            where="config.json", expected="rope parameters as an object", got=f"{parameters!r}"
         )
-    kind = given.get("rope_type", given.get("type", "default"))
+    kind = parameters.get("rope_type", parameters.get("type", "default"))
     if not isinstance(kind, str) or kind not in NEEDED:
         raise InputError(f"config.json: {InputError.unknown('rope type', kind, NEEDED)}")
     positions = raw.get("max_position_embeddings")
     allowed = {"type", "rope_type", "rope_theta", PARTIAL, ORIGINAL}
     allowed |= {*NEEDED[kind], *OPTIONAL.get(kind, ())}
-    lacking = [key for key in NEEDED[kind] if given.get(key) is None]
-    unknown = sorted(given.keys() - allowed)
+    lacking = [key for key in NEEDED[kind] if parameters.get(key) is None]
+    unknown = sorted(parameters.keys() - allowed)
     if lacking or unknown:
         problem = f"lack {lacking[0]}" if lacking else f"have {unknown[0]}, unknown here"
         raise InputError(
             f"config.json: the parameters of rope type {kind!r} {problem}; fetch the file again."
         )
-    found = {
+    merged = {
         "rope_theta": raw.get("rope_theta", 10_000.0),
         PARTIAL: raw.get(PARTIAL, share),
         ORIGINAL: positions,
-    } | {key: value for key, value in given.items() if value is not None and key != "type"}
+    }
+    merged |= {key: p for key, p in parameters.items() if p is not None and key != "type"}
+    # This key alone counts at the top before the nested object.
     if (top := raw.get(ORIGINAL, original)) is not None:
-        found[ORIGINAL] = top
-    found |= {"rope_type": kind, "positions": positions}
+        merged[ORIGINAL] = top
+    merged |= {"rope_type": kind, "positions": positions}
     # Where the longest sequence is nonsense, the loader says so.
-    rope = _checked(found) if type(positions) is int and positions > 0 else Rope()
-    return raw | {PARTIAL: found[PARTIAL], "rope": rope}
+    rope = _checked(merged) if type(positions) is int and positions > 0 else Rope()
+    return raw | {PARTIAL: merged[PARTIAL], "rope": rope}
 
 
-def _checked(found: RawConfig) -> Rope:
+def _checked(parameters: RawConfig) -> Rope:
     """The parameters as a `Rope`, or a sentence that names the one of another type."""
-    values: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for field in fields(Rope):
-        value: Any = found.get(field.name, field.default)
+        parameter: Any = parameters.get(field.name, field.default)
         if isinstance(field.default, tuple):
-            fits = isinstance(value, list | tuple) and all(map(_positive, value))
-            expected, value = "a list of positive numbers", tuple(value) if fits else value
+            fits = isinstance(parameter, list | tuple) and all(map(_positive, parameter))
+            expected = "a list of positive numbers"
+            parameter = tuple(parameter) if fits else parameter
         elif field.name in ("truncate", "rope_type"):
-            fits, expected = isinstance(value, type(field.default)), "true or false"
+            fits, expected = isinstance(parameter, type(field.default)), "true or false"
         else:
-            fits, expected = value is field.default or _positive(value), "a positive number"
+            fits, expected = parameter is field.default or _positive(parameter), "a positive number"
         if not fits:
             raise InputError(
-                f"config.json says {field.name} = {value!r} of its rope parameters; expected "
+                f"config.json says {field.name} = {parameter!r} of its rope parameters; expected "
                 f"{expected}; fetch the file again."
             )
-        values[field.name] = value
-    rope = Rope(**values)
+        checked[field.name] = parameter
+    rope = Rope(**checked)
     if not rope.partial_rotary_factor <= 1:
         raise InputError(
             f"config.json says {PARTIAL} = {rope.partial_rotary_factor}; expected a share of "
@@ -150,10 +157,10 @@ def _checked(found: RawConfig) -> Rope:
     return rope
 
 
-def _positive(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _positive(number: object) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
         return False
-    return 0 < value < math.inf
+    return 0 < number < math.inf
 
 
 def frequencies(size: int, rope: Rope) -> Frequencies:
@@ -165,38 +172,42 @@ def frequencies(size: int, rope: Rope) -> Frequencies:
     between `beta_fast` and `beta_slow` turns, and scales. `longrope` (Ding et al. 2024) divides
     each by a factor of its own. `dynamic` changes nothing up to the config's longest sequence.
     """
-    size = int(size * rope.partial_rotary_factor)
-    found = rope.rope_theta ** -(np.arange(0, size, 2) / size)
+    size = int(size * rope.partial_rotary_factor)  # of a head, what is rotated
+    radians = rope.rope_theta ** -(np.arange(0, size, 2) / size)
     original, factor = rope.original_max_position_embeddings, rope.factor or 1.0
     scale: float = 1.0
     if rope.rope_type == "linear":
-        found = found / factor
+        radians = radians / factor
     elif rope.rope_type == "llama3":
         low, high = rope.low_freq_factor, rope.high_freq_factor
-        share = np.clip((found * original / (2 * math.pi) - low) / (high - low), 0, 1)
-        found = found * (share + (1 - share) / factor)
+        # The share that keeps its frequency, by the turns in the original length.
+        share = np.clip((radians * original / (2 * math.pi) - low) / (high - low), 0, 1)
+        radians = radians * (share + (1 - share) / factor)
     elif rope.rope_type == "yarn":
-        found = found * (1 + _yarn_ramp(size, rope) * (1 / factor - 1))
+        radians = radians * (1 + _yarn_ramp(size, rope) * (1 / factor - 1))
         scale = rope.attention_factor or _yarn_scale(rope, factor)
     elif rope.rope_type == "longrope":
-        if len(rope.short_factor) != len(found):
+        if len(rope.short_factor) != len(radians):
             raise InputError(
                 where="config.json",
-                expected=f"{len(found)} numbers in short_factor, one for each pair that is rotated",
+                expected=f"{len(radians)} numbers in short_factor, one for each pair that is "
+                "rotated",
                 got=len(rope.short_factor),
                 remedy="fetch the file again",
             )
-        found = found / np.array(rope.short_factor)
+        radians = radians / np.array(rope.short_factor)
         factor = rope.factor or rope.positions / original
-        known = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
-        scale = rope.attention_factor or known
-    return Frequencies(tuple(found.tolist()), scale)
+        # Ding et al. 2024: attention over a longer context is kept as sharp as it was.
+        default_scale = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+        scale = rope.attention_factor or default_scale
+    return Frequencies(tuple(radians.tolist()), scale)
 
 
 def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
     """From 0 for pairs that turn fast to 1 for those that turn slowly."""
 
     def pair(turns: float) -> float:
+        """The pair, not a whole number, that makes so many turns in the original length."""
         length = rope.original_max_position_embeddings / (turns * 2 * math.pi)
         return size * math.log(length) / (2 * math.log(rope.rope_theta))
 
@@ -204,11 +215,12 @@ def _yarn_ramp(size: int, rope: Rope) -> np.ndarray:
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, size - 1)
-    width = high - low if high != low else 1e-3
+    width = high - low if high != low else 1e-3  # a step where both ends are one pair
     return np.asarray(np.clip((np.arange(size // 2) - low) / width, 0, 1))
 
 
 def _yarn_scale(rope: Rope, factor: float) -> float:
+    # 0.1 ln(factor) + 1 is fitted to perplexities (Peng et al. 2023, equation 22).
     def scale(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
@@ -217,9 +229,7 @@ def _yarn_scale(rope: Rope, factor: float) -> float:
     return scale(1.0)
 
 
-def angles(
-    positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype
-) -> tuple[jax.Array, jax.Array]:
+def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> Angle:
     """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
     radians = jnp.array(frequencies.radians, jnp.float32)
     angle = positions[..., None, None].astype(jnp.float32) * radians
@@ -227,22 +237,21 @@ def angles(
     return cos.astype(dtype), sin.astype(dtype)
 
 
-def rotate(
-    x: jax.Array, angle: tuple[jax.Array, jax.Array], interleaved: bool = False
-) -> jax.Array:
-    """Rotate the first `2r` numbers of each head in `x [b, t, heads, d]`; the others stay.
+def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Array:
+    """Rotate the first `2r` numbers of each head in `heads [b, t, heads, d]`; the others stay.
 
     `angle` is a cosine and a sine `[b, t, 1, r]`. Number `i` is paired with `i + r`, or `2i` with
     `2i + 1` where the pairs are `interleaved`.
     """
     cos, sin = angle
     r = cos.shape[-1]
-    turned, rest = x[..., : 2 * r], x[..., 2 * r :]
+    rotated, unrotated = heads[..., : 2 * r], heads[..., 2 * r :]
     if interleaved:
-        first, second = turned[..., ::2], turned[..., 1::2]
+        first, second = rotated[..., ::2], rotated[..., 1::2]
         pairs = jnp.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
-        return jnp.concatenate([pairs.reshape(turned.shape), rest], axis=-1)
-    swapped = jnp.concatenate([turned[..., r:], turned[..., :r]], axis=-1)
-    both = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
-    turned = turned * both[0] + swapped * both[1]
-    return jnp.concatenate([turned, rest], axis=-1) if rest.shape[-1] else turned
+        return jnp.concatenate([pairs.reshape(rotated.shape), unrotated], axis=-1)
+    swapped = jnp.concatenate([rotated[..., r:], rotated[..., :r]], axis=-1)
+    # One product over whole heads: number i is x_i cos - x_(i+r) sin, i + r the other way round.
+    cosines, sines = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
+    rotated = rotated * cosines + swapped * sines
+    return jnp.concatenate([rotated, unrotated], axis=-1) if unrotated.shape[-1] else rotated

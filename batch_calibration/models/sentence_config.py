@@ -74,12 +74,13 @@ class SentenceConfig:
         """What is done, in a sentence."""
         if not self.modules:
             return f"pooling: {self.pooling}, as sentence-transformers does without {MODULES}"
-        then = "".join(f", then {module.folder}" for module in self.modules[2:])
-        told = [f"pooling: {self.pooling}{then}, as {MODULES} says"]
-        told += [f"{self.prompt!r} stands before each text"] if self.prompt else []
-        told += ["texts are in lower case"] if self.lower_case else []
-        told += [f"texts are cut at {self.max_tokens} tokens or before"] if self.max_tokens else []
-        return "; ".join(told)
+        following = "".join(f", then {module.folder}" for module in self.modules[2:])
+        clauses = [f"pooling: {self.pooling}{following}, as {MODULES} says"]
+        clauses += [f"{self.prompt!r} stands before each text"] if self.prompt else []
+        clauses += ["texts are in lower case"] if self.lower_case else []
+        if self.max_tokens:
+            clauses.append(f"texts are cut at {self.max_tokens} tokens or before")
+        return "; ".join(clauses)
 
     def files(self, directory: Path) -> list[str]:
         """The files that decide it, weights included."""
@@ -87,8 +88,8 @@ class SentenceConfig:
             return []
         files = [MODULES, SETTINGS, TEXTS]
         for kind, folder in self.modules[1:]:
-            held = shards(directory / folder) if kind == "Dense" else []
-            files += [f"{folder}/{name}" for name in ("config.json", *held)]
+            weight_files = shards(directory / folder) if kind == "Dense" else []
+            files += [f"{folder}/{name}" for name in ("config.json", *weight_files)]
         return files
 
 
@@ -136,14 +137,14 @@ def _modules(directory: Path) -> tuple[Module, ...]:
         if isinstance(line, dict)
     ]
     kinds = [kind.rsplit(".", 1)[-1] for kind, _ in modules]
-    known = (
+    is_known = (
         all(kind.startswith("sentence_transformers.") for kind, _ in modules)
         and kinds[:2] == ["Transformer", "Pooling"]
         and set(kinds[2:]) <= {"Dense", "Normalize"}
         and modules[0].folder == ""
         and all(folder == Path(folder).name != "" for _, folder in modules[1:])
     )
-    if not known:
+    if not is_known:
         named = ", ".join(f"{kind} in {folder!r}" for kind, folder in modules)
         raise InputError(
             where=path,
@@ -162,11 +163,11 @@ def read_fixed(path: Path, fixed: Mapping[str, object]) -> RawConfig:
         InputError: it is broken, or asks by one of the keys for what this encoder does not do.
     """
     raw = read_json(path, "settings of a sentence encoder") if path.is_file() else {}
-    for key, value in fixed.items():
-        if raw.get(key) not in (None, value):
+    for key, expected in fixed.items():
+        if raw.get(key) not in (None, expected):
             raise InputError(
-                f"{path}: {key} = {raw[key]!r}; this encoder is written for {value!r} alone, and "
-                "would score wrongly; use another checkpoint."
+                f"{path}: {key} = {raw[key]!r}; this encoder is written for {expected!r} alone, "
+                "and would score wrongly; use another checkpoint."
             )
     return raw
 
@@ -184,11 +185,11 @@ def _pooling(path: Path, width: int, prompt: str) -> str:
             f"{path}: pooling by {' and '.join(modes) or 'nothing'}; expected one alone of "
             f"{', '.join(FLAGS.values())}; use another checkpoint."
         )
-    said = raw.get("embedding_dimension", raw.get("word_embedding_dimension", width))
-    if said != width:
+    stated_width = raw.get("embedding_dimension", raw.get("word_embedding_dimension", width))
+    if stated_width != width:
         raise InputError(
-            f"{path}: pools embeddings of width {said}, but the network's is {width}; the files "
-            "belong to different checkpoints."
+            f"{path}: pools embeddings of width {stated_width}, but the network's is {width}; the "
+            "files belong to different checkpoints."
         )
     if prompt and not raw.get("include_prompt", True):
         raise InputError(

@@ -53,23 +53,23 @@ class Tensor(NamedTuple):
                 f"{self.path}: {self.name} is in {self.kind}: quantized weights, expected one of "
                 f"{', '.join(PLAIN)}; use the checkpoint that is not quantized."
             )
-        part, left = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
+        chunk, remaining = np.empty(PART, PLAIN[self.kind]), math.prod(self.shape)
         # Read, not mapped: pages of a mapped file would count as this process's memory.
         with self.path.open("rb") as file:
             file.seek(self.offset)
-            while left:
-                part = part[:left]
-                if file.readinto(part.view(np.uint8).data) != part.nbytes:
+            while remaining:
+                chunk = chunk[:remaining]
+                if file.readinto(chunk.view(np.uint8).data) != chunk.nbytes:
                     raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
-                yield part.astype(dtype, copy=False)
-                left -= len(part)
+                yield chunk.astype(dtype, copy=False)
+                remaining -= len(chunk)
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`; errors as of `parts`."""
         array, start = np.empty(self.shape, dtype), 0
-        for part in self.parts(dtype):
-            array.reshape(-1)[start : start + len(part)] = part
-            start += len(part)
+        for chunk in self.parts(dtype):
+            array.reshape(-1)[start : start + len(chunk)] = chunk
+            start += len(chunk)
         return array
 
 
@@ -80,7 +80,7 @@ def shards(directory: Path) -> list[str]:
     index = directory / "model.safetensors.index.json"
     if index.is_file():
         shard_of = read_json(index, "an index of shards").get("weight_map")
-        if not isinstance(shard_of, dict) or not all(isinstance(v, str) for v in shard_of.values()):
+        if not isinstance(shard_of, dict) or set(map(type, shard_of.values())) - {str}:
             raise InputError(
                 where=index,
                 expected="weight_map to give each tensor's file",
@@ -123,6 +123,6 @@ def tensors(directory: Path) -> Iterator[Tensor]:
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(length))
         for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
-            about = header[name]
-            start = 8 + length + about["data_offsets"][0]
-            yield Tensor(name, path, about["dtype"], tuple(about["shape"]), start)
+            entry_header = header[name]
+            start = 8 + length + entry_header["data_offsets"][0]
+            yield Tensor(name, path, entry_header["dtype"], tuple(entry_header["shape"]), start)

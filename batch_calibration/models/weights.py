@@ -21,7 +21,7 @@ from batch_calibration.files import write_whole
 from batch_calibration.models import memory
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Family, RawConfig, Weight
-from batch_calibration.models.product import product
+from batch_calibration.models.layers import product
 from batch_calibration.models.tensors import PLAIN, Tensor, tensors
 
 NAMED = 10
@@ -62,8 +62,8 @@ def load(
     files = list(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
-    wanted = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
-    parameters, cached = sum(leaf.size for leaf in wanted.values()), family.kind == "causal_lm"
+    leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
+    parameters, cached = sum(leaf.size for leaf in leaves.values()), family.kind == "causal_lm"
     demand = memory.Demand(parameters, config.width, config.layers, cached)
     memory.require(directory, demand, dtype, mesh)
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
@@ -77,44 +77,44 @@ def load(
         path = weight.path.format(i=number)
         if path in sources:
             complaints.append(f"a second {name} (our {path})")
-        elif path in wanted:
+        elif path in leaves:
             sources[path] = tensor, weight._replace(path=path)
         elif pattern in family.tied:
             tied[tensor] = family.tied[pattern]
         elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
             complaints.append(f"unexpected {name} (our network has no place for it)")
-    found: dict[str, jax.Array] = {}
+    placed_leaves: dict[str, jax.Array] = {}
     with ThreadPoolExecutor(READERS) as pool:
 
         def place(path: str) -> jax.Array | str:
-            return _place(*sources[path], wanted[path].shape, dtype, mesh)
+            return _place(*sources[path], leaves[path].shape, dtype, mesh)
 
         for path, placed in zip(sources, pool.map(place, sources), strict=True):
             if isinstance(placed, str):
                 complaints.append(placed)
             else:
-                found[path] = placed
+                placed_leaves[path] = placed
     for tensor, path in tied.items():
         if path not in sources or not _equal(sources[path][0], tensor, dtype):
             complaints.append(
                 f"{tensor.name} differs from our {path}, which tie_word_embeddings puts in its "
                 "place; set tie_word_embeddings to false in config.json if it is meant"
             )
-    names = {weight.path: name for name, weight in _names(family, wanted)}
-    missing = [f"missing {names[path]} (our {path})" for path in wanted if path not in sources]
+    names = {weight.path: name for name, weight in _names(family, leaves)}
+    missing = [f"missing {names[path]} (our {path})" for path in leaves if path not in sources]
     if complaints := missing + complaints:
-        rest = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
+        uncounted = f"; and {len(complaints) - NAMED:,} more" if len(complaints) > NAMED else ""
         raise InputError(
             f"{directory}: the weights do not fit the {family.name} network of its "
-            f"config.json: {'; '.join(complaints[:NAMED])}{rest}."
+            f"config.json: {'; '.join(complaints[:NAMED])}{uncounted}."
         )
-    flat = [(p, leaf.replace(found[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
+    flat = [(p, leaf.replace(placed_leaves[_dotted(p)])) for p, leaf in nnx.to_flat_state(skeleton)]
     model = nnx.merge(graph, nnx.from_flat_state(flat))
-    for _, part in nnx.iter_modules(model):
-        if isinstance(part, nnx.Embed):
-            part.dtype = dtype  # it keeps the dtype it was made with, float32
-        if isinstance(part, nnx.Linear):
-            part.dot_general = product
+    for _, module in nnx.iter_modules(model):
+        if isinstance(module, nnx.Embed):
+            module.dtype = dtype  # it keeps the dtype it was made with, float32
+        if isinstance(module, nnx.Linear):
+            module.dot_general = product
     return config, model
 
 
@@ -144,8 +144,8 @@ def _equal(used: Tensor, tensor: Tensor, dtype: DTypeLike) -> bool:
     """Whether a tensor that our network has no place for is the one used in its place."""
     if not {used.kind, tensor.kind} <= {*PLAIN} or used.shape != tensor.shape:
         return False
-    parts = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
-    return all(np.array_equal(ours, theirs) for ours, theirs in parts)
+    chunks = zip(used.parts(dtype), tensor.parts(dtype), strict=True)
+    return all(np.array_equal(ours, theirs) for ours, theirs in chunks)
 
 
 def _place(
@@ -197,8 +197,8 @@ def save(directory: str | Path, model: nnx.Module, family: Family, raw_config: R
     for name, weight in _names(family, ours):
         array = ours[weight.path]
         tensors[name] = np.asarray(array.T if weight.transpose else array, order="C")
-    data = safetensors.numpy.save(tensors, metadata={"format": "pt"})
-    write_whole(directory / "model.safetensors", data)
+    content = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    write_whole(directory / "model.safetensors", content)
     text = json.dumps(raw_config, indent=2, sort_keys=True) + "\n"
     write_whole(directory / "config.json", text.encode())
 

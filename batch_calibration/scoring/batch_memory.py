@@ -9,11 +9,11 @@ from batch_calibration.errors import InputError
 from batch_calibration.models import memory
 from batch_calibration.models.checkpoint import Checkpoint
 
-ON_CPU = 1024
+CPU_POSITIONS = 1024
 """Positions on CPUs, where a batch should stay in the caches."""
-MOST, LEAST = 65536, 128
+MAX_POSITIONS, MIN_POSITIONS = 65536, 128
 """Positions on accelerators: more would be no faster, and a sequence is no shorter."""
-KEYS = 2048
+BUDGETED_KEYS = 2048
 """Keys of a prefix and a sequence that memory is laid out for where logits are kept."""
 
 
@@ -23,12 +23,12 @@ def budget(checkpoint: Checkpoint, logits: bool) -> int:
     `logits` says that attention keeps a float32 logit for each head and pair at once.
     """
     if jax.default_backend() == "cpu":
-        return ON_CPU
+        return CPU_POSITIONS
     config, mesh = checkpoint.config, checkpoint.mesh
     state = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
     kernels = [leaf for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
     written = sum(kernel.shape[-1] for kernel in kernels) // config.layers
-    keys = min(KEYS, config.positions) if logits else 0
+    keys = min(BUDGETED_KEYS, config.positions) if logits else 0
     size = 4 if checkpoint.dtype == "float32" else 2
     a_position = position_bytes(config.width, written, config.heads * keys, size) + keys  # the mask
     rows = 1 if mesh is None else mesh.shape["data"]
@@ -45,7 +45,7 @@ def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
     and its exponential.
 
     Args:
-        width: Numbers in a hidden state.
+        width: Hidden size.
         written: Numbers that the matrices of one layer write for a position.
         pairs: Logits of attention that are kept for a position.
         size: Bytes of a number.
@@ -57,15 +57,15 @@ def position_bytes(width: int, written: int, pairs: int, size: int) -> int:
 
 
 def positions(free: float, a_position: int) -> int:
-    """The power of two of positions that half of the free bytes hold, within `LEAST` and `MOST`.
+    """The power of two of positions that half of the free bytes hold, within the two bounds.
 
     Half, because a second batch waits while one runs, and programs need room of their own.
 
     >>> positions(100e9, 63_488), positions(2e9, 63_488), positions(1e6, 63_488)
     (65536, 8192, 128)
     """
-    fit = min(free / 2 / a_position, MOST)
-    return max(LEAST, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else LEAST
+    fit = min(free / 2 / a_position, MAX_POSITIONS)
+    return max(MIN_POSITIONS, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else MIN_POSITIONS
 
 
 def halve(positions: int, error: Exception, length: int) -> int:

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+RUN_COST = 256
+"""What a run of its own costs beside its tokens, in tokens: padding, a batch not full."""
+
 
 class Group(NamedTuple):
     """Rows that begin with the same `shared` token ids."""
@@ -41,10 +44,6 @@ def bucket(length: int, step: int) -> int:
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
-APART = 256
-"""What a run of its own costs beside its tokens, in tokens: padding, a batch not full."""
-
-
 def group(prompts: Sequence[list[int]], line: int) -> list[Group]:
     """Rows by the beginning they share, so that each unique token is run once.
 
@@ -55,14 +54,16 @@ def group(prompts: Sequence[list[int]], line: int) -> list[Group]:
     """
 
     def apart(shared: int, rows: list[int]) -> int:
-        times = len(rows) - 1
+        """The prefix, or 0 where running it apart saves too little."""
+        times = len(rows) - 1  # that its tokens are not run again
         if shared < line // 2:
+            # Within a sequence rows share a short one anyway: it is run once in each sequence.
             times = min(times, sum(len(prompts[row]) - shared for row in rows) // line)
-        return shared if times * shared > APART else 0
+        return shared if times * shared > RUN_COST else 0
 
     common = _shared(prompts, range(len(prompts)))
     order = sorted(range(len(prompts)), key=lambda row: prompts[row][common:])
-    return [Group(apart(*part), part.rows) for part in _group(prompts, order)]
+    return [Group(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
 
 
 def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> list[Group]:
@@ -70,22 +71,23 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
     common = _shared(prompts, order)
 
     def pays(rows: list[int], shared: int) -> bool:
-        return len(rows) * (shared - common) > 2 * (shared + APART)
+        return len(rows) * (shared - common) > 2 * (shared + RUN_COST)
 
-    rest: list[int] = []
+    ungrouped: list[int] = []
     groups: list[Group] = []
     for _, run in groupby(order, key=lambda row: prompts[row][common]):
         rows = list(run)
         longest = max(len(prompts[row]) for row in rows)
+        # Rows cannot share more than the longest has: most runs are dismissed here, undivided.
         if not depth or not pays(rows, longest - 1):
-            rest += rows
+            ungrouped += rows
             continue
-        for part in _group(prompts, rows, depth - 1):
-            if pays(part.rows, part.shared):
-                groups.append(part)
+        for subgroup in _group(prompts, rows, depth - 1):
+            if pays(subgroup.rows, subgroup.shared):
+                groups.append(subgroup)
             else:
-                rest += part.rows
-    return [*groups, Group(_shared(prompts, rest), rest)] if rest else groups
+                ungrouped += subgroup.rows
+    return [*groups, Group(_shared(prompts, ungrouped), ungrouped)] if ungrouped else groups
 
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
@@ -102,13 +104,13 @@ def batches(
 
     A last few rows go in a batch of an eighth of the size: two sizes per length, no more.
     """
-    left = sorted(rows, key=lambda row: (-lengths[row], row))
-    while left:
-        length = bucket(lengths[left[0]], step)
+    waiting = sorted(rows, key=lambda row: (-lengths[row], row))
+    while waiting:
+        length = bucket(lengths[waiting[0]], step)
         fit = size
         while fit > 1 and fit * length > budget:
             fit //= 2
-        if len(left) <= fit // 8:
+        if len(waiting) <= fit // 8:
             fit //= 8
-        yield Batch(left[:fit], fit, length)
-        left = left[fit:]
+        yield Batch(waiting[:fit], fit, length)
+        waiting = waiting[fit:]

@@ -114,30 +114,30 @@ class CausalLM:
             self._forward.prefix = PrefixCache([], ())
         log_probs = np.zeros((len(inputs), len(forms)), np.float32)
         tokens = np.zeros(len(inputs), np.int32)
-        had = finished.rows
-        for row, value in had.items():
-            log_probs[row] = value
-        done = len(had)
+        finished_rows = finished.rows
+        for row, row_scores in finished_rows.items():
+            log_probs[row] = row_scores
+        rows_done = len(finished_rows)
         for start, encoded in self._encode(inputs, forms):
-            part = slice(start, start + len(encoded.prompts))
+            span = slice(start, start + len(encoded.prompts))
             tries = [trie.build_trie(row) for row in encoded.labels]
             self._check(start, encoded.prompts, tries)
-            tokens[part] = [len(prompt) for prompt in encoded.prompts]
-            done_here = {row - start for row in had}
-            for rows, values in self._forward.run(encoded.prompts, tries, done_here):
-                if not np.isfinite(values).all():
-                    row, form = np.argwhere(~np.isfinite(values))[0]
+            tokens[span] = [len(prompt) for prompt in encoded.prompts]
+            finished_here = {row - start for row in finished_rows}
+            for rows, scores in self._forward.run(encoded.prompts, tries, finished_here):
+                if not np.isfinite(scores).all():
+                    row, form = np.argwhere(~np.isfinite(scores))[0]
                     raise InputError(
                         where=f"row {start + rows[row]}, label {forms[form]!r}",
                         expected="a finite log-probability",
-                        got=f"{values[row, form]}",
+                        got=f"{scores[row, form]}",
                         remedy="the checkpoint's numbers overflow",
                     )
-                log_probs[part][rows] = values
-                finished.add([start + row for row in rows], values)
-                done += len(rows)
+                log_probs[span][rows] = scores
+                finished.add([start + row for row in rows], scores)
+                rows_done += len(rows)
                 if progress:
-                    progress(done)
+                    progress(rows_done)
         return LabelScores(label_texts.sum_probabilities(log_probs, counts), tokens)
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:

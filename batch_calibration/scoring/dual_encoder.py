@@ -31,9 +31,9 @@ from batch_calibration.scoring.tokens import token_ids
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
-BUDGET = {"cpu": 2048}
+BATCH_TOKENS = {"cpu": 2048}
 STEP = 16
-NAMED = 3
+MAX_NAMED = 3
 """Images that cannot be read and are named in the note at the end; all are counted."""
 
 
@@ -99,7 +99,7 @@ class DualEncoder:
         self.max_tokens = min(max_tokens, *limits)
         self.batch_size = batch_size
         self.notes: list[str] = []
-        self._budget = BUDGET.get(jax.default_backend(), 65536)
+        self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
         self._embed_texts = encoder_programs.text_program(checkpoint)
@@ -170,22 +170,22 @@ class DualEncoder:
         finished: Finished = NOTHING_FINISHED,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
-        parts: list[np.ndarray] = []
+        blocks: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
-        had = finished.rows
-        done = len(had)
+        finished_rows = finished.rows
+        rows_done = len(finished_rows)
         for start in range(0, len(texts), TOKENIZED_ROWS):
-            some = self._prompted(texts[start : start + TOKENIZED_ROWS])
-            ids = token_ids(self._tokenizer, some, special=True)
+            prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
+            ids = token_ids(self._tokenizer, prompted, special=True)
             counts[start : start + len(ids)] = [len(row) for row in ids]
-            part = {row - start: value for row, value in had.items()}
-            for rows, vectors in one_behind(self._run(ids, set(part))):
-                part.update(zip(rows, vectors, strict=False))
+            vector_of = {row - start: vector for row, vector in finished_rows.items()}
+            for rows, vectors in one_behind(self._run(ids, set(vector_of))):
+                vector_of.update(zip(rows, vectors, strict=False))
                 finished.add([start + row for row in rows], vectors[: len(rows)])
-                done += len(rows)
+                rows_done += len(rows)
                 if progress:
-                    progress(done)
-            parts.append(np.stack([part[row] for row in range(len(ids))]))
+                    progress(rows_done)
+            blocks.append(np.stack([vector_of[row] for row in range(len(ids))]))
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
             raise InputError(
@@ -194,7 +194,7 @@ class DualEncoder:
                 got=f"{texts[row]!r}",
                 remedy="drop it",
             )
-        return np.concatenate(parts) if parts else np.zeros((0, 1), np.float32), counts
+        return np.concatenate(blocks) if blocks else np.zeros((0, 1), np.float32), counts
 
     def embed_images(
         self,
@@ -211,33 +211,35 @@ class DualEncoder:
                 f"{self.checkpoint.directory}: a {self.checkpoint.model_type} network reads text "
                 "alone; give a CLIP checkpoint for images."
             )
-        how = load_preprocessing(self.checkpoint.directory)
+        preprocessing = load_preprocessing(self.checkpoint.directory)
         config = cast(clip.Config, self.checkpoint.config)
         edge = config.vision_image_size
-        if how.crop != (edge, edge):
+        if preprocessing.crop != (edge, edge):
             raise InputError(
-                f"{self.checkpoint.directory}: images are cut to {how.crop}, but the network "
-                f"takes {(edge, edge)}; the files belong to different checkpoints."
+                f"{self.checkpoint.directory}: images are cut to {preprocessing.crop}, but the "
+                f"network takes {(edge, edge)}; the files belong to different checkpoints."
             )
         tokens = 1 + (edge // config.vision_patch_size) ** 2
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
-        embed = encoder_programs.image_program(self.checkpoint, how)
-        had = finished.rows
+        embed = encoder_programs.image_program(self.checkpoint, preprocessing)
+        finished_rows = finished.rows
         failed = dict(finished.failed)
         # What is finished is a whole number of batches, and those after it begin where they did.
-        left = [row for row in range(len(images)) if row not in had and row not in failed]
+        settled = {*finished_rows, *failed}
+        pending = [row for row in range(len(images)) if row not in settled]
 
         def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
-            for rows, pixels, bad in stream([images.refs[row] for row in left], how, size):
+            refs = [images.refs[row] for row in pending]
+            for rows, pixels, bad in stream(refs, preprocessing, size):
                 (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
-                lost = {left[row]: why for row, why in bad.items()}
-                yield ([left[row] for row in rows], lost), embed(placed)
+                unreadable = {pending[row]: why for row, why in bad.items()}
+                yield ([pending[row] for row in rows], unreadable), embed(placed)
 
-        vectors = dict(had)
-        for (rows, lost), found in one_behind(run()):
-            vectors.update(zip(rows, found, strict=False))
-            failed |= lost
-            finished.add(rows, found[: len(rows)], lost)
+        vectors = dict(finished_rows)
+        for (rows, unreadable), embeddings in one_behind(run()):
+            vectors.update(zip(rows, embeddings, strict=False))
+            failed |= unreadable
+            finished.add(rows, embeddings[: len(rows)], unreadable)
             if progress:
                 progress(len(vectors) + len(failed))
         if failed:
@@ -245,13 +247,13 @@ class DualEncoder:
         if not vectors:
             first = next(iter(failed.values()), "there are none")
             raise InputError(f"none of the {len(images)} images can be read: {first}")
-        none = np.full_like(next(iter(vectors.values())), np.nan)
-        every = np.stack([vectors.get(row, none) for row in range(len(images))])
-        return every, np.full(len(images), tokens, np.int32), failed
+        missing = np.full_like(next(iter(vectors.values())), np.nan)
+        stacked = np.stack([vectors.get(row, missing) for row in range(len(images))])
+        return stacked, np.full(len(images), tokens, np.int32), failed
 
     def _report(self, failed: dict[int, str], images: int) -> None:
-        few = " ".join(failed[row] for row in sorted(failed)[:NAMED])
-        more = " ..." if len(failed) > NAMED else ""
+        few = " ".join(failed[row] for row in sorted(failed)[:MAX_NAMED])
+        more = " ..." if len(failed) > MAX_NAMED else ""
         self.notes.append(
             f"{len(failed):,} of {images:,} images could not be read and are left out: {few}{more}"
         )
@@ -259,8 +261,8 @@ class DualEncoder:
     def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
         """Rows and their embeddings, batch by batch, without batches that are all `done`."""
         lengths = [len(row) for row in ids]
-        every = range(len(ids))
-        for rows, size, width in batches(every, lengths, self.batch_size, self._budget, STEP):
+        planned = batches(range(len(ids)), lengths, self.batch_size, self._budget, STEP)
+        for rows, size, width in planned:
             if done.issuperset(rows):
                 continue
             tokens = np.zeros((self._padded(size), width), np.int32)
@@ -272,7 +274,7 @@ class DualEncoder:
             yield rows, self._embed_texts(*placed)
 
     def _padded(self, size: int) -> int:
-        step = sharding.rows_of(self.checkpoint.mesh)
+        step = sharding.row_multiple(self.checkpoint.mesh)
         return -(-max(1, size) // step) * step
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
@@ -284,8 +286,8 @@ class DualEncoder:
         if not labels:
             raise InputError(where="labels", expected="one or more sentences", got="none")
         seen: dict[tuple[int, ...], str] = {}
-        whole = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
-        for label, ids in zip(labels, map(tuple, whole), strict=True):
+        token_lists = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
+        for label, ids in zip(labels, map(tuple, token_lists), strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
                     f"label {label!r}: a statement of {len(ids)} tokens, but {self.max_tokens} is "

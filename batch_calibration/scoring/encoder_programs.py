@@ -24,27 +24,27 @@ T = TypeVar("T")
 
 def text_program(checkpoint: Checkpoint) -> Callable[[Array, Array], jax.Array]:
     """`(tokens [b, t], lengths [b])` -> embeddings of texts, for the checkpoint's kind."""
-    whole = sharding.whole(checkpoint.mesh)
+    home = sharding.replicated(checkpoint.mesh)
     if checkpoint.kind == "clip":
         tower, state = nnx.split(cast(ClipNetwork, checkpoint.model))
-        return lambda tokens, _: _embed_captions(tower, whole, state, tokens)
+        return lambda tokens, _: _embed_captions(tower, home, state, tokens)
     encoder, state = nnx.split(cast(SentenceEncoder, checkpoint.model))
-    return lambda tokens, lengths: _embed_sentences(encoder, whole, state, tokens, lengths)
+    return lambda tokens, lengths: _embed_sentences(encoder, home, state, tokens, lengths)
 
 
 def image_program(
     checkpoint: Checkpoint, preprocessing: Preprocessing
 ) -> Callable[[Array], jax.Array]:
     """`pixels [b, h, w, 3]` -> embeddings of images; the checkpoint is of the kind `clip`."""
-    whole = sharding.whole(checkpoint.mesh)
+    home = sharding.replicated(checkpoint.mesh)
     graph, state = nnx.split(cast(ClipNetwork, checkpoint.model))
-    return lambda pixels: _embed_images(graph, whole, preprocessing, state, pixels)
+    return lambda pixels: _embed_images(graph, home, preprocessing, state, pixels)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _embed_sentences(
     graph: nnx.GraphDef[SentenceEncoder],
-    whole: NamedSharding | None,
+    home: NamedSharding | None,
     state: State,
     tokens: jax.Array,
     lengths: jax.Array,
@@ -56,24 +56,24 @@ def _embed_sentences(
     positions = jnp.minimum(offset, lengths[:, None] - 1)
     encoder = nnx.merge(graph, state)
     h = encoder.hidden(tokens, positions, masked(mask))
-    return _unit(encoder.pool(h.astype(jnp.float32), mask), whole)
+    return _unit(encoder.pool(h.astype(jnp.float32), mask), home)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _embed_captions(
     graph: nnx.GraphDef[ClipNetwork],
-    whole: NamedSharding | None,
+    home: NamedSharding | None,
     state: State,
     tokens: jax.Array,
 ) -> jax.Array:
     """CLIP's embeddings `[b, p]` of `tokens [b, t]`, which hold their end token."""
-    return _unit(nnx.merge(graph, state).embed_text(tokens), whole)
+    return _unit(nnx.merge(graph, state).embed_text(tokens), home)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _embed_images(
     graph: nnx.GraphDef[ClipNetwork],
-    whole: NamedSharding | None,
+    home: NamedSharding | None,
     preprocessing: Preprocessing,
     state: State,
     pixels: jax.Array,
@@ -81,23 +81,23 @@ def _embed_images(
     """CLIP's embeddings `[b, p]` of uint8 `pixels [b, h, w, 3]`."""
     dtype = jax.tree.leaves(state)[0].dtype
     normalized = normalize(pixels, preprocessing).astype(dtype)
-    return _unit(nnx.merge(graph, state).embed_image(normalized), whole)
+    return _unit(nnx.merge(graph, state).embed_image(normalized), home)
 
 
-def _unit(vectors: jax.Array, whole: NamedSharding | None) -> jax.Array:
+def _unit(vectors: jax.Array, home: NamedSharding | None) -> jax.Array:
     """Vectors of length one in float32, whole on every device of a mesh."""
     vectors = vectors.astype(jnp.float32)
     vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return sharding.replicate(vectors, whole)
+    return sharding.replicate(vectors, home)
 
 
 def one_behind(running: Iterable[tuple[T, jax.Array]]) -> Iterator[tuple[T, np.ndarray]]:
     """Results as NumPy arrays: one batch computes while the next is laid out."""
     waiting: deque[tuple[T, jax.Array]] = deque()
-    for one in running:
-        waiting.append(one)
+    for batch in running:
+        waiting.append(batch)
         if len(waiting) > 1:
-            rows, result = waiting.popleft()
-            yield rows, np.asarray(result)
-    for rows, result in waiting:
-        yield rows, np.asarray(result)
+            rows, embeddings = waiting.popleft()
+            yield rows, np.asarray(embeddings)
+    for rows, embeddings in waiting:
+        yield rows, np.asarray(embeddings)

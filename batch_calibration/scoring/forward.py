@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from os.path import commonprefix
 from threading import Lock
 from typing import NamedTuple, cast
@@ -18,9 +18,9 @@ from batch_calibration.models.family import CausalNetwork
 from batch_calibration.scoring import batch_memory, programs, sharding, trie
 from batch_calibration.scoring.batches import group
 from batch_calibration.scoring.packing import SHORTEST, Layout, PackedSequence, lay_out, pack
-from batch_calibration.scoring.reading import Part, read_targets, wait
+from batch_calibration.scoring.reading import ReadScores, read_targets, wait
 
-CHUNK = 1024
+PREFIX_CHUNK = 1024
 """Most tokens of a prefix that are run at once: the memory of attention grows with their square."""
 STEP = 64
 """Prefixes are padded to a multiple of this, which keeps the compiled programs few."""
@@ -52,7 +52,7 @@ class _Sent(NamedTuple):
 
     @property
     def sequences(self) -> list[PackedSequence]:
-        return [packed for batch in self.batches for packed in batch.sequences]
+        return list(chain.from_iterable(batch.sequences for batch in self.batches))
 
 
 class Forward:
@@ -101,7 +101,7 @@ class Forward:
         """
         threads = ThreadPoolExecutor(THREADS) if self._on_threads else None
         try:
-            extra = [len(one.tokens) for one in tries]
+            extra = [len(trie_of_row.tokens) for trie_of_row in tries]
             for shared, members in group(prompts, SHORTEST):
                 self._run_prefix(prompts[members[0]][:shared])
                 waiting = pack(members, prompts, shared, extra, self._batch_size)
@@ -130,18 +130,19 @@ class Forward:
                 if waiting and len(running) < 2:
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
-                    if not done.issuperset(row for one in waiting[:count] for row in one.rows):
+                    if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
                         layouts = [lay_out(*batch, shared, prompts, tries) for batch in batches]
                         running.append(_Sent(batches, self._send(layouts, threads)))
                     waiting = waiting[count:]
                     continue
                 values = running[0].values()
             except jax.errors.JaxRuntimeError as error:
-                waiting = [packed for sent in running for packed in sent.sequences] + waiting
+                # All that was sent goes back, in its order, for smaller batches.
+                waiting = [*chain.from_iterable(sent.sequences for sent in running), *waiting]
                 running.clear()
                 self._halve(error, waiting[0].length)
                 continue
-            rows = [row for packed in running.popleft().sequences for row in packed.rows]
+            rows = list(chain.from_iterable(packed.rows for packed in running.popleft().sequences))
             yield rows, trie.sums(values, [tries[row] for row in rows])
 
     def _next(self, waiting: list[PackedSequence]) -> list[Batch]:
@@ -161,16 +162,18 @@ class Forward:
         """
         length, rows, count = sequences[0].length, 0, 0
         most = max(1, self._budget // length)
-        alike = next((i for i, one in enumerate(sequences) if one.length != length), len(sequences))
-        even = -(-alike // -(-alike // most))
+        same_length = sum(packed.length == length for packed in sequences)
+        # As few batches as hold them, of one size, which is rounded up to an eighth of the most:
+        # eight programs at most are compiled for a length.
+        even = -(-same_length // -(-same_length // most))
         step = max(1, most // 8)
         size = min(most, -(-even // step) * step)
-        for packed in sequences[: min(size, alike)]:
+        for packed in sequences[: min(size, same_length)]:
             rows += len(packed.rows)
             if rows > self._batch_size and count:
                 break
             count += 1
-        step = sharding.rows_of(self._mesh)
+        step = sharding.row_multiple(self._mesh)
         return Batch(sequences[:count], -(-size // step) * step)
 
     def _halve(self, error: Exception, length: int) -> None:
@@ -189,18 +192,19 @@ class Forward:
         if threads is None:
             (layout,) = layouts
             h = self._hidden(cache, layout)
-            parts = self._read(h, layout.reads, layout.targets, layout.slots)
-            for part in parts:
-                part.log_probs.copy_to_host_async()
-            return partial(wait, parts)
+            scores = self._read(h, layout.reads, layout.targets, layout.slots)
+            for chunk in scores:
+                chunk.log_probs.copy_to_host_async()
+            return partial(wait, scores)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
-        before = accumulate((len(one.slots) for one in layouts), initial=0)
-        reads = np.concatenate([n + one.reads for n, one in zip(before, layouts, strict=False)])
-        targets = np.concatenate([one.targets for one in layouts])
+        # The states that are read stand one batch after the other.
+        before = accumulate((len(layout.slots) for layout in layouts), initial=0)
+        reads = [n + layout.reads for n, layout in zip(before, layouts, strict=False)]
+        targets = np.concatenate([layout.targets for layout in layouts])
 
         def values() -> np.ndarray:
             h = np.concatenate([future.result() for future in futures])
-            return wait(self._read(h, reads, targets))
+            return wait(self._read(h, np.concatenate(reads), targets))
 
         return values
 
@@ -210,14 +214,14 @@ class Forward:
         if key in self._compiled:
             return self._wait(cache, layout)
         with self._compiling:  # or both threads would compile the same program
-            found = self._wait(cache, layout)
+            states = self._wait(cache, layout)
             self._compiled.add(key)
-        return found
+        return states
 
     def _wait(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
         h = np.asarray(self._hidden(cache, layout))
-        found: np.ndarray = h[layout.slots]
-        return found
+        states: np.ndarray = h[layout.slots]
+        return states
 
     def _hidden(self, cache: programs.Cache, layout: Layout) -> jax.Array:
         """Hidden states `[b t, d]` of a layout after a prefix, not waited for."""
@@ -234,10 +238,10 @@ class Forward:
         reads: np.ndarray,
         targets: np.ndarray,
         slots: np.ndarray | None = None,
-    ) -> list[Part]:
+    ) -> list[ReadScores]:
         """Log-probabilities `[e]` of targets after `h`, or after its `slots`, in parts."""
         return read_targets(
-            self._graph, sharding.whole(self._mesh), self._vocabulary, self._state, h, reads,
+            self._graph, sharding.replicated(self._mesh), self._vocabulary, self._state, h, reads,
             targets, slots, normalized=self._normalized,
         )  # fmt: skip
 
@@ -251,15 +255,15 @@ class Forward:
             return
         start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
         if start < STEP:
-            start, cache = 0, ()
+            start, cache = 0, ()  # what little is common is not worth another cache's size
         size = -(-len(tokens) // STEP) * STEP
         while start < len(tokens):
-            part = tokens[start : start + CHUNK]
-            padded = np.zeros((1, -(-len(part) // STEP) * STEP), np.int32)
-            padded[0, : len(part)] = part
+            chunk = tokens[start : start + PREFIX_CHUNK]
+            padded = np.zeros((1, -(-len(chunk) // STEP) * STEP), np.int32)
+            padded[0, : len(chunk)] = chunk
             cache = programs.prefill(
                 self._graph, size, self._attention, self._state, cache, start,
-                padded, len(part),
+                padded, len(chunk),
             )  # fmt: skip
-            start += len(part)
+            start += len(chunk)
         self.prefix = PrefixCache(tokens, cache)

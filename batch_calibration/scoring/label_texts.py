@@ -1,6 +1,7 @@
 """Labels of several texts: their texts in one list, and scores or embeddings brought together."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -14,12 +15,12 @@ def flatten(labels: LabelTexts) -> tuple[list[str], list[int]]:
     >>> flatten([" good", (" bad", " poor")])
     ([' good', ' bad', ' poor'], [1, 2])
     """
-    parts = [[label] if isinstance(label, str) else list(label) for label in labels]
-    if not all(parts):
+    texts_of_labels = [[label] if isinstance(label, str) else list(label) for label in labels]
+    if not all(texts_of_labels):
         raise InputError(
-            where=f"label {parts.index([]) + 1}", expected="one text or more", got="none"
+            where=f"label {texts_of_labels.index([]) + 1}", expected="one text or more", got="none"
         )
-    return [text for part in parts for text in part], [len(part) for part in parts]
+    return list(chain.from_iterable(texts_of_labels)), list(map(len, texts_of_labels))
 
 
 def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
@@ -30,15 +31,15 @@ def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
     """
     if len(counts) == log_probs.shape[1]:
         return log_probs
-    parts = np.split(log_probs, np.cumsum(counts)[:-1], axis=1)
-    return np.stack([np.logaddexp.reduce(part, axis=1) for part in parts], axis=1)
+    forms_of_labels = np.split(log_probs, np.cumsum(counts)[:-1], axis=1)
+    return np.stack([np.logaddexp.reduce(forms, axis=1) for forms in forms_of_labels], axis=1)
 
 
 def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     """Unit vectors `[sum(counts), d]` of texts as those of labels `[k, d]`: means of length one."""
     if len(counts) == len(embeddings):
         return embeddings
-    parts = np.split(embeddings, np.cumsum(counts)[:-1])
-    means = np.stack([part.mean(axis=0) for part in parts])
+    forms_of_labels = np.split(embeddings, np.cumsum(counts)[:-1])
+    means = np.stack([forms.mean(axis=0) for forms in forms_of_labels])
     unit: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)
     return unit

@@ -12,10 +12,10 @@ from batch_calibration.scoring.trie import Trie
 
 SHORTEST = 128
 """The shortest sequence: attention costs its square, but rows pack worse in a short one."""
-ALIKE = (2.0, 0.2, 0.0)
+SHARED_FRACTIONS = (2.0, 0.2, 0.0)
 """Rows lie together that have this share of their tokens in common with the row before: none do,
 those of one premise or passage, and all that begin with one word. What packs best is taken."""
-SQUARE = 1500
+QUADRATIC_SLOTS = 1500
 """Slots of a sequence in which attention costs as much as all else: about the median of the six
 networks of `python -m benchmarks.parts`, where it takes 3 to 12 % at 128 slots."""
 
@@ -81,6 +81,7 @@ def pack(
     >>> [tuple(packed) for packed in pack([0, 1, 2, 3], prompts, 0, [0] * 4, 64)]
     [(256, [2, 0]), (128, [1]), (128, [3])]
     """
+    # In lexicographic order each row shares the most with its neighbours.
     order = sorted(rows, key=lambda row: prompts[row][shared:])
     branches = [0, *(branch(prompts[a], prompts[b], shared) for a, b in pairwise(order))]
     shortest_row = min(len(prompts[row]) for row in rows) - shared
@@ -88,13 +89,14 @@ def pack(
     need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}
     own = [number - head for number in branches]
     plans = (
-        _fit(_lay_together(order, own, need, head, alike, length, most), head, length, most)
-        for alike in ALIKE[: 1 if most == 1 else None]
+        _fit(_lay_together(order, own, need, head, fraction, length, most), head, length, most)
+        # Where a sequence takes one row, none lie together.
+        for fraction in SHARED_FRACTIONS[: 1 if most == 1 else None]
         for length in (SHORTEST, 2 * SHORTEST)
     )
 
     def cost(plan: Iterable[PackedSequence]) -> float:
-        return sum(packed.length * (1 + packed.length / SQUARE) for packed in plan)
+        return sum(packed.length * (1 + packed.length / QUADRATIC_SLOTS) for packed in plan)
 
     return sorted(min(plans, key=cost), key=lambda packed: -packed.length)
 
@@ -110,34 +112,35 @@ def _lay_together(
     own: list[int],
     need: dict[int, int],
     head: int,
-    alike: float,
+    fraction: float,
     length: int,
     most: int,
 ) -> list[_Item]:
     """Neighbours in `order` as one item where enough of a row is common, `own` tokens of each."""
-    items: list[_Item] = []
+    units: list[_Item] = []
     for row, common in zip(order, own, strict=True):
         slots = need[row] - common
-        if items and common and common >= alike * need[row] and len(items[-1].rows) < most:
+        if units and common and common >= fraction * need[row] and len(units[-1].rows) < most:
             # Small items fit best where little is won by large ones.
-            room = (max(length, power(head + need[row])) - head) // (1 if alike else 2)
-            if items[-1].slots + slots <= room:
-                items[-1] = _Item(items[-1].slots + slots, [*items[-1].rows, row])
+            room = (max(length, power(head + need[row])) - head) // (1 if fraction else 2)
+            if units[-1].slots + slots <= room:
+                units[-1] = _Item(units[-1].slots + slots, [*units[-1].rows, row])
                 continue
-        items.append(_Item(need[row], [row]))
-    return items
+        units.append(_Item(need[row], [row]))
+    return units
 
 
-def _fit(items: list[_Item], head: int, shortest: int, most: int) -> list[PackedSequence]:
+def _fit(units: list[_Item], head: int, shortest: int, most: int) -> list[PackedSequence]:
     """Items into sequences that begin with the `head` that all rows share."""
     sequences: list[PackedSequence] = []
-    spare: list[tuple[int, int, int]] = []  # free slots, the latest change first, which sequence
+    # Of sequences with room: free slots, the latest change first, which sequence; kept in order.
+    spare: list[tuple[int, int, int]] = []
     for change, (slots, rows) in enumerate(
-        sorted(items, key=lambda item: (-item.slots, item.rows))
+        sorted(units, key=lambda unit: (-unit.slots, unit.rows))
     ):
-        found = bisect_left(spare, (slots,))
-        if found < len(spare) and len(sequences[spare[found][2]].rows) + len(rows) <= most:
-            space, _, number = spare.pop(found)
+        index = bisect_left(spare, (slots,))
+        if index < len(spare) and len(sequences[spare[index][2]].rows) + len(rows) <= most:
+            space, _, number = spare.pop(index)
         else:
             length, number = max(shortest, power(head + slots)), len(sequences)
             sequences.append(PackedSequence(length, []))
@@ -162,27 +165,28 @@ def lay_out(
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
     reads: list[np.ndarray] = []
-    known = 0
+    read_count = 0
     for number, packed in enumerate(sequences):
         start, before = 0, list[int]()
         chain = np.zeros(0, np.int32)  # where the tokens of the last prompt lie
         for row in packed.rows:
             prompt, trie = prompts[row], tries[row]
-            kept = branch(before, prompt, shared) if before else 0
-            new = prompt[shared + kept :]
+            # What the row has in common with the one before is there already: it branches off.
+            branched = branch(before, prompt, shared) if before else 0
+            new = prompt[shared + branched :]
             middle, end = start + len(new), start + len(new) + len(trie.tokens)
             tokens[number, start:middle] = new
             tokens[number, middle:end] = trie.tokens
-            positions[number, start:middle] = range(shared + kept, len(prompt))
+            positions[number, start:middle] = range(shared + branched, len(prompt))
             positions[number, middle:end] = len(prompt) + trie.depths
-            chain = np.concatenate([chain[:kept], np.arange(start, middle, dtype=np.int32)])
+            chain = np.concatenate([chain[:branched], np.arange(start, middle, dtype=np.int32)])
             ends[number, chain] = end
             ends[number, middle:end] = middle + trie.ends
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)
-            reads.append(known + trie.slots)
-            known += len(read)
+            reads.append(read_count + trie.slots)
+            read_count += len(read)
             start, before = end, prompt
     targets = [tries[row].targets for packed in sequences for row in packed.rows]
-    flat = (np.concatenate(parts) for parts in (slots, reads, targets))
+    flat = (np.concatenate(arrays) for arrays in (slots, reads, targets))
     return Layout(tokens, positions, ends, *flat)

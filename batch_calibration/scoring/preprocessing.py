@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
 """Channel means and deviations of CLIP's training images (Radford et al. 2021, their code)."""
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 """The largest image that is decoded: 300 MB as RGB."""
-LARGE = 20_000_000
+LARGE_PIXELS = 20_000_000
 """Images of more pixels are decoded one at a time, so that not every thread holds one."""
-OPENING, ONE_LARGE = Lock(), Lock()
-STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
+OPEN_LOCK, LARGE_LOCK = Lock(), Lock()
+REQUIRED_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
 
 
 class Preprocessing(NamedTuple):
@@ -71,7 +71,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
         path = directory / "processor_config.json"
     raw: dict[str, Any] = read_json(path, "how images are prepared")
     raw = raw.get("image_processor", raw)
-    if off := [step for step in STEPS if not raw.get(step, True)]:
+    if off := [step for step in REQUIRED_STEPS if not raw.get(step, True)]:
         raise InputError(
             f"{path}: {', '.join(off)} is false; images are resized, cropped and normalized "
             "here, and the numbers would not be the model's."
@@ -95,7 +95,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
     return Preprocessing(edge, crop, raw.get("resample", 3), tuple(mean), tuple(std))
 
 
-def prepare(data: bytes, name: str, how: Preprocessing) -> np.ndarray:
+def prepare(encoded: bytes, name: str, preprocessing: Preprocessing) -> np.ndarray:
     """An encoded image as uint8 pixels `[h, w, 3]`, resized and cropped.
 
     As transformers' Pillow processor does: the first frame, on white where it is transparent, EXIF
@@ -105,36 +105,37 @@ def prepare(data: bytes, name: str, how: Preprocessing) -> np.ndarray:
         InputError: what cannot be decoded, or is larger than 100 megapixels.
     """
     try:
-        image = _open(data, name)
-        size = _resized(image.size, how.edge)
-        if math.prod(size) > MOST_PIXELS:
+        image = _open(encoded, name)
+        size = _resized(image.size, preprocessing.edge)
+        if math.prod(size) > MAX_PIXELS:
             raise InputError(
                 f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels, too long "
                 "for its width: resized it would have more than "
-                f"{MOST_PIXELS // 10**6} million; cut it."
+                f"{MAX_PIXELS // 10**6} million; cut it."
             )
-        with ONE_LARGE if max(math.prod(image.size), math.prod(size)) > LARGE else nullcontext():
-            image = _rgb(image, name).resize(size, how.resample)
+        is_large = max(math.prod(image.size), math.prod(size)) > LARGE_PIXELS
+        with LARGE_LOCK if is_large else nullcontext():
+            image = _rgb(image, name).resize(size, preprocessing.resample)
     except InputError:
         raise
     except Exception as error:  # a broken file raises whatever its decoder does
-        what = "is empty" if not data else f"cannot be decoded ({error or type(error).__name__})"
-        raise InputError(f"{name}: the image {what}; replace it or take it out.") from error
-    return _cropped(np.asarray(image), how.crop)
+        problem = f"cannot be decoded ({error or type(error).__name__})" if encoded else "is empty"
+        raise InputError(f"{name}: the image {problem}; replace it or take it out.") from error
+    return _cropped(np.asarray(image), preprocessing.crop)
 
 
-def _open(data: bytes, name: str) -> "Image.Image":
+def _open(encoded: bytes, name: str) -> "Image.Image":
     """A Pillow image whose size is known and whose pixels are not read yet."""
     from PIL import Image
 
     # Filters of warnings are the whole process's, and this is a thread among others.
-    with OPENING, warnings.catch_warnings():
+    with OPEN_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        image = Image.open(io.BytesIO(data))
-    if math.prod(image.size) > MOST_PIXELS:
+        image = Image.open(io.BytesIO(encoded))
+    if math.prod(image.size) > MAX_PIXELS:
         raise InputError(
             f"{name}: an image of {image.size[0]:,} x {image.size[1]:,} pixels; at most "
-            f"{MOST_PIXELS // 10**6} million are decoded: scale it down."
+            f"{MAX_PIXELS // 10**6} million are decoded: scale it down."
         )
     return image
 

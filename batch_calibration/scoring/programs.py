@@ -22,7 +22,7 @@ from batch_calibration.models.attention import (
     truncate_cache,
 )
 from batch_calibration.models.family import CausalNetwork
-from batch_calibration.models.head import Span
+from batch_calibration.models.layers import Span
 from batch_calibration.scoring.sharding import replicate
 
 State = nnx.State[Hashable, object]
@@ -105,7 +105,7 @@ def take(h: jax.Array, slots: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def read(
     graph: Graph,
-    whole: NamedSharding | None,
+    home: NamedSharding | None,
     vocabulary: int,
     at_a_time: int | None,
     state: State,
@@ -120,23 +120,23 @@ def read(
     logits stay in the caches; None leaves it out, and logits are returned.
     """
     model = nnx.merge(graph, state)
-    found = model.unembed(h, tokens)[rows, indices]
+    log_probs = model.unembed(h, tokens)[rows, indices]
     if at_a_time:
 
-        def add(total: jax.Array, words: Span) -> jax.Array:
-            return jnp.logaddexp(total, jax.nn.logsumexp(model.unembed(h, words), axis=-1))
+        def add(total: jax.Array, span: Span) -> jax.Array:
+            return jnp.logaddexp(total, jax.nn.logsumexp(model.unembed(h, span), axis=-1))
 
         size = min(at_a_time, vocabulary)
-        turns, rest = divmod(vocabulary, size)
+        turns, remainder = divmod(vocabulary, size)
         total = jax.lax.fori_loop(
             0, turns, lambda i, before: add(before, Span(i * size, size)),
             jnp.full(len(h), -jnp.inf),
         )  # fmt: skip
-        if rest:
-            total = add(total, Span(vocabulary - rest, rest))
+        if remainder:
+            total = add(total, Span(vocabulary - remainder, remainder))
         # A probability is at most 1, though its logit and the sum were rounded apart.
-        found = jnp.minimum(found - total[rows], 0)
-    return replicate(found, whole)
+        log_probs = jnp.minimum(log_probs - total[rows], 0)
+    return replicate(log_probs, home)
 
 
 def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
@@ -176,7 +176,7 @@ def _prefix(
     # Queries come after the prefix: what they see of it are its last keys.
     size = min(window, len(keys))
     first = jnp.clip((values[:, 0, -1] > 0).sum() - size, 0)
-    keys, values = (jax.lax.dynamic_slice_in_dim(x, first, size) for x in (keys, values))
+    keys, values = (jax.lax.dynamic_slice_in_dim(array, first, size) for array in (keys, values))
     # Padding weighs nothing, but is the first key again: it must not be the largest either.
     near = in_window(positions.reshape(-1), first + jnp.arange(size), window)
     return keys, values, near & (values[:, 0, -1] > 0)

@@ -26,8 +26,8 @@ def make_mesh(text: str) -> Mesh | None:
     if not text:
         return None
     sizes = dict.fromkeys(AXES, 1)
-    for part in text.split(","):
-        name, _, size = part.partition(":")
+    for axis_size in text.split(","):
+        name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
             raise InputError(
                 where="config.mesh",
@@ -36,26 +36,26 @@ def make_mesh(text: str) -> Mesh | None:
                 remedy="its axes are data (rows) and model (weights)",
             )
         sizes[name.strip()] = int(size)
-    here = jax.device_count()
-    if math.prod(sizes.values()) != here:
+    device_count = jax.device_count()
+    if math.prod(sizes.values()) != device_count:
         raise InputError(
             f"config.mesh: {text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
-            f"are {here}; give sizes whose product is {here}."
+            f"are {device_count}; give sizes whose product is {device_count}."
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * 2)
 
 
-def whole(mesh: Mesh | None) -> NamedSharding | None:
+def replicated(mesh: Mesh | None) -> NamedSharding | None:
     """Where an array lies that every device holds whole; None without a mesh."""
     return None if mesh is None else _sharding(mesh)
 
 
-def replicate(x: jax.Array, home: NamedSharding | None) -> jax.Array:
+def replicate(array: jax.Array, home: NamedSharding | None) -> jax.Array:
     """An array of a compiled program, held whole by every device of `home`'s mesh."""
     if home is None:
-        return x
-    held: jax.Array = jax.lax.with_sharding_constraint(x, home)  # type: ignore[no-untyped-call]
-    return held
+        return array
+    replicated_array: jax.Array = jax.lax.with_sharding_constraint(array, home)  # type: ignore[no-untyped-call]
+    return replicated_array
 
 
 def over_rows(mesh: Mesh | None, arrays: Sequence[np.ndarray]) -> Sequence[jax.Array | np.ndarray]:
@@ -70,7 +70,7 @@ def _sharding(mesh: Mesh, *axes: str) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]  # jax has no type
 
 
-def rows_of(mesh: Mesh | None) -> int:
+def row_multiple(mesh: Mesh | None) -> int:
     """What the number of a batch's rows must be a multiple of."""
     return 1 if mesh is None else mesh.shape["data"]
 
@@ -80,23 +80,23 @@ def agree(names: Sequence[T], chosen: Collection[T]) -> list[T]:
     if jax.process_count() == 1:
         return list(chosen)
     agreed = multihost_utils.broadcast_one_to_all(np.array([name in chosen for name in names]))
-    return [name for name, yes in zip(names, agreed, strict=True) if yes]
+    return [name for name, is_chosen in zip(names, agreed, strict=True) if is_chosen]
 
 
-def of_first(number: int) -> int:
+def broadcast_number(number: int) -> int:
     """The number that the first process gives, in every process."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.array(number)))
 
 
-def rows_of_first(rows: Mapping[int, np.ndarray], count: int) -> dict[int, np.ndarray]:
+def broadcast_rows(rows: Mapping[int, np.ndarray], count: int) -> dict[int, np.ndarray]:
     """Values of some of `count` rows that the first process has, in every process."""
     if jax.process_count() == 1:
         return dict(rows)
-    width = of_first(max(map(len, rows.values()), default=0))
+    width = broadcast_number(max(map(len, rows.values()), default=0))
     table = np.full((count, width), np.nan, np.float32)
-    for row, value in rows.items():
-        table[row] = value
+    for row, row_values in rows.items():
+        table[row] = row_values
     table = multihost_utils.broadcast_one_to_all(table)
     return {row: table[row] for row in agree(range(count), rows)}

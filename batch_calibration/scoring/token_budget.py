@@ -46,16 +46,16 @@ class TokenBudget:
 
         A label's last token is read, never fed, so it takes none.
         """
-        return [
-            len(prompt) + max(map(len, row)) - 1
-            for part in self._encode(texts, labels)
-            for prompt, row in zip(*part, strict=True)
-        ]
+        needed: list[int] = []
+        for encoded in self._encode(texts, labels):
+            for prompt, label_tokens in zip(*encoded, strict=True):
+                needed.append(len(prompt) + max(map(len, label_tokens)) - 1)
+        return needed
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
-        whole = [self.tokenizer_info.prompt + text for text in texts]
-        return [len(ids) for ids in token_ids(self.tokenizer_info.tokenizer, whole, special=True)]
+        prompted = [self.tokenizer_info.prompt + text for text in texts]
+        return list(map(len, token_ids(self.tokenizer_info.tokenizer, prompted, special=True)))
 
     def truncate_left(self, text: str, tokens: int) -> str:
         """The text from the edge of its token number `tokens` on."""
@@ -67,12 +67,11 @@ class TokenBudget:
 
     def boundary(self, text: str, labels: Sequence[str]) -> tuple[list[str], list[list[str]]]:
         """The prompt's tokens and each label's, as the tokenizer writes them."""
-        prompts, ids = encode(
-            self.tokenizer_info.tokenizer, [text], labels, self.tokenizer_info.bos
-        )
+        tokenizer = self.tokenizer_info.tokenizer
+        prompts, ids = encode(tokenizer, [text], labels, self.tokenizer_info.bos)
 
         def write(numbers: Sequence[int]) -> list[str]:
-            return [self.tokenizer_info.tokenizer.id_to_token(number) or "?" for number in numbers]
+            return [tokenizer.id_to_token(number) or "?" for number in numbers]
 
         return write(prompts[0]), [write(label) for label in ids[0]]
 
@@ -94,7 +93,7 @@ class TokenBudget:
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
-            part = texts[start : start + TOKENIZED_ROWS]
+            some_texts = texts[start : start + TOKENIZED_ROWS]
             yield encode(
-                self.tokenizer_info.tokenizer, part, labels, self.tokenizer_info.bos, start
+                self.tokenizer_info.tokenizer, some_texts, labels, self.tokenizer_info.bos, start
             )

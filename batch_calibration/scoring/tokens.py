@@ -6,6 +6,7 @@ and label are encoded together, and the label's tokens are those past the prompt
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from os.path import commonprefix
 from typing import NamedTuple
 
@@ -45,15 +46,20 @@ def encode(
     if not labels:
         raise InputError(where="labels", expected="one or more continuations", got="none")
     bare = [text.rstrip() for text in texts]
-    moved = [text[len(stem) :] for text, stem in zip(texts, bare, strict=True)]
     local = splits_at_spaces(tokenizer)
-    pairs = [
-        [_joint(stem, space + label, local) for label in labels]
-        for stem, space in zip(bare, moved, strict=True)
-    ]
-    pieces = list({piece: None for row in pairs for pair in row for piece in pair})
+    pairs = []  # of each text and each label: the text's end, and the same with the label
+    for text, stem in zip(texts, bare, strict=True):
+        space = text[len(stem) :]
+        pairs.append([_joint(stem, space + label, local) for label in labels])
+    # Each distinct piece is tokenized once, in the order in which they come.
+    pieces = list(dict.fromkeys(chain.from_iterable(chain.from_iterable(pairs))))
     ids = dict(zip(pieces, token_ids(tokenizer, pieces), strict=True))
-    rows = [tuple(tuple(ids[whole][len(ids[stem]) :]) for stem, whole in row) for row in pairs]
+
+    def label_tokens(row: list[tuple[str, str]]) -> LabelTokens:
+        # A label's tokens are those past the count of what stands before it.
+        return tuple(tuple(ids[joined][len(ids[stem]) :]) for stem, joined in row)
+
+    rows = list(map(label_tokens, pairs))
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
     return Encoded(_prompts(tokenizer, bare, bos, local, first), rows)
@@ -128,9 +134,9 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
     return [encoding.ids for encoding in encodings]
 
 
-def _is_text(value: object) -> bool:
+def _is_text(text: object) -> bool:
     """Whether UTF-8 can hold a value."""
-    return isinstance(value, str) and value.encode(errors="ignore").decode() == value
+    return isinstance(text, str) and text.encode(errors="ignore").decode() == text
 
 
 def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:

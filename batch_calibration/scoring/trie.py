@@ -43,33 +43,35 @@ def build_trie(labels: LabelTokens) -> Trie:
     # In sorted order a beginning stands right before all that it begins.
     inner = sorted({label[:end] for label in labels for end in range(len(label))})
     slot_of = {beginning: slot for slot, beginning in enumerate(inner)}
-    reads = sorted({(slot_of[one[:end]], one[end]) for one in labels for end in range(len(one))})
-    place = {read: number for number, read in enumerate(reads)}
+    pairs = set[tuple[int, int]]()
+    for label in labels:
+        pairs.update((slot_of[label[:end]], token) for end, token in enumerate(label))
+    reads = sorted(pairs)
+    read_number = {read: number for number, read in enumerate(reads)}
     paths = np.full((len(labels), max(map(len, labels))), -1, np.int32)
     for row, label in enumerate(labels):
         for end, token in enumerate(label):
-            paths[row, end] = place[slot_of[label[:end]], token]
+            paths[row, end] = read_number[slot_of[label[:end]], token]
     nodes = inner[1:]
-    ends = [
-        next((j for j in range(i, len(nodes)) if nodes[j][: len(node)] != node), len(nodes))
-        for i, node in enumerate(nodes)
-    ]
+    # A subtree is a run: it is as long as the nodes that begin with its root are many.
+    ends = [i + sum(n[: len(node)] == node for n in nodes[i:]) for i, node in enumerate(nodes)]
+    slots, targets = np.array(reads, np.int32).T
     return Trie(
         np.array([node[-1] for node in nodes], np.int32),
         np.array([len(node) - 1 for node in nodes], np.int32),
         np.array(ends, np.int32),
-        np.array([slot for slot, _ in reads], np.int32),
-        np.array([token for _, token in reads], np.int32),
+        slots,
+        targets,
         paths,
     )
 
 
-def sums(values: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
+def sums(read_scores: np.ndarray, tries: Sequence[Trie]) -> np.ndarray:
     """Log-probabilities `[rows, k]` from those of each read, row after row."""
-    found = np.zeros((len(tries), len(tries[0].paths)), np.float32)
+    label_scores = np.zeros((len(tries), len(tries[0].paths)), np.float32)
     start = 0
-    for row, one in enumerate(tries):
-        read = values[start : start + len(one.targets)]
-        found[row] = np.sum(read[one.paths], axis=1, where=one.paths >= 0)
-        start += len(one.targets)
-    return found
+    for row, row_trie in enumerate(tries):
+        read = read_scores[start : start + len(row_trie.targets)]
+        label_scores[row] = np.sum(read[row_trie.paths], axis=1, where=row_trie.paths >= 0)
+        start += len(row_trie.targets)
+    return label_scores

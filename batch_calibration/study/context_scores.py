@@ -102,11 +102,11 @@ def score_context(
         store.put(table)
 
     if wanted and not first:
-        there = _Followed(sharding.rows_of_first({}, size))
+        there = _Followed(sharding.broadcast_rows({}, size))
         scorer.score(inputs, context.label_texts, progress=progress, finished=there)
     elif wanted:
         with store.journal(name, parts) as journal:
-            sharding.rows_of_first(_with_failed(journal), size)
+            sharding.broadcast_rows(_with_failed(journal), size)
             asked = size - len(journal.rows) - len(journal.failed)
             answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
         # Read again: who holds no claim, such as an import, may have written meanwhile.

@@ -57,7 +57,7 @@ def share(
             if claim is None:
                 continue
             with claim:
-                sharding.of_first(index)
+                sharding.broadcast_number(index)
                 try:
                     work(index, claim)
                 except ClaimLost:
@@ -79,7 +79,7 @@ def share(
                 notify(sentence)
             said = sentence
             time.sleep(store.claims.pause)
-    sharding.of_first(-1)
+    sharding.broadcast_number(-1)
     return failed
 
 
@@ -87,7 +87,7 @@ def _follow(work: Callable[[int, Claim | None], None]) -> dict[str, str]:
     from batch_calibration.scoring import sharding
 
     failed = dict[str, str]()
-    while (index := sharding.of_first(-1)) >= 0:
+    while (index := sharding.broadcast_number(-1)) >= 0:
         try:
             work(index, None)
         except InputError as error:

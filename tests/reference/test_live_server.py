@@ -16,7 +16,7 @@ from tokenizers.processors import TemplateProcessing
 
 from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
-from batch_calibration.models.activations import ACTIVATIONS
+from batch_calibration.models.layers import ACTIVATIONS
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings
 from batch_calibration.store import Store
