@@ -286,7 +286,7 @@ def test_bare_logits_differ_by_a_constant_of_each_row(checkpoint):
 def test_unembedding_in_parts(checkpoint, monkeypatch):
     texts, labels = queries(20), [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
     expected = CausalLM(checkpoint).score(texts, labels).log_probs
-    for name, value in (("READS", 16), ("STEP", 4), ("WORDS", {"cpu": 48})):
+    for name, value in (("MAX_READS", 16), ("STEP", 4), ("VOCABULARY_SPAN", {"cpu": 48})):
         monkeypatch.setattr(reading, name, value)
     got = CausalLM(checkpoint).score(texts, labels).log_probs
     np.testing.assert_allclose(got, expected, atol=2e-5)

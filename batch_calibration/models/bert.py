@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
     Family,
@@ -14,7 +15,6 @@ from batch_calibration.models.family import (
     linear_weights,
     norm_weights,
 )
-from batch_calibration.models.layers import activation, layer_norm, split_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,23 +32,22 @@ class Block(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
-        init = nnx.initializers.normal(0.02)
         self.heads = config.num_attention_heads
-        self.activation = activation(config.hidden_act)
-        self.query = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
-        self.key = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
-        self.value = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
-        self.out = nnx.Linear(width, width, kernel_init=init, rngs=rngs)
-        self.ln_1 = layer_norm(width, eps, rngs)
-        self.fc = nnx.Linear(width, inner, kernel_init=init, rngs=rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=init, rngs=rngs)
-        self.ln_2 = layer_norm(width, eps, rngs)
+        self.activation = layers.activation(config.hidden_act)
+        self.query = layers.linear(width, width, rngs)
+        self.key = layers.linear(width, width, rngs)
+        self.value = layers.linear(width, width, rngs)
+        self.out = layers.linear(width, width, rngs)
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Attention and MLP over `h [b, t, d]`, each added and then normalized."""
-        q = split_heads(self.query(h), self.heads)
-        k = split_heads(self.key(h), self.heads)
-        v = split_heads(self.value(h), self.heads)
+        q = layers.split_heads(self.query(h), self.heads)  # [b, t, heads, d]
+        k = layers.split_heads(self.key(h), self.heads)
+        v = layers.split_heads(self.value(h), self.heads)
         h = self.ln_1(h + self.out(attend(layer, q, k, v).reshape(h.shape)))
         h = self.ln_2(h + self.proj(self.activation(self.fc(h))))
         return h
@@ -58,15 +57,11 @@ class Model(nnx.Module):
     """BERT (Devlin et al. 2019) without its heads, loadable from a Hugging Face directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        width, init = config.hidden_size, nnx.initializers.normal(0.02)
-        self.token_embedding = nnx.Embed(config.vocab_size, width, embedding_init=init, rngs=rngs)
-        self.position_embedding = nnx.Embed(
-            config.max_position_embeddings, width, embedding_init=init, rngs=rngs
-        )
-        self.type_embedding = nnx.Embed(
-            config.type_vocab_size, width, embedding_init=init, rngs=rngs
-        )
-        self.ln = layer_norm(width, config.layer_norm_eps, rngs)
+        width = config.hidden_size
+        self.token_embedding = layers.embedding(config.vocab_size, width, rngs)
+        self.position_embedding = layers.embedding(config.max_position_embeddings, width, rngs)
+        self.type_embedding = layers.embedding(config.type_vocab_size, width, rngs)
+        self.ln = layers.layer_norm(width, config.layer_norm_eps, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
 
     def hidden(
@@ -81,7 +76,7 @@ class Model(nnx.Module):
         `attend` holds the padding mask. `types [b, t]` are the token types; every token is of type
         0 when they are left out.
         """
-        types = jnp.zeros_like(tokens) if types is None else types
+        types = jnp.zeros_like(tokens) if types is None else types  # 0: the first sentence
         h = self.token_embedding(tokens) + self.position_embedding(positions)
         h = self.ln(h + self.type_embedding(types))
         for layer, block in enumerate(self.blocks):

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight, linear_weights, norm_weights
-from batch_calibration.models.layers import INIT, TokenSet, activation, layer_norm, logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Config:
     hidden_size: int
     n_layer: int
     n_head: int
-    seq_length: int = 2048
+    seq_length: int = 2048  # tokens
     layer_norm_epsilon: float = 1e-5
     apply_residual_connection_post_layernorm: bool = False
 
@@ -49,7 +49,7 @@ class Config:
 
 def slopes(heads: int) -> tuple[float, ...]:
     """What each head's logits lose per token of distance (Press et al. 2022, section 3)."""
-    power = 1 << (heads.bit_length() - 1)
+    power = 1 << (heads.bit_length() - 1)  # the largest power of two among the heads
     first = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))
 
@@ -63,8 +63,9 @@ def with_distances(
     is blind to what all keys of a query have in common. The position is two numbers, both exact in
     half precision.
     """
-    low = positions % 256
+    low = positions % 256  # whole numbers up to 256 are exact in bfloat16, and so is the rest
     high_and_low = jnp.stack([positions - low, low], axis=-1)[..., None, :].astype(k.dtype)
+    # The scale, which attention multiplies by, is taken out again.
     slope = (jnp.array(slopes(q.shape[-2])) / scale).astype(q.dtype)
     shape = (*q.shape[:-1], 2)
     return (
@@ -81,14 +82,13 @@ class Block(nnx.Module):
         width, eps = config.hidden_size, config.layer_norm_epsilon
         self.heads = config.n_head
         self.after = config.apply_residual_connection_post_layernorm
-        self.activation = activation("gelu_new")
-        self.ln_1, self.ln_2 = (layer_norm(width, eps, rngs) for _ in range(2))
-        self.qkv, self.out, self.fc, self.proj = (
-            nnx.Linear(*shape, kernel_init=INIT, rngs=rngs)
-            for shape in (
-                (width, 3 * width), (width, width), (width, 4 * width), (4 * width, width)
-            )
-        )  # fmt: skip
+        self.activation = layers.activation("gelu_new")
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
+        self.qkv = layers.linear(width, 3 * width, rngs)
+        self.out = layers.linear(width, width, rngs)
+        self.fc = layers.linear(width, 4 * width, rngs)
+        self.proj = layers.linear(4 * width, width, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, positions: jax.Array) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
@@ -96,9 +96,9 @@ class Block(nnx.Module):
         # Each head's query, key and value lie side by side.
         heads = self.qkv(normed).reshape(*h.shape[:-1], self.heads, 3, -1)
         d = heads.shape[-1]
-        q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]
+        q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]  # [b, t, heads, d]
         q, k, v = with_distances(q, k, v, positions, d**-0.5)
-        mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]
+        mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]  # the last two are 0
         h = (normed if self.after else h) + self.out(mean.reshape(h.shape))
         normed = self.ln_2(h)
         return (normed if self.after else h) + self.proj(self.activation(self.fc(normed)))
@@ -109,10 +109,10 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, eps = config.hidden_size, config.layer_norm_epsilon
-        self.embed = nnx.Embed(config.vocab_size, width, embedding_init=INIT, rngs=rngs)
-        self.ln_embed = layer_norm(width, eps, rngs)
+        self.embed = layers.embedding(config.vocab_size, width, rngs)
+        self.ln_embed = layers.layer_norm(width, eps, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln = layer_norm(width, eps, rngs)
+        self.ln = layers.layer_norm(width, eps, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -122,9 +122,9 @@ class Model(nnx.Module):
         h = self.ln(h)
         return h
 
-    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        return logits(h, self.embed.embedding[...], token_set)
+        return layers.logits(h, self.embed.embedding[...], token_set)
 
 
 def flatten(raw: RawConfig) -> RawConfig:

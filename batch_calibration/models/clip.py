@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend, causal, full
 from batch_calibration.models.family import Family, RawConfig, Weight, linear_weights, norm_weights
-from batch_calibration.models.layers import activation, layer_norm, split_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Block(nnx.Module):
         width, init = shape.width, nnx.initializers.normal
         broad, deep = init(width**-0.5), init((2 * width * shape.layers) ** -0.5)
         self.heads = shape.heads
-        self.activation = activation(shape.act)
+        self.activation = layers.activation(shape.act)
         self.ln_1 = norm(shape, rngs)
         self.query = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
         self.key = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
@@ -116,9 +116,9 @@ class Block(nnx.Module):
         All positions are attended to; the others go no further, and are not computed.
         """
         normed = self.ln_1(h)
-        q = split_heads(self.query(normed[:, :read]), self.heads)
-        k = split_heads(self.key(normed), self.heads)
-        v = split_heads(self.value(normed), self.heads)
+        q = layers.split_heads(self.query(normed[:, :read]), self.heads)
+        k = layers.split_heads(self.key(normed), self.heads)
+        v = layers.split_heads(self.value(normed), self.heads)
         h = h[:, :read]
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
@@ -126,7 +126,7 @@ class Block(nnx.Module):
 
 def norm(shape: Shape, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A layer norm of the tower."""
-    return layer_norm(shape.width, shape.eps, rngs)
+    return layers.layer_norm(shape.width, shape.eps, rngs)
 
 
 class Text(nnx.Module):

@@ -6,10 +6,9 @@ from typing import Any
 import jax
 from flax import nnx
 
-from batch_calibration.models import gated, llama, rotary
+from batch_calibration.models import gated, layers, llama, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig
-from batch_calibration.models.layers import INIT, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,10 @@ class Model(llama.Model):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
         windows = gated.windows(config)
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.embed = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
         self.norm = _norm(config, rngs)
-        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.rotates = tuple(int(window is not None) for window in windows)
         self.multiplier, self.scale = 1.0, config.logit_scale
         self.frequencies = rotary.frequencies(config.head_size, config.rope)

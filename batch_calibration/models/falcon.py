@@ -7,7 +7,7 @@ import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import neox, rotary
+from batch_calibration.models import layers, neox, rotary
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import (
     Family,
@@ -17,7 +17,6 @@ from batch_calibration.models.family import (
     linear_weights,
     norm_weights,
 )
-from batch_calibration.models.layers import INIT, activation, layer_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +65,18 @@ class Block(nnx.Module):
         width, inner = config.hidden_size, config.ffn_hidden_size or 4 * config.hidden_size
         self.heads, self.groups = config.heads, config.groups
         self.parallel = config.parallel_attn
-        self.activation = activation(config.activation)
-        norm = partial(layer_norm, width, config.layer_norm_eps, rngs)
+        self.activation = layers.activation(config.activation)
+        norm = partial(layers.layer_norm, width, config.layer_norm_eps, rngs)
         self.two_norms = config.two_norms
         if self.two_norms:
             self.ln_attention, self.ln_mlp = norm(), norm()
         else:
             self.ln_1, self.ln_2 = norm(), None if self.parallel else norm()
         together = width + 2 * self.groups * (width // self.heads)
-        self.qkv, self.out, self.fc, self.proj = (
-            nnx.Linear(*shape, use_bias=config.bias, kernel_init=INIT, rngs=rngs)
-            for shape in ((width, together), (width, width), (width, inner), (inner, width))
-        )
+        self.qkv = layers.linear(width, together, rngs, config.bias)
+        self.out = layers.linear(width, width, rngs, config.bias)
+        self.fc = layers.linear(width, inner, rngs, config.bias)
+        self.proj = layers.linear(inner, width, rngs, config.bias)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
@@ -87,9 +86,10 @@ class Block(nnx.Module):
             *h.shape[:-1], self.groups, self.heads // self.groups + 2, -1
         )
         q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
-        k, v = qkv[..., -2, :], qkv[..., -1, :]
+        k, v = qkv[..., -2, :], qkv[..., -1, :]  # [b, t, groups, d]
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
         attended = h + self.out(mean.reshape(h.shape))
+        # The MLP reads the attention's input, or, one after the other, its output.
         if self.two_norms:
             normed = self.ln_mlp(h)
         elif self.ln_2 is not None:
@@ -110,7 +110,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     if raw.get("n_embed") is not None:
         raw["hidden_size"] = raw["n_embed"]
     new, norms = raw.get("new_decoder_architecture") or False, raw.get("num_ln_in_parallel_attn")
-    norm_counts = (None, 1, 2) if new else (None, 1)
+    norm_counts = (None, 1, 2) if new else (None, 1)  # that Falcons are known to have
     if (new and raw.get("parallel_attn") is False) or norms not in norm_counts:
         raise InputError(
             f"config.json says num_ln_in_parallel_attn = {norms!r:.200} and parallel_attn = "

@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import RawConfig, TransformerConfig, Weight, linear_weights
-from batch_calibration.models.layers import INIT, activation, split_heads
 from batch_calibration.models.rotary import Angle, Rope, rotate
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -117,30 +118,30 @@ class Attention(nnx.Module):
         self.options, self.joint_norm, self.interleaved = options, joint_norm, interleaved
         self.heads, self.groups, self.fused = heads, groups, config.fused
 
-        def linear(n: int) -> nnx.Linear:
-            return nnx.Linear(width, n * d, use_bias=bias[0], kernel_init=INIT, rngs=rngs)
-
         if self.fused:
-            self.qkv = linear(heads + 2 * groups)
+            self.qkv = layers.linear(width, (heads + 2 * groups) * d, rngs, bias[0])
         else:
-            self.q, self.k, self.v = linear(heads), linear(groups), linear(groups)
-        self.out = nnx.Linear(heads * d, width, use_bias=bias[1], kernel_init=INIT, rngs=rngs)
-        self.q_norm, self.k_norm = (
-            RMSNorm(n * d if joint_norm else d, config.rms_norm_eps, centered, rngs=rngs)
-            if config.qk_norm
-            else None
-            for n in (heads, groups)
-        )
+            self.q = layers.linear(width, heads * d, rngs, bias[0])
+            self.k = layers.linear(width, groups * d, rngs, bias[0])
+            self.v = layers.linear(width, groups * d, rngs, bias[0])
+        self.out = layers.linear(heads * d, width, rngs, bias[1])
+        norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
+        if config.qk_norm:
+            sizes = (heads * d, groups * d) if joint_norm else (d, d)
+            norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
+            norms = norm(sizes[0]), norm(sizes[1])
+        self.q_norm, self.k_norm = norms
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: Angle | None) -> jax.Array:
         """Attention of `h [b, t, d]`, rotated by `angle`, or not where that is None."""
         if self.fused:
-            qkv = split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            qkv = layers.split_heads(self.qkv(h), self.heads + 2 * self.groups)
+            # Phi-3 lays all heads of queries first, then those of keys, then those of values.
             q, k, v = jnp.split(qkv, (self.heads, self.heads + self.groups), axis=-2)
         else:
-            q = split_heads(self.q(h), self.heads)
-            k = split_heads(self.k(h), self.groups)
-            v = split_heads(self.v(h), self.groups)
+            q = layers.split_heads(self.q(h), self.heads)  # [b, t, heads, d]
+            k = layers.split_heads(self.k(h), self.groups)  # [b, t, groups, d]
+            v = layers.split_heads(self.v(h), self.groups)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         if angle is not None:
@@ -167,16 +168,14 @@ class MLP(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ):
-        self.activation, self.fused = activation(act), fused
-
-        def linear(n: int, to: int) -> nnx.Linear:
-            return nnx.Linear(n, to, use_bias=bias, kernel_init=INIT, rngs=rngs)
+        self.activation, self.fused = layers.activation(act), fused
 
         if fused:
-            self.gate_up = linear(width, 2 * inner)
+            self.gate_up = layers.linear(width, 2 * inner, rngs, bias)
         else:
-            self.gate, self.up = linear(width, inner), linear(width, inner)
-        self.down = linear(inner, width)
+            self.gate = layers.linear(width, inner, rngs, bias)
+            self.up = layers.linear(width, inner, rngs, bias)
+        self.down = layers.linear(inner, width, rngs, bias)
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """The MLP of `h [b, t, d]`."""

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import gated, rotary
+from batch_calibration.models import gated, layers, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
-from batch_calibration.models.layers import INIT, TokenSet, logits, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +65,12 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.embed = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List(
             [Block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
         self.norm = gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs)
-        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.cap = config.final_logit_softcapping
         self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
         self.frequencies = rotary.frequencies(config.head_dim, config.rope)
@@ -91,10 +90,10 @@ class Model(nnx.Module):
             h = block(h, layer, attend, local if slides else full)
         return self.norm(h)
 
-    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        uncapped = logits(h, table.embedding[...], token_set)
+        uncapped = layers.logits(h, table.embedding[...], token_set)
         return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
 
 

@@ -6,16 +6,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from batch_calibration.models import layers
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.family import Family, Weight, linear_weights, norm_weights
-from batch_calibration.models.layers import (
-    INIT,
-    TokenSet,
-    activation,
-    layer_norm,
-    logits,
-    split_heads,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +20,7 @@ class Config:
     n_embd: int
     n_layer: int
     n_head: int
-    n_inner: int | None = None
+    n_inner: int | None = None  # of the MLP; 4 * n_embd
     layer_norm_epsilon: float = 1e-5
     activation_function: str = "gelu_new"
 
@@ -61,18 +54,19 @@ class Block(nnx.Module):
         # Layers that add to the residual stream begin smaller, the deeper the network.
         deep = nnx.initializers.normal(0.02 / (2 * config.n_layer) ** 0.5)
         self.heads = config.n_head
-        self.activation = activation(config.activation_function)
-        self.ln_1 = layer_norm(width, eps, rngs)
-        self.qkv = nnx.Linear(width, 3 * width, kernel_init=INIT, rngs=rngs)
+        self.activation = layers.activation(config.activation_function)
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.qkv = layers.linear(width, 3 * width, rngs)
         self.out = nnx.Linear(width, width, kernel_init=deep, rngs=rngs)
-        self.ln_2 = layer_norm(width, eps, rngs)
-        self.fc = nnx.Linear(width, inner, kernel_init=INIT, rngs=rngs)
+        self.ln_2 = layers.layer_norm(width, eps, rngs)
+        self.fc = layers.linear(width, inner, rngs)
         self.proj = nnx.Linear(inner, width, kernel_init=deep, rngs=rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         q, k, v = jnp.split(self.qkv(self.ln_1(h)), 3, axis=-1)
-        q, k, v = (split_heads(heads, self.heads) for heads in (q, k, v))
+        # [b, t, heads, d]
+        q, k, v = (layers.split_heads(heads, self.heads) for heads in (q, k, v))
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
@@ -81,10 +75,10 @@ class Model(nnx.Module):
     """GPT-2 (Radford et al. 2019), loadable from any Hugging Face `gpt2` directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
-        self.wte = nnx.Embed(config.vocab_size, config.n_embd, embedding_init=INIT, rngs=rngs)
-        self.wpe = nnx.Embed(config.n_positions, config.n_embd, embedding_init=INIT, rngs=rngs)
+        self.wte = layers.embedding(config.vocab_size, config.n_embd, rngs)
+        self.wpe = layers.embedding(config.n_positions, config.n_embd, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
-        self.ln_f = layer_norm(config.n_embd, config.layer_norm_epsilon, rngs)
+        self.ln_f = layers.layer_norm(config.n_embd, config.layer_norm_epsilon, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
@@ -94,9 +88,9 @@ class Model(nnx.Module):
         h = self.ln_f(h)
         return h
 
-    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
-        return logits(h, self.wte.embedding[...], token_set)
+        return layers.logits(h, self.wte.embedding[...], token_set)
 
 
 WEIGHTS = {

@@ -26,17 +26,17 @@ class Block(nnx.Module):
         self.heads = config.n_head
         self.activation = layers.activation(config.activation_function)
         self.ln = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
-        self.query, self.key, self.value, self.out = (
-            nnx.Linear(width, width, use_bias=False, kernel_init=layers.INIT, rngs=rngs)
-            for _ in range(4)
-        )
-        self.fc = nnx.Linear(width, inner, kernel_init=layers.INIT, rngs=rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=layers.INIT, rngs=rngs)
+        self.query = layers.linear(width, width, rngs, bias=False)
+        self.key = layers.linear(width, width, rngs, bias=False)
+        self.value = layers.linear(width, width, rngs, bias=False)
+        self.out = layers.linear(width, width, rngs, bias=False)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         normed = self.ln(h)
-        q = layers.split_heads(self.query(normed), self.heads)
+        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
         k = layers.split_heads(self.key(normed), self.heads)
         v = layers.split_heads(self.value(normed), self.heads)
         q, k = rotary.rotate(q, angle, interleaved=True), rotary.rotate(k, angle, interleaved=True)
@@ -49,7 +49,7 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.n_embd
-        self.wte = nnx.Embed(vocabulary, width, embedding_init=layers.INIT, rngs=rngs)
+        self.wte = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.n_layer)])
         self.ln_f = layers.layer_norm(width, config.layer_norm_epsilon, rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)

@@ -48,6 +48,16 @@ def layer_norm(width: int, eps: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
     return nnx.LayerNorm(width, epsilon=eps, use_fast_variance=False, rngs=rngs)
 
 
+def linear(inputs: int, outputs: int, rngs: nnx.Rngs, bias: bool = True) -> nnx.Linear:
+    """A linear layer whose weights are drawn as `INIT` says."""
+    return nnx.Linear(inputs, outputs, use_bias=bias, kernel_init=INIT, rngs=rngs)
+
+
+def embedding(rows: int, width: int, rngs: nnx.Rngs) -> nnx.Embed:
+    """A table of embeddings, drawn as `INIT` says."""
+    return nnx.Embed(rows, width, embedding_init=INIT, rngs=rngs)
+
+
 def split_heads(h: jax.Array, heads: int) -> jax.Array:
     """`[b, t, heads d]` as `[b, t, heads, d]`."""
     return h.reshape(*h.shape[:-1], heads, -1)
@@ -85,7 +95,7 @@ def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> j
 
 def output_table(is_tied: bool, vocabulary: int, width: int, rngs: nnx.Rngs) -> nnx.Embed | None:
     """The embeddings that logits are computed with, None where they are those of the input."""
-    return None if is_tied else nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+    return None if is_tied else embedding(vocabulary, width, rngs)
 
 
 def product(

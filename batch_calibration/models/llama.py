@@ -9,10 +9,9 @@ import jax
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import gated, rotary
+from batch_calibration.models import gated, layers, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
-from batch_calibration.models.layers import INIT, TokenSet, logits, output_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +84,12 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=INIT, rngs=rngs)
+        self.embed = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List(
             [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
         self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
-        self.head = output_table(config.tie_word_embeddings, vocabulary, width, rngs)
+        self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
         self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
@@ -104,10 +103,10 @@ class Model(nnx.Module):
         h = self.norm(h)
         return h
 
-    def unembed(self, h: jax.Array, token_set: TokenSet = None) -> jax.Array:
+    def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.embed if self.head is None else self.head
-        return logits(h, table.embedding[...], token_set) * self.scale
+        return layers.logits(h, table.embedding[...], token_set) * self.scale
 
 
 class PostNormModel(Model):

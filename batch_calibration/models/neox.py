@@ -49,18 +49,17 @@ class Block(nnx.Module):
         width, inner, bias = config.hidden_size, config.intermediate_size, config.attention_bias
         self.heads, self.parallel = config.num_attention_heads, config.use_parallel_residual
         self.activation = layers.activation(config.hidden_act)
-        self.ln_1, self.ln_2 = (
-            layers.layer_norm(width, config.layer_norm_eps, rngs) for _ in range(2)
-        )
-        self.qkv = nnx.Linear(width, 3 * width, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
-        self.out = nnx.Linear(width, width, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
-        self.fc = nnx.Linear(width, inner, kernel_init=layers.INIT, rngs=rngs)
-        self.proj = nnx.Linear(inner, width, kernel_init=layers.INIT, rngs=rngs)
+        self.ln_1 = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.ln_2 = layers.layer_norm(width, config.layer_norm_eps, rngs)
+        self.qkv = layers.linear(width, 3 * width, rngs, bias)
+        self.out = layers.linear(width, width, rngs, bias)
+        self.fc = layers.linear(width, inner, rngs)
+        self.proj = layers.linear(inner, width, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # Each head's query, key and value lie side by side.
-        heads = self.qkv(self.ln_1(h)).reshape(*h.shape[:-1], self.heads, -1)
+        heads = layers.split_heads(self.qkv(self.ln_1(h)), self.heads)  # [b, t, heads, 3 d]
         q, k, v = jnp.split(heads, 3, axis=-1)
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
         attended = h + self.out(mean.reshape(h.shape))
@@ -75,7 +74,7 @@ class Model(nnx.Module):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
-        self.embed = nnx.Embed(vocabulary, width, embedding_init=layers.INIT, rngs=rngs)
+        self.embed = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List(
             [self.block(config, rngs=rngs) for _ in range(config.num_hidden_layers)]
         )

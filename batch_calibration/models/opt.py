@@ -41,13 +41,9 @@ class Config(TransformerConfig):
 def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
     affine = config.layer_norm_elementwise_affine
     return nnx.LayerNorm(
-        config.hidden_size,
-        epsilon=1e-5,
-        use_bias=affine,
-        use_scale=affine,
-        use_fast_variance=False,
-        rngs=rngs,
-    )
+        config.hidden_size, epsilon=1e-5, use_bias=affine, use_scale=affine,
+        use_fast_variance=False, rngs=rngs,
+    )  # fmt: skip
 
 
 class Block(nnx.Module):
@@ -57,16 +53,18 @@ class Block(nnx.Module):
         width, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
         self.heads, self.before = config.num_attention_heads, config.do_layer_norm_before
         self.activation = layers.activation(config.activation_function)
-        self.query, self.key, self.value, self.out, self.fc, self.proj = (
-            nnx.Linear(*shape, use_bias=bias, kernel_init=layers.INIT, rngs=rngs)
-            for shape in (*[(width, width)] * 4, (width, inner), (inner, width))
-        )
+        self.query = layers.linear(width, width, rngs, bias)
+        self.key = layers.linear(width, width, rngs, bias)
+        self.value = layers.linear(width, width, rngs, bias)
+        self.out = layers.linear(width, width, rngs, bias)
+        self.fc = layers.linear(width, inner, rngs, bias)
+        self.proj = layers.linear(inner, width, rngs, bias)
         self.ln_1, self.ln_2 = _norm(config, rngs), _norm(config, rngs)
 
     def __call__(self, h: jax.Array, layer: int, attend: Attend) -> jax.Array:
         """Add this block's attention and MLP to `h [b, t, d]`."""
         normed = self.ln_1(h) if self.before else h
-        q = layers.split_heads(self.query(normed), self.heads)
+        q = layers.split_heads(self.query(normed), self.heads)  # [b, t, heads, d]
         k = layers.split_heads(self.key(normed), self.heads)
         v = layers.split_heads(self.value(normed), self.heads)
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
@@ -83,17 +81,14 @@ class Model(nnx.Module):
         width, vocabulary = config.hidden_size, config.vocab_size
         narrow = config.word_embed_proj_dim or width
         positions = config.max_position_embeddings + OFFSET
-        self.token_embedding = nnx.Embed(vocabulary, narrow, embedding_init=layers.INIT, rngs=rngs)
-        self.position_embedding = nnx.Embed(positions, width, embedding_init=layers.INIT, rngs=rngs)
+        self.token_embedding = layers.embedding(vocabulary, narrow, rngs)
+        self.position_embedding = layers.embedding(positions, width, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])
         normed = config.do_layer_norm_before and not config.remove_final_layer_norm
         self.ln = _norm(config, rngs) if normed else None
-        self.project_in, self.project_out = (
-            nnx.Linear(*shape, use_bias=False, kernel_init=layers.INIT, rngs=rngs)
-            if narrow != width
-            else None
-            for shape in ((narrow, width), (width, narrow))
-        )
+        is_narrow = narrow != width  # of OPT-350M alone
+        self.project_in = layers.linear(narrow, width, rngs, bias=False) if is_narrow else None
+        self.project_out = layers.linear(width, narrow, rngs, bias=False) if is_narrow else None
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, narrow, rngs)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
