@@ -159,7 +159,7 @@ WRONG = {
     "another width": ({"1_Pooling__config": {"word_embedding_dimension": 8}}, "width 8, but the"),
     "no config": ({"1_Pooling__config": None}, r"expected a pooling in config\.json; got no"),
     "no modules": ({"modules": None}, r"there is no modules\.json, without which"),
-    "modules of another shape": ({"modules": {"a": 1}}, r"got \{'a': 1\}; use another"),
+    "modules of another shape": ({"modules": {"a": 1}}, r"got \{'a': 1\}: use another"),
     "not JSON": ({"modules": "["}, r"modules\.json: expected JSON, but"),
     "another module": ({"modules": [*BASE, one("LSTM", "2_LSTM")]}, "models.LSTM in '2_LSTM'"),
     "someone's module": (

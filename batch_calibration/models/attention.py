@@ -18,9 +18,9 @@ class AttentionOptions(NamedTuple):
         cap: Logits are at most this in size, by `cap tanh(logits / cap)`.
     """
 
-    scale: float | None = None
-    window: int | None = None
-    cap: float | None = None
+    scale: float | None = None  # 1 / sqrt(d)
+    window: int | None = None  # all keys
+    cap: float | None = None  # none
 
 
 PLAIN = AttentionOptions()
@@ -51,7 +51,7 @@ def causal(
 ) -> jax.Array:
     """Causal attention over keys and values of the same sequence, its positions consecutive."""
     del layer
-    position = jnp.arange(q.shape[1])
+    position = jnp.arange(q.shape[1])  # [t]
     mask = in_window(position, position, options.window) & (position <= position[:, None])
     return self_attention(q, k, v, mask[None], options)[0]
 
@@ -66,7 +66,7 @@ def full(
 
 def masked(mask: jax.Array) -> Attend:
     """Attention where `mask` is true: `[b, s]` of keys (padding), or `[b, t, s]` of queries too."""
-    mask = mask[:, None] if mask.ndim == 2 else mask
+    mask = mask[:, None] if mask.ndim == 2 else mask  # [b, 1 | t, s]
 
     def attend(
         layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN
@@ -79,8 +79,8 @@ def masked(mask: jax.Array) -> Attend:
 
 def in_window(queries: jax.Array, keys: jax.Array, window: int | None) -> jax.Array:
     """Whether keys at positions `[..., s]` lie in the window of queries at `[..., t]`."""
-    distance = queries[..., :, None] - keys[..., None, :]
-    return distance < (window or 1 << 30)
+    distance = queries[..., :, None] - keys[..., None, :]  # [..., t, s]
+    return distance < (window or 1 << 30)  # longer than any sequence
 
 
 def self_attention(
@@ -121,9 +121,9 @@ def prefix_attention(
     float32. A query that sees none has a mean of 0 and the smallest finite log-sum-exp.
     """
     real = (v[:, 0, -1] > 0)[None]  # [1, s], by the weights that `append_cache` puts there
-    seen = (real if mask is None else real & mask)[None]
+    seen = (real if mask is None else real & mask)[None]  # [1, n | 1, s]
     mean, mass = _in_turns(q[None], k[None], v[None, ..., :-1], seen, options, at_once)
-    return mean[0], mass[0]
+    return mean[0], mass[0]  # without the batch of one
 
 
 def fits_joint_attention(head_size: int, options: AttentionOptions) -> bool:
@@ -197,7 +197,7 @@ def _in_turns(
     values = v.transpose(2, 0, 1, 3).reshape(-1, wide, b, s, d)
 
     def attend_turn(turn: jax.Array | int, queries: jax.Array) -> tuple[jax.Array, jax.Array]:
-        group = turn * len(keys) // turns
+        group = turn * len(keys) // turns  # turns of one group follow each other
         logits = jnp.einsum(
             "gbtd,gbsd->gbts", queries, keys[group], preferred_element_type=jnp.float32
         )
@@ -206,8 +206,9 @@ def _in_turns(
         if mask is not None:
             logits = jnp.where(mask[turn % len(mask)], logits, SMALLEST)
         top = logits.max(axis=-1, keepdims=True)  # taken off, so that no exponential overflows
+        # not divided by their sum yet: the mean is, which is smaller
         weights = jnp.exp(logits - top)
-        norm = weights.sum(axis=-1)
+        norm = weights.sum(axis=-1)  # [g, b, t]
         mean = jnp.einsum(
             "gbts,gbsd->gbtd", weights.astype(v.dtype), values[group],
             preferred_element_type=jnp.float32,
@@ -267,7 +268,7 @@ def append_cache(
     if cached is None:
         keys, values = (_fit(new, size) for new in (keys, values))
     else:
-        where = start + jnp.arange(len(keys))
+        where = start + jnp.arange(len(keys))  # beyond the cache's end nothing is written
         keys, values = (
             _fit(old, size).at[where].set(new, mode="drop")
             for old, new in zip(cached, (keys, values), strict=True)
@@ -279,7 +280,7 @@ def truncate_cache(
     k: jax.Array, v: jax.Array, length: jax.Array | int
 ) -> tuple[jax.Array, jax.Array]:
     """Only the first `length` cached positions; beyond, the first key repeated, of weight 0."""
-    real = (jnp.arange(len(k)) < length)[:, None, None]
+    real = (jnp.arange(len(k)) < length)[:, None, None]  # [s, 1, 1]
     return jnp.where(real, k, k[:1]), jnp.where(real, v, jnp.zeros_like(v))
 
 

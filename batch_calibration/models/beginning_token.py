@@ -67,6 +67,7 @@ def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
     """What the tokenizer's post-processor puts before a text; what it puts behind is left out."""
     encoding = tokenizer.encode("a")
     mask = encoding.special_tokens_mask  # 1 where the post-processor put a token, 0 of the text
+    # no token of the text: all is unknown
     before = encoding.ids[: mask.index(0)] if 0 in mask else []
     if len(before) > 1:
         raise InputError(
@@ -79,8 +80,8 @@ def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:
 
 def _bos_token(path: Path, tokenizer_config: RawConfig, tokenizer: Tokenizer) -> int:
     """The id of `bos_token`."""
-    token = tokenizer_config.get("bos_token", "<s>")
-    text = token.get("content") if isinstance(token, dict) else token
+    token = tokenizer_config.get("bos_token", "<s>")  # what these classes take where none is named
+    text = token.get("content") if isinstance(token, dict) else token  # an added token, or its text
     token_id = tokenizer.token_to_id(text) if isinstance(text, str) else None
     if token_id is None:
         raise InputError(

@@ -50,7 +50,7 @@ class Config:
 def slopes(heads: int) -> tuple[float, ...]:
     """What each head's logits lose per token of distance (Press et al. 2022, section 3)."""
     power = 1 << (heads.bit_length() - 1)  # the largest power of two among the heads
-    first = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    first = [2 ** (-8 * (i + 1) / power) for i in range(power)]  # 2^(-8/power), its square, ...
     return (*first, *(2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)))
 
 
@@ -95,7 +95,7 @@ class Block(nnx.Module):
         normed = self.ln_1(h)
         # Each head's query, key and value lie side by side.
         heads = self.qkv(normed).reshape(*h.shape[:-1], self.heads, 3, -1)
-        d = heads.shape[-1]
+        d = heads.shape[-1]  # before two numbers are added to it
         q, k, v = heads[..., 0, :], heads[..., 1, :], heads[..., 2, :]  # [b, t, heads, d]
         q, k, v = with_distances(q, k, v, positions, d**-0.5)
         mean = attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]  # the last two are 0

@@ -67,8 +67,8 @@ class Checkpoint:
     config: Config
     model: nnx.Module
     tokenizer: Tokenizer
-    bos: int | None
-    digest: str
+    bos: int | None  # a token id
+    digest: str  # 64 hex digits
     dtype: str = "float32"
     mesh: Mesh | None = None
     sentence: SentenceConfig = field(default_factory=SentenceConfig)
@@ -99,7 +99,7 @@ def find(name: str) -> Path:
     Raises:
         InputError: a name of the hub that cannot be downloaded and was not downloaded before.
     """
-    directory = Path(name).expanduser()
+    directory = Path(name).expanduser()  # a local path goes before a name of the hub
     if directory.exists() or not HUB_NAME.fullmatch(name):
         return directory
     from huggingface_hub import snapshot_download
@@ -181,6 +181,7 @@ class ModelFiles:
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
         if family.kind == "sentence_encoder":
             model = pooling.load(directory, cast(Encoder, model), sentence, config.width)
+        # a larger id would be clipped to the last row of the table, silently
         largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
             raise InputError(
@@ -246,7 +247,7 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
 
 
 def _tokenizer(directory: Path, family: Family) -> Tokenizer:
-    path = directory / "tokenizer.json"
+    path = directory / "tokenizer.json"  # goes before a list of merges
     merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
     if merges and not path.is_file() and family.kind == "clip":
         return clip_tokenizer.load(merges[0])

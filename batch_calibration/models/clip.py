@@ -21,7 +21,7 @@ class Config:
     """
 
     projection_dim: int = 512
-    logit_scale_init_value: float = 2.6592
+    logit_scale_init_value: float = 2.6592  # ln(1 / 0.07)
     text_vocab_size: int = 49408
     text_hidden_size: int = 512
     text_intermediate_size: int = 2048
@@ -30,7 +30,7 @@ class Config:
     text_max_position_embeddings: int = 77
     text_hidden_act: str = "quick_gelu"
     text_layer_norm_eps: float = 1e-5
-    text_eos_token_id: int = 49407
+    text_eos_token_id: int = 49407  # the last of the vocabulary
     vision_hidden_size: int = 768
     vision_intermediate_size: int = 3072
     vision_num_hidden_layers: int = 12
@@ -95,7 +95,7 @@ class Block(nnx.Module):
     """One pre-norm block: attention, then a two-layer MLP."""
 
     def __init__(self, shape: Shape, *, rngs: nnx.Rngs):
-        width, init = shape.width, nnx.initializers.normal
+        width, init = shape.width, nnx.initializers.normal  # scales as in the paper's own code
         broad, deep = init(width**-0.5), init((2 * width * shape.layers) ** -0.5)
         self.heads = shape.heads
         self.activation = layers.activation(shape.act)
@@ -115,11 +115,11 @@ class Block(nnx.Module):
 
         All positions are attended to; the others go no further, and are not computed.
         """
-        normed = self.ln_1(h)
+        normed = self.ln_1(h)  # [b, t, d], every position: keys and values need all
         q = layers.split_heads(self.query(normed[:, :read]), self.heads)
         k = layers.split_heads(self.key(normed), self.heads)
         v = layers.split_heads(self.value(normed), self.heads)
-        h = h[:, :read]
+        h = h[:, :read]  # the residual stream of what goes on
         h = h + self.out(attend(layer, q, k, v).reshape(h.shape))
         return h + self.proj(self.activation(self.fc(self.ln_2(h))))
 
@@ -158,6 +158,7 @@ class Text(nnx.Module):
         for layer, block in enumerate(self.blocks):
             h = block(h, layer, causal)
         # Configs written before the end token was named in them say 2; it is the largest id.
+        # [b], the first one
         ends = jnp.argmax(tokens if self.eos == 2 else tokens == self.eos, axis=1)
         return self.projection(self.ln(h[jnp.arange(len(h)), ends]))
 
@@ -168,7 +169,7 @@ class Vision(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         shape = Shape.of(config, "vision")
         init, edge = nnx.initializers.normal, config.vision_patch_size
-        patches = (config.vision_image_size // edge) ** 2
+        patches = (config.vision_image_size // edge) ** 2  # whole ones
         self.start = nnx.Param(init(shape.width**-0.5)(rngs.params(), (shape.width,)))
         self.patch = nnx.Param(init(0.02)(rngs.params(), (edge, edge, 3, shape.width)))
         self.position_embedding = nnx.Param(init(0.02)(rngs.params(), (1 + patches, shape.width)))
@@ -182,14 +183,14 @@ class Vision(nnx.Module):
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of `pixels [b, h, w, 3]`."""
-        h = embed_patches(pixels, self.patch[...])
+        h = embed_patches(pixels, self.patch[...])  # [b, patches, d]
         start = jnp.broadcast_to(self.start[...], (len(h), 1, h.shape[-1]))
         h = self.ln_1(jnp.concatenate([start, h], axis=1) + self.position_embedding[...])
         for layer, block in enumerate(self.blocks[:-1]):
             h = block(h, layer, full)
         # Only the class token is read, so the last block need not finish the patches.
         h = self.blocks[-1](h, len(self.blocks) - 1, full, read=1)
-        return self.projection(self.ln_2(h[:, 0]))
+        return self.projection(self.ln_2(h[:, 0]))  # of the class token alone
 
 
 def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -198,7 +199,7 @@ def embed_patches(pixels: jax.Array, kernel: jax.Array) -> jax.Array:
     Patches come row by row; pixels right and below of the last whole ones are left out.
     """
     edge, width = kernel.shape[0], kernel.shape[-1]
-    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge
+    high, wide = pixels.shape[1] // edge, pixels.shape[2] // edge  # patches a column, a row
     grid = pixels[:, : high * edge, : wide * edge].reshape(-1, high, edge, wide, edge, 3)
     # The kernel's first axis is the horizontal one: a checkpoint's table only turns axes around.
     flat = grid.transpose(0, 1, 3, 4, 2, 5).reshape(-1, high * wide, edge * edge * 3)
@@ -233,7 +234,7 @@ def flatten(raw: RawConfig) -> RawConfig:
         key: raw[key] for key in ("projection_dim", "logit_scale_init_value") if key in raw
     }
     for tower in ("text", "vision"):
-        old = raw.get(f"{tower}_config_dict")
+        old = raw.get(f"{tower}_config_dict")  # files of 2021 and 2022
         tower_config = raw.get(f"{tower}_config") if old is None else old
         if isinstance(tower_config, dict):
             flat |= {f"{tower}_{key}": setting for key, setting in tower_config.items()}

@@ -31,7 +31,7 @@ def load(path: Path) -> Tokenizer:
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: cannot be read ({error}); fetch the file again.") from error
-    lines = text.splitlines()[1 : 1 + MERGES]
+    lines = text.splitlines()[1 : 1 + MERGES]  # CLIP's list is longer than what it uses
     merges = [(first, second) for first, _, second in (line.partition(" ") for line in lines)]
     if not merges or any(" " in second or not second for _, second in merges):
         raise InputError(
@@ -49,7 +49,7 @@ def build(merges: list[tuple[str, str]]) -> Tokenizer:
     # The order of bytes in the vocabulary: those that print as themselves, then the others.
     printed = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = [*map(chr, printed), *(chr(256 + i) for i in range(256 - len(printed)))]
-    tokens = [*letters, *(letter + WORD for letter in letters)]
+    tokens = [*letters, *(letter + WORD for letter in letters)]  # 512 in all
     tokens += [first + second for first, second in merges]
     vocabulary = {token: i for i, token in enumerate([*tokens, START, END])}
     tokenizer = Tokenizer(
@@ -58,7 +58,7 @@ def build(merges: list[tuple[str, str]]) -> Tokenizer:
             end_of_word_suffix=WORD, unk_token=END,
         )
     )  # fmt: skip
-    tokenizer.add_special_tokens([START, END])
+    tokenizer.add_special_tokens([START, END])  # so that neither is split
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )

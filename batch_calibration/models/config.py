@@ -59,7 +59,7 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
             network is not written for, or unknown to it.
     """
     refuse_unknown(family, raw, where)
-    raw = family.flatten(raw)
+    raw = family.flatten(raw)  # after unknown keys were refused, under the names of the file
     config_fields = fields(family.config)
     missing = [f.name for f in config_fields if f.name not in raw and f.default is MISSING]
     if missing:
@@ -71,7 +71,7 @@ def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
                 f"is written for {setting!r} alone, and would score wrongly; use another "
                 "checkpoint."
             )
-    types = get_type_hints(family.config)
+    types = get_type_hints(family.config)  # what each field may be
     settings: dict[str, Any] = {f.name: raw[f.name] for f in config_fields if f.name in raw}
     for name, setting in settings.items():
         if not _is(types[name], setting):
@@ -113,4 +113,4 @@ def _is(expected: object, setting: object) -> bool:
         return isinstance(setting, tuple) and all(_is(member_type, member) for member in setting)
     if expected is str:
         return isinstance(setting, str)
-    return isinstance(setting, int) and setting >= 1
+    return isinstance(setting, int) and setting >= 1  # sizes and counts

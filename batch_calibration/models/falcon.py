@@ -28,7 +28,7 @@ class Config(TransformerConfig):
     `layer_norm_epsilon`; `rope` is as `rotary.flatten` says.
     """
 
-    num_kv_heads: int | None = None
+    num_kv_heads: int | None = None  # read with new_decoder_architecture alone
     new_decoder_architecture: bool = False
     multi_query: bool = True
     parallel_attn: bool = True
@@ -72,7 +72,7 @@ class Block(nnx.Module):
             self.ln_attention, self.ln_mlp = norm(), norm()
         else:
             self.ln_1, self.ln_2 = norm(), None if self.parallel else norm()
-        together = width + 2 * self.groups * (width // self.heads)
+        together = width + 2 * self.groups * (width // self.heads)  # queries, keys and values
         self.qkv = layers.linear(width, together, rngs, config.bias)
         self.out = layers.linear(width, width, rngs, config.bias)
         self.fc = layers.linear(width, inner, rngs, config.bias)

@@ -140,8 +140,8 @@ class Weight(NamedTuple):
     """
 
     path: str
-    transpose: bool = False
-    split: int | None = None
+    transpose: bool = False  # torch's linear layers: True
+    split: int | None = None  # norms, positions: held whole
 
 
 def linear_weights(theirs: str, ours: str, split: int, transpose: bool = True) -> dict[str, Weight]:

@@ -77,7 +77,7 @@ class RMSNorm(nnx.Module):
     def __init__(self, width: int, eps: float, centered: bool = False, *, rngs: nnx.Rngs):
         init = nnx.initializers.zeros if centered else nnx.initializers.ones
         self.eps, self.centered = eps, centered
-        self.scale = nnx.Param(init(rngs.params(), (width,)))
+        self.scale = nnx.Param(init(rngs.params(), (width,)))  # zeros where 1 is added to it
 
     def __call__(self, h: jax.Array) -> jax.Array:
         """`x [..., d]` normalized in float32, in its own dtype."""
@@ -114,7 +114,7 @@ class Attention(nnx.Module):
         rngs: nnx.Rngs,
     ):
         width, heads, d = config.hidden_size, config.heads, config.head_size
-        groups = config.num_key_value_heads or heads
+        groups = config.num_key_value_heads or heads  # a key and value for each query head
         self.options, self.joint_norm, self.interleaved = options, joint_norm, interleaved
         self.heads, self.groups, self.fused = heads, groups, config.fused
 
@@ -127,6 +127,7 @@ class Attention(nnx.Module):
         self.out = layers.linear(heads * d, width, rngs, bias[1])
         norms: tuple[RMSNorm | None, RMSNorm | None] = (None, None)
         if config.qk_norm:
+            # OLMo 2, or Qwen3 and Gemma 3
             sizes = (heads * d, groups * d) if joint_norm else (d, d)
             norm = partial(RMSNorm, eps=config.rms_norm_eps, centered=centered, rngs=rngs)
             norms = norm(sizes[0]), norm(sizes[1])
@@ -146,7 +147,7 @@ class Attention(nnx.Module):
             q, k = self._normed(self.q_norm, q), self._normed(self.k_norm, k)
         if angle is not None:
             q, k = rotate(q, angle, self.interleaved), rotate(k, angle, self.interleaved)
-        mean = attend(layer, q, k, v, self.options)
+        mean = attend(layer, q, k, v, self.options)  # [b, t, heads, d]
         return self.out(mean.reshape(*h.shape[:-1], -1))
 
     def _normed(self, norm: RMSNorm, heads: jax.Array) -> jax.Array:

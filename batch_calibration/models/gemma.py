@@ -26,7 +26,7 @@ class Config(gated.Config):
     head_dim: int = 256
     hidden_activation: str = "gelu_pytorch_tanh"
     tie_word_embeddings: bool = True
-    query_pre_attn_scalar: float = 256.0
+    query_pre_attn_scalar: float = 256.0  # stands for d in 1 / sqrt(d)
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     sliding_window: int | None = 4096
@@ -81,7 +81,7 @@ class Model(nnx.Module):
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h = self.embed(tokens)
-        h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)
+        h = h * jnp.asarray(h.shape[-1] ** 0.5, h.dtype)  # rounded before, as in transformers
         full, local = (
             rotary.angles(positions, frequencies, h.dtype)
             for frequencies in (self.frequencies, self.local_frequencies)
@@ -108,7 +108,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     if not str(raw.get("model_type")).startswith("gemma3"):
         raw = rotary.flatten(GEMMA2 | raw | {"qk_norm": False, "local_rope": None})
         return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
-    interval: Any = raw.get("sliding_window_pattern", 6)
+    interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer sees all
     raw = GEMMA3 | raw
     rope_parameters = raw.pop("rope_parameters", None)
     rope_by_kind = rope_parameters if isinstance(rope_parameters, dict) else {}

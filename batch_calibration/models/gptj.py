@@ -14,7 +14,7 @@ from batch_calibration.models.family import Family, Weight, linear_weights, norm
 class Config(gpt2.Config):
     """Shape of a GPT-J network, in the names of its Hugging Face `config.json`."""
 
-    rotary_dim: int = 64
+    rotary_dim: int = 64  # numbers of each head that are rotated
     tie_word_embeddings: bool = False
 
 
@@ -68,6 +68,7 @@ class Model(nnx.Module):
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""
         table = self.wte if self.head is None else self.head
+        # [v], like the logits
         bias = layers.select_rows(self.bias[...], token_set).astype("float32")
         return layers.logits(h, table.embedding[...], token_set) + bias
 

@@ -21,6 +21,7 @@ def _quick_gelu(h: jax.Array) -> jax.Array:
     return h * jax.nn.sigmoid(1.702 * h)
 
 
+# gelu_new is the tanh approximation, gelu the exact one
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": _exact_gelu,
     "gelu_fast": jax.nn.gelu,
@@ -81,7 +82,7 @@ def select_rows(table: jax.Array, token_set: TokenSet) -> jax.Array:
     if isinstance(token_set, Span):
         rows: jax.Array = jax.lax.dynamic_slice_in_dim(table, token_set.start, token_set.size)
         return rows
-    return table[token_set]
+    return table[token_set]  # token ids
 
 
 def logits(h: jax.Array, embeddings: jax.Array, token_set: TokenSet = None) -> jax.Array:

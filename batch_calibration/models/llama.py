@@ -90,7 +90,7 @@ class Model(nnx.Module):
         )
         self.norm: nnx.Module = gated.RMSNorm(width, config.rms_norm_eps, rngs=rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
-        self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers
+        self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers  # for each layer
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
 
@@ -139,7 +139,7 @@ WINDOWED = (*SWITCHED, "mistral", "ministral", "phi3")
 def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields."""
     kind = str(raw.get("model_type"))
-    raw = IMPLIED.get(kind, {}) | raw
+    raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
     raw |= {
         "qkv_bias": kind == "qwen2",
         "qk_norm": kind in ("qwen3", "olmo2"),
@@ -150,7 +150,7 @@ def flatten(raw: RawConfig) -> RawConfig:
     if kind not in (*SWITCHED, "mistral", "ministral"):
         raw["layer_types"] = None  # transformers looks at those of these model types alone
     window = raw.get("sliding_window") is not None
-    first: Any = raw.get("max_window_layers", 0)
+    first: Any = raw.get("max_window_layers", 0)  # layers before it see all, though named a maximum
     if kind == "smollm3":
         raw["no_rope_layers"] = turns = _rope_layers(raw)
         raw = gated.layer_types(raw, lambda layer: window and not turns[layer])
@@ -184,7 +184,7 @@ def _rope_layers(raw: RawConfig) -> tuple[int, ...]:
     layers: Any = raw.get("num_hidden_layers")
     numbers = layers, interval
     if rotates is None and all(type(n) is int and 0 < n <= gated.DEEPEST for n in numbers):
-        rotates = [int((layer + 1) % interval != 0) for layer in range(layers)]
+        rotates = [int((layer + 1) % interval != 0) for layer in range(layers)]  # 1: rotates
     fits = isinstance(rotates, list) and isinstance(layers, int) and len(rotates) == layers
     if not fits or not {*rotates} <= {0, 1}:
         raise InputError(

@@ -44,7 +44,7 @@ class Demand(NamedTuple):
         Hidden states and what a block makes of them are some ten float32 arrays of the width;
         keys and values are at most two of the width in each layer.
         """
-        cache = 2 * size * self.width * self.layers / devices if self.cached else 0
+        cache = 2 * size * self.width * self.layers / devices if self.cached else 0  # bytes a token
         return TOKENS * (10 * 4 * self.width + cache)
 
     def total(self, size: int, devices: int) -> float:
@@ -132,7 +132,7 @@ def _control_group() -> float:
         stat = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or "max": no limit
         return math.inf
-    return limit - used + float(stat.get("inactive_file", 0))
+    return limit - used + float(stat.get("inactive_file", 0))  # which the kernel gives back
 
 
 def _process() -> float:
@@ -144,4 +144,4 @@ def _process() -> float:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except (ImportError, OSError, ValueError):
         return math.inf
-    return math.inf if limit < 0 else float(limit - pages * resource.getpagesize())
+    return math.inf if limit < 0 else float(limit - pages * resource.getpagesize())  # -1: no limit

@@ -31,7 +31,7 @@ class Config(TransformerConfig):
     max_position_embeddings: int = 2048
     layer_norm_eps: float = 1e-5
     hidden_act: str = "gelu"
-    use_parallel_residual: bool = True
+    use_parallel_residual: bool = True  # the MLP reads what attention reads
     attention_bias: bool = True
     tie_word_embeddings: bool = False
     rope: rotary.Rope
@@ -60,7 +60,7 @@ class Block(nnx.Module):
         """Add this block's attention and MLP to `h [b, t, d]`."""
         # Each head's query, key and value lie side by side.
         heads = layers.split_heads(self.qkv(self.ln_1(h)), self.heads)  # [b, t, heads, 3 d]
-        q, k, v = jnp.split(heads, 3, axis=-1)
+        q, k, v = jnp.split(heads, 3, axis=-1)  # [b, t, heads, d] each
         mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
         attended = h + self.out(mean.reshape(h.shape))
         inner = self.fc(self.ln_2(h if self.parallel else attended))

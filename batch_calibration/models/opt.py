@@ -29,8 +29,8 @@ class Config(TransformerConfig):
 
     ffn_dim: int
     max_position_embeddings: int = 2048
-    word_embed_proj_dim: int | None = None
-    do_layer_norm_before: bool = True
+    word_embed_proj_dim: int | None = None  # size of embeddings, where not that of layers
+    do_layer_norm_before: bool = True  # False of OPT-350M alone
     remove_final_layer_norm: bool = False
     enable_bias: bool = True
     layer_norm_elementwise_affine: bool = True
@@ -80,7 +80,7 @@ class Model(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, vocabulary = config.hidden_size, config.vocab_size
         narrow = config.word_embed_proj_dim or width
-        positions = config.max_position_embeddings + OFFSET
+        positions = config.max_position_embeddings + OFFSET  # rows of the table
         self.token_embedding = layers.embedding(vocabulary, narrow, rngs)
         self.position_embedding = layers.embedding(positions, width, rngs)
         self.blocks = nnx.List([Block(config, rngs=rngs) for _ in range(config.num_hidden_layers)])

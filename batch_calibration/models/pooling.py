@@ -17,6 +17,7 @@ from batch_calibration.models.tensors import tensors
 
 
 def _weighted_mean(h: jax.Array, real: jax.Array) -> jax.Array:
+    # weights 1, 2, ... of real tokens
     order = jnp.where(real, jnp.arange(1.0, h.shape[1] + 1)[:, None], 0.0)
     return jnp.sum(h * order, axis=1) / jnp.sum(order, axis=1)
 
@@ -102,7 +103,7 @@ class PooledEncoder(nnx.Module):
 
     def pool(self, h: jax.Array, real: jax.Array) -> jax.Array:
         """Embeddings `[b, p]` of hidden states `[b, t, d]`, of which `real [b, t]` are a text's."""
-        e = POOLINGS[self.pooling](h, real[:, :, None])
+        e = POOLINGS[self.pooling](h, real[:, :, None])  # [b, d]
         for layer in self.layers:
             e = layer(e)
         return e
@@ -129,7 +130,7 @@ def _dense(directory: Path, width: int) -> Dense:
     if not torch.startswith("torch.nn") or short not in ACTIVATIONS:
         unknown = InputError.unknown("activation function", name, ACTIVATIONS)
         raise InputError(f"{directory / 'config.json'}: {unknown}")
-    width_out = raw.get("out_features")
+    width_out = raw.get("out_features")  # a wrong one does not fit the tensors' shapes
     expected: dict[str, tuple[object, ...]] = {"linear.weight": (width_out, width)}
     expected |= {"linear.bias": (width_out,)} if raw.get("bias", True) else {}
     arrays = {tensor.name: tensor.read(np.float32) for tensor in tensors(directory)}
@@ -142,4 +143,4 @@ def _dense(directory: Path, width: int) -> Dense:
             remedy="the files belong to different checkpoints",
         )
     bias = arrays.get("linear.bias", np.zeros(len(arrays["linear.weight"]), np.float32))
-    return Dense(arrays["linear.weight"].T, bias, short)
+    return Dense(arrays["linear.weight"].T, bias, short)  # torch holds [out, in]

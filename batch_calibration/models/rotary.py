@@ -42,13 +42,13 @@ class Rope:
     rope_theta: float = 10_000.0
     positions: int = 2048
     original_max_position_embeddings: float = 2048
-    partial_rotary_factor: float = 1.0
+    partial_rotary_factor: float = 1.0  # the share of each head that is rotated
     factor: float | None = None
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     attention_factor: float | None = None
-    beta_fast: float | None = None
-    beta_slow: float | None = None
+    beta_fast: float | None = None  # turns; 32
+    beta_slow: float | None = None  # turns; 1
     mscale: float | None = None
     mscale_all_dim: float | None = None
     truncate: bool = True
@@ -231,10 +231,10 @@ def _yarn_scale(rope: Rope, factor: float) -> float:
 
 def angles(positions: jax.Array, frequencies: Frequencies, dtype: jnp.dtype) -> Angle:
     """Cosine and sine `[b, t, 1, r]` at `positions [b, t]` of `r` frequencies."""
-    radians = jnp.array(frequencies.radians, jnp.float32)
-    angle = positions[..., None, None].astype(jnp.float32) * radians
+    radians = jnp.array(frequencies.radians, jnp.float32)  # [r]
+    angle = positions[..., None, None].astype(jnp.float32) * radians  # [b, t, 1, r]
     cos, sin = jnp.cos(angle) * frequencies.scale, jnp.sin(angle) * frequencies.scale
-    return cos.astype(dtype), sin.astype(dtype)
+    return cos.astype(dtype), sin.astype(dtype)  # computed in float32, as in transformers
 
 
 def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Array:
@@ -244,7 +244,7 @@ def rotate(heads: jax.Array, angle: Angle, interleaved: bool = False) -> jax.Arr
     `2i + 1` where the pairs are `interleaved`.
     """
     cos, sin = angle
-    r = cos.shape[-1]
+    r = cos.shape[-1]  # pairs
     rotated, unrotated = heads[..., : 2 * r], heads[..., 2 * r :]
     if interleaved:
         first, second = rotated[..., ::2], rotated[..., 1::2]

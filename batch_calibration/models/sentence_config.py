@@ -103,7 +103,7 @@ def read(directory: Path, width: int) -> SentenceConfig:
     if not modules:
         return SentenceConfig(max_tokens=_max_tokens(directory, {}))
     settings, texts = (read_fixed(directory / name, FIXED[name]) for name in (SETTINGS, TEXTS))
-    unit = modules[-1].kind == "Normalize"
+    unit = modules[-1].kind == "Normalize"  # then a dot product is a cosine
     similarity = settings.get("similarity_fn_name")
     if similarity not in (None, "cosine") and not (unit and similarity == "dot"):
         raise InputError(
@@ -136,12 +136,12 @@ def _modules(directory: Path) -> tuple[Module, ...]:
         for line in (lines if isinstance(lines, list) else [])
         if isinstance(line, dict)
     ]
-    kinds = [kind.rsplit(".", 1)[-1] for kind, _ in modules]
+    kinds = [kind.rsplit(".", 1)[-1] for kind, _ in modules]  # the classes' names
     is_known = (
         all(kind.startswith("sentence_transformers.") for kind, _ in modules)
         and kinds[:2] == ["Transformer", "Pooling"]
         and set(kinds[2:]) <= {"Dense", "Normalize"}
-        and modules[0].folder == ""
+        and modules[0].folder == ""  # the transformer lies beside modules.json
         and all(folder == Path(folder).name != "" for _, folder in modules[1:])
     )
     if not is_known:

@@ -58,7 +58,7 @@ class Tensor(NamedTuple):
         with self.path.open("rb") as file:
             file.seek(self.offset)
             while remaining:
-                chunk = chunk[:remaining]
+                chunk = chunk[:remaining]  # the last one is shorter
                 if file.readinto(chunk.view(np.uint8).data) != chunk.nbytes:
                     raise InputError(f"{self.path}: it ends within {self.name}; fetch it again.")
                 yield chunk.astype(dtype, copy=False)
@@ -66,7 +66,7 @@ class Tensor(NamedTuple):
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
         """Its numbers as `dtype`; errors as of `parts`."""
-        array, start = np.empty(self.shape, dtype), 0
+        array, start = np.empty(self.shape, dtype), 0  # filled part by part: no second copy
         for chunk in self.parts(dtype):
             array.reshape(-1)[start : start + len(chunk)] = chunk
             start += len(chunk)
@@ -120,9 +120,10 @@ def tensors(directory: Path) -> Iterator[Tensor]:
             raise InputError(f"{path}: {cause}.") from error
         # The library checked the header, but does not tell where in the file a tensor begins.
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
+            length = int.from_bytes(file.read(8), "little")  # bytes of the header, which follows
             header = json.loads(file.read(length))
         for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
             entry_header = header[name]
+            # offsets count from the header's end
             start = 8 + length + entry_header["data_offsets"][0]
             yield Tensor(name, path, entry_header["dtype"], tuple(entry_header["shape"]), start)

@@ -61,11 +61,12 @@ def load(
         config = read_config(family, read_json(directory / "config.json", "a config"), directory)
     files = list(tensors(directory))
     _check_depth(directory, config, [tensor.name for tensor in files])
+    # The network's shapes, of which no number is made: the files' are put in their place.
     graph, skeleton = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=_OneKey(0))))
     leaves = {_dotted(path): leaf for path, leaf in nnx.to_flat_state(skeleton)}
     parameters, cached = sum(leaf.size for leaf in leaves.values()), family.kind == "causal_lm"
     demand = memory.Demand(parameters, config.width, config.layers, cached)
-    memory.require(directory, demand, dtype, mesh)
+    memory.require(directory, demand, dtype, mesh)  # before anything is read
     table = {_bare(family, name): weight for name, weight in family.weights.items()}
     sources: dict[str, tuple[Tensor, Weight]] = {}
     tied: dict[Tensor, str] = {}
@@ -73,14 +74,14 @@ def load(
     for tensor in files:
         name = tensor.name
         pattern, number = _split_layer(_bare(family, name))
-        weight = table.get(pattern, Weight("nothing"))
+        weight = table.get(pattern, Weight("nothing"))  # a path that no network has
         path = weight.path.format(i=number)
         if path in sources:
             complaints.append(f"a second {name} (our {path})")
         elif path in leaves:
             sources[path] = tensor, weight._replace(path=path)
         elif pattern in family.tied:
-            tied[tensor] = family.tied[pattern]
+            tied[tensor] = family.tied[pattern]  # compared below, once its equal is known
         elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
             complaints.append(f"unexpected {name} (our network has no place for it)")
     placed_leaves: dict[str, jax.Array] = {}
@@ -168,6 +169,7 @@ def _place(
         placed: jax.Array = jax.device_put(array)
     else:
         split = weight.split
+        # else each holds all
         shared = split is not None and shape[split] % mesh.shape["model"] == 0
         axes = [*[None] * (split or 0), "model"] if shared else []
         home = NamedSharding(mesh, PartitionSpec(*axes))  # type: ignore[no-untyped-call]
@@ -180,6 +182,7 @@ def _place(
 def _finite(array: np.ndarray) -> bool:
     """Whether all numbers are finite, by their bits: numpy compares half precision one by one."""
     infinite = np.array(np.inf, array.dtype)
+    # As integers, all above infinity are NaN: signed the positive ones, unsigned the others.
     unsigned, signed = (array.view(f"{kind}{array.itemsize}") for kind in "ui")
     return bool(
         unsigned.max() < (-infinite).view(unsigned.dtype)
@@ -209,7 +212,7 @@ def _names(family: Family, ours: Container[str]) -> Iterator[tuple[str, Weight]]
         for i in count() if "{i}" in name else range(1):
             path = weight.path.format(i=i)
             if path not in ours:
-                break
+                break  # the layer after the last
             yield name.format(i=i), weight._replace(path=path)
 
 
