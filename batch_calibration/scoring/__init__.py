@@ -64,6 +64,7 @@ class Finished(Protocol):
 class NothingFinished:
     """No row is scored yet, and nothing is kept."""
 
+    # shared by all, so that it cannot be written
     rows: Mapping[int, np.ndarray] = MappingProxyType({})
     failed: Mapping[int, str] = MappingProxyType({})
 

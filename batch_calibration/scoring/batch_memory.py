@@ -26,12 +26,13 @@ def budget(checkpoint: Checkpoint, logits: bool) -> int:
         return CPU_POSITIONS
     config, mesh = checkpoint.config, checkpoint.mesh
     state = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
-    kernels = [leaf for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
-    written = sum(kernel.shape[-1] for kernel in kernels) // config.layers
-    keys = min(BUDGETED_KEYS, config.positions) if logits else 0
-    size = 4 if checkpoint.dtype == "float32" else 2
+    # Outputs of all matrices, a layer's share of them.
+    outputs = [leaf.shape[-1] for path, leaf in state if "kernel" in jax.tree_util.keystr(path)]
+    written = sum(outputs) // config.layers
+    keys = min(BUDGETED_KEYS, config.positions) if logits else 0  # no longer than the longest
+    size = 4 if checkpoint.dtype == "float32" else 2  # bytes of a number
     a_position = position_bytes(config.width, written, config.heads * keys, size) + keys  # the mask
-    rows = 1 if mesh is None else mesh.shape["data"]
+    rows = 1 if mesh is None else mesh.shape["data"]  # which share the rows
     # All processes run the same programs, so the batches of the one with the least memory.
     free = multihost_utils.process_allgather(np.float32(memory.available(jax.local_devices()[0])))
     return rows * positions(float(np.min(free)), a_position)
@@ -64,7 +65,7 @@ def positions(free: float, a_position: int) -> int:
     >>> positions(100e9, 63_488), positions(2e9, 63_488), positions(1e6, 63_488)
     (65536, 8192, 128)
     """
-    fit = min(free / 2 / a_position, MAX_POSITIONS)
+    fit = min(free / 2 / a_position, MAX_POSITIONS)  # free may be infinite
     return max(MIN_POSITIONS, 1 << (int(fit).bit_length() - 1)) if fit >= 1 else MIN_POSITIONS
 
 
@@ -79,7 +80,7 @@ def halve(positions: int, error: Exception, length: int) -> int:
     Raises:
         InputError: the batch was a single sequence.
     """
-    if "RESOURCE_EXHAUSTED" not in str(error):
+    if "RESOURCE_EXHAUSTED" not in str(error):  # XLA's name for it
         raise error
     if positions < 2 * length:
         raise InputError(

@@ -40,7 +40,7 @@ def bucket(length: int, step: int) -> int:
     """
     if length <= 4 * step:
         return -(-length // step) * step
-    most = power(length)
+    most = power(length)  # at least a third of the slots are real, mostly more
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
@@ -62,6 +62,7 @@ def group(prompts: Sequence[list[int]], line: int) -> list[Group]:
         return shared if times * shared > RUN_COST else 0
 
     common = _shared(prompts, range(len(prompts)))
+    # alike ones together
     order = sorted(range(len(prompts)), key=lambda row: prompts[row][common:])
     return [Group(apart(*subgroup), subgroup.rows) for subgroup in _group(prompts, order)]
 
@@ -71,6 +72,7 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
     common = _shared(prompts, order)
 
     def pays(rows: list[int], shared: int) -> bool:
+        # twice: what is saved must be worth the compilation, too
         return len(rows) * (shared - common) > 2 * (shared + RUN_COST)
 
     ungrouped: list[int] = []
@@ -92,6 +94,7 @@ def _group(prompts: Sequence[list[int]], order: list[int], depth: int = 32) -> l
 
 def _shared(prompts: Sequence[list[int]], rows: Sequence[int]) -> int:
     """Tokens that rows begin with alike: what is common to the first and the last is to all."""
+    # in lexicographic order
     first, last = (end(prompts[row] for row in rows) for end in (min, max))
     most = min(len(prompts[row]) for row in rows) - 1
     return next((i for i in range(most) if first[i] != last[i]), most)
@@ -108,7 +111,7 @@ def batches(
     while waiting:
         length = bucket(lengths[waiting[0]], step)
         fit = size
-        while fit > 1 and fit * length > budget:
+        while fit > 1 and fit * length > budget:  # halved, so that sizes stay few
             fit //= 2
         if len(waiting) <= fit // 8:
             fit //= 8

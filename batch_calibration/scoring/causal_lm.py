@@ -119,10 +119,10 @@ class CausalLM:
             log_probs[row] = row_scores
         rows_done = len(finished_rows)
         for start, encoded in self._encode(inputs, forms):
-            span = slice(start, start + len(encoded.prompts))
-            tries = [trie.build_trie(row) for row in encoded.labels]
+            span = slice(start, start + len(encoded.prompts))  # of this part
+            tries = list(map(trie.build_trie, encoded.labels))
             self._check(start, encoded.prompts, tries)
-            tokens[span] = [len(prompt) for prompt in encoded.prompts]
+            tokens[span] = list(map(len, encoded.prompts))
             finished_here = {row - start for row in finished_rows}
             for rows, scores in self._forward.run(encoded.prompts, tries, finished_here):
                 if not np.isfinite(scores).all():
@@ -145,10 +145,10 @@ class CausalLM:
         read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
         with ThreadPoolExecutor(1) as pool:
             ahead = deque[tuple[int, Future[Encoded]]]()
-            rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)
+            rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)  # rows at a time
             for start in range(0, len(texts), rows):
                 ahead.append((start, pool.submit(read, texts[start : start + rows], first=start)))
-                if len(ahead) > 1:
+                if len(ahead) > 1:  # one part waits while another is tokenized
                     before, future = ahead.popleft()
                     yield before, future.result()
             for before, future in ahead:
@@ -157,14 +157,14 @@ class CausalLM:
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions
         for row, (prompt, labels) in enumerate(zip(prompts, tries, strict=True)):
-            need = len(prompt) + labels.paths.shape[1] - 1
+            need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
                 raise InputError(
                     f"row {start + row}: a prompt of {len(prompt)} tokens needs {need} positions "
                     f"with its labels, but the model has {most}; use fewer or shorter "
                     "demonstrations, or cut the text."
                 )
-            if self.logits_only and len(labels.tokens):
+            if self.logits_only and len(labels.tokens):  # an inner node: some label has two tokens
                 raise InputError(
                     f"row {start + row}: with logits_only every label must be one token, but one "
                     f"has {labels.paths.shape[1]}; choose other label words, or leave it off."

@@ -27,7 +27,7 @@ from batch_calibration.scoring import (
 from batch_calibration.scoring.batches import batches
 from batch_calibration.scoring.encoder_programs import one_behind
 from batch_calibration.scoring.preprocessing import load_preprocessing, stream
-from batch_calibration.scoring.tokens import token_ids
+from batch_calibration.scoring.tokens import refuse_same_tokens, token_ids
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
@@ -96,10 +96,11 @@ class DualEncoder:
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
         limits = (checkpoint.config.positions, checkpoint.sentence.max_tokens or max_tokens)
-        self.max_tokens = min(max_tokens, *limits)
+        self.max_tokens = min(max_tokens, *limits)  # tokens, specials included
         self.batch_size = batch_size
         self.notes: list[str] = []
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
+        # a copy: statements must not be cut, texts are
         self._tokenizer = Tokenizer.from_str(checkpoint.tokenizer.to_str())
         self._tokenizer.enable_truncation(self.max_tokens)
         self._embed_texts = encoder_programs.text_program(checkpoint)
@@ -144,15 +145,15 @@ class DualEncoder:
         """
         statements, counts = label_texts.flatten(labels)
         embeddings, _ = self.embed(self._distinct(statements))
-        directions = label_texts.average_embeddings(embeddings, counts)
+        directions = label_texts.average_embeddings(embeddings, counts)  # [k, d], of length one
         failed: dict[int, str] = {}
         if isinstance(inputs, ImageInputs):
             vectors, tokens, failed = self.embed_images(inputs, progress, finished)
         else:
             vectors, tokens = self.embed(inputs, progress, finished)
-        log_probs = np.float32(self.scale) * (vectors @ directions.T)
+        log_probs = np.float32(self.scale) * (vectors @ directions.T)  # [n, k]
         wrong = ~np.isfinite(log_probs)
-        wrong[list(failed)] = False
+        wrong[list(failed)] = False  # rows of NaN are meant
         if wrong.any():
             row, label = np.argwhere(wrong)[0]
             raise InputError(
@@ -177,7 +178,7 @@ class DualEncoder:
         for start in range(0, len(texts), TOKENIZED_ROWS):
             prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
             ids = token_ids(self._tokenizer, prompted, special=True)
-            counts[start : start + len(ids)] = [len(row) for row in ids]
+            counts[start : start + len(ids)] = list(map(len, ids))
             vector_of = {row - start: vector for row, vector in finished_rows.items()}
             for rows, vectors in one_behind(self._run(ids, set(vector_of))):
                 vector_of.update(zip(rows, vectors, strict=False))
@@ -185,7 +186,8 @@ class DualEncoder:
                 rows_done += len(rows)
                 if progress:
                     progress(rows_done)
-            blocks.append(np.stack([vector_of[row] for row in range(len(ids))]))
+            # In the order of rows, whichever batch they came in.
+            blocks.append(np.stack(list(map(vector_of.__getitem__, range(len(ids))))))
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
             raise InputError(
@@ -219,7 +221,7 @@ class DualEncoder:
                 f"{self.checkpoint.directory}: images are cut to {preprocessing.crop}, but the "
                 f"network takes {(edge, edge)}; the files belong to different checkpoints."
             )
-        tokens = 1 + (edge // config.vision_patch_size) ** 2
+        tokens = 1 + (edge // config.vision_patch_size) ** 2  # the class token and the patches
         size = self._padded(min(self.batch_size, max(1, self._budget // tokens), len(images)))
         embed = encoder_programs.image_program(self.checkpoint, preprocessing)
         finished_rows = finished.rows
@@ -229,7 +231,7 @@ class DualEncoder:
         pending = [row for row in range(len(images)) if row not in settled]
 
         def run() -> Iterator[tuple[tuple[list[int], dict[int, str]], jax.Array]]:
-            refs = [images.refs[row] for row in pending]
+            refs = list(map(images.refs.__getitem__, pending))
             for rows, pixels, bad in stream(refs, preprocessing, size):
                 (placed,) = sharding.over_rows(self.checkpoint.mesh, (pixels,))
                 unreadable = {pending[row]: why for row, why in bad.items()}
@@ -237,6 +239,7 @@ class DualEncoder:
 
         vectors = dict(finished_rows)
         for (rows, unreadable), embeddings in one_behind(run()):
+            # the last batch has rows of padding
             vectors.update(zip(rows, embeddings, strict=False))
             failed |= unreadable
             finished.add(rows, embeddings[: len(rows)], unreadable)
@@ -247,12 +250,12 @@ class DualEncoder:
         if not vectors:
             first = next(iter(failed.values()), "there are none")
             raise InputError(f"none of the {len(images)} images can be read: {first}")
-        missing = np.full_like(next(iter(vectors.values())), np.nan)
+        missing = np.full_like(next(iter(vectors.values())), np.nan)  # [d]
         stacked = np.stack([vectors.get(row, missing) for row in range(len(images))])
         return stacked, np.full(len(images), tokens, np.int32), failed
 
     def _report(self, failed: dict[int, str], images: int) -> None:
-        few = " ".join(failed[row] for row in sorted(failed)[:MAX_NAMED])
+        few = " ".join(map(failed.__getitem__, sorted(failed)[:MAX_NAMED]))
         more = " ..." if len(failed) > MAX_NAMED else ""
         self.notes.append(
             f"{len(failed):,} of {images:,} images could not be read and are left out: {few}{more}"
@@ -260,12 +263,13 @@ class DualEncoder:
 
     def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
         """Rows and their embeddings, batch by batch, without batches that are all `done`."""
-        lengths = [len(row) for row in ids]
+        lengths = list(map(len, ids))
         planned = batches(range(len(ids)), lengths, self.batch_size, self._budget, STEP)
         for rows, size, width in planned:
             if done.issuperset(rows):
                 continue
             tokens = np.zeros((self._padded(size), width), np.int32)
+            # of rows of padding too: a mean over none is NaN
             counts = np.ones(len(tokens), np.int32)
             for i, row in enumerate(rows):
                 tokens[i, : lengths[row]] = ids[row]
@@ -279,24 +283,18 @@ class DualEncoder:
 
     def _prompted(self, texts: Sequence[str]) -> list[str]:
         """The texts, each after the checkpoint's prompt if it has one."""
-        return [self.checkpoint.sentence.prompt + text for text in texts]
+        return list(map(self.checkpoint.sentence.prompt.__add__, texts))
 
     def _distinct(self, labels: Sequence[str]) -> Sequence[str]:
         """The labels, if there are any, they fit, and the tokenizer can tell them apart."""
         if not labels:
             raise InputError(where="labels", expected="one or more sentences", got="none")
-        seen: dict[tuple[int, ...], str] = {}
         token_lists = token_ids(self.checkpoint.tokenizer, self._prompted(labels), special=True)
-        for label, ids in zip(labels, map(tuple, token_lists), strict=True):
+        for label, ids in zip(labels, token_lists, strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
                     f"label {label!r}: a statement of {len(ids)} tokens, but {self.max_tokens} is "
                     "the most; shorten it."
                 )
-            if ids in seen:
-                raise InputError(
-                    f"labels {seen[ids]!r} and {label!r} are the same tokens to this tokenizer, "
-                    "so no score can tell them apart; choose other label words."
-                )
-            seen[ids] = label
+        refuse_same_tokens(token_lists, labels)
         return labels

@@ -50,8 +50,8 @@ def _embed_sentences(
     lengths: jax.Array,
 ) -> jax.Array:
     """Embeddings `[b, p]` of `tokens [b, t]`, of which `lengths [b]` are real."""
-    offset = jnp.arange(tokens.shape[1])
-    mask = offset < lengths[:, None]
+    offset = jnp.arange(tokens.shape[1])  # [t]
+    mask = offset < lengths[:, None]  # [b, t]
     # Padding may lie past the network's last position, where an embedding is NaN.
     positions = jnp.minimum(offset, lengths[:, None] - 1)
     encoder = nnx.merge(graph, state)
@@ -79,14 +79,14 @@ def _embed_images(
     pixels: jax.Array,
 ) -> jax.Array:
     """CLIP's embeddings `[b, p]` of uint8 `pixels [b, h, w, 3]`."""
-    dtype = jax.tree.leaves(state)[0].dtype
+    dtype = jax.tree.leaves(state)[0].dtype  # the network's
     normalized = normalize(pixels, preprocessing).astype(dtype)
     return _unit(nnx.merge(graph, state).embed_image(normalized), home)
 
 
 def _unit(vectors: jax.Array, home: NamedSharding | None) -> jax.Array:
     """Vectors of length one in float32, whole on every device of a mesh."""
-    vectors = vectors.astype(jnp.float32)
+    vectors = vectors.astype(jnp.float32)  # lengths in half precision would be off by 0.4 %
     vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return sharding.replicate(vectors, home)
 

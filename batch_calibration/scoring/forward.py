@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate, chain
 from os.path import commonprefix
@@ -76,14 +76,14 @@ class Forward:
         self.notes: list[str] = []
         self.prefix = PrefixCache([], ())
         self._graph, self._state = nnx.split(cast(CausalNetwork, checkpoint.model))
-        self._mesh = checkpoint.mesh
+        self._mesh = checkpoint.mesh  # None: one device
         self._vocabulary = checkpoint.config.vocab_size
         self._batch_size, self._normalized = batch_size, normalized
         self._attention = programs.attention_kind(
             jax.default_backend(), checkpoint.dtype, checkpoint.mesh is not None
         )
         self._budget = batch_memory.budget(checkpoint, logits=self._attention == "at once")
-        self._compiled: set[tuple[int, ...]] = set()
+        self._compiled: set[tuple[int, ...]] = set()  # shapes that both threads may run
         self._compiling = Lock()
 
     def run(
@@ -127,7 +127,7 @@ class Forward:
         while waiting or running:
             try:
                 # Some are computed while the next are laid out, and no more wait in memory.
-                if waiting and len(running) < 2:
+                if waiting and len(running) < 2:  # one runs, one waits
                     batches = self._next(waiting)
                     count = sum(len(batch.sequences) for batch in batches)
                     if not done.issuperset(chain.from_iterable(p.rows for p in waiting[:count])):
@@ -161,7 +161,7 @@ class Forward:
         Batches of one length are alike in size, which leaves little of the last one empty.
         """
         length, rows, count = sequences[0].length, 0, 0
-        most = max(1, self._budget // length)
+        most = max(1, self._budget // length)  # sequences
         same_length = sum(packed.length == length for packed in sequences)
         # As few batches as hold them, of one size, which is rounded up to an eighth of the most:
         # eight programs at most are compiled for a length.
@@ -170,7 +170,7 @@ class Forward:
         size = min(most, -(-even // step) * step)
         for packed in sequences[: min(size, same_length)]:
             rows += len(packed.rows)
-            if rows > self._batch_size and count:
+            if rows > self._batch_size and count:  # one sequence at least
                 break
             count += 1
         step = sharding.row_multiple(self._mesh)
@@ -190,11 +190,11 @@ class Forward:
         """Begin to run batches; the result waits for what is read of them `[e]`."""
         cache = self.prefix.cache
         if threads is None:
-            (layout,) = layouts
+            (layout,) = layouts  # `_next` gives several on CPUs alone
             h = self._hidden(cache, layout)
             scores = self._read(h, layout.reads, layout.targets, layout.slots)
             for chunk in scores:
-                chunk.log_probs.copy_to_host_async()
+                chunk.log_probs.copy_to_host_async()  # while the next batch runs
             return partial(wait, scores)
         futures = [threads.submit(self._states_read, cache, layout) for layout in layouts]
         # The states that are read stand one batch after the other.
@@ -203,14 +203,14 @@ class Forward:
         targets = np.concatenate([layout.targets for layout in layouts])
 
         def values() -> np.ndarray:
-            h = np.concatenate([future.result() for future in futures])
+            h = np.concatenate(list(map(Future.result, futures)))
             return wait(self._read(h, np.concatenate(reads), targets))
 
         return values
 
     def _states_read(self, cache: programs.Cache, layout: Layout) -> np.ndarray:
         """Hidden states `[m, d]` that a layout reads, waited for in a thread."""
-        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0
+        key = *layout.tokens.shape, cache[0][0].shape[0] if cache else 0  # what decides the program
         if key in self._compiled:
             return self._wait(cache, layout)
         with self._compiling:  # or both threads would compile the same program
@@ -248,7 +248,7 @@ class Forward:
     def _run_prefix(self, tokens: list[int]) -> None:
         """The shared tokens, run from where they leave those that were run last."""
         before, cache = self.prefix
-        if tokens == before:
+        if tokens == before:  # run already
             return
         if not tokens:
             self.prefix = PrefixCache([], ())
@@ -256,7 +256,7 @@ class Forward:
         start = min(len(commonprefix([before, tokens])), len(tokens) - 1)  # noqa: RUF071
         if start < STEP:
             start, cache = 0, ()  # what little is common is not worth another cache's size
-        size = -(-len(tokens) // STEP) * STEP
+        size = -(-len(tokens) // STEP) * STEP  # positions of the cache
         while start < len(tokens):
             chunk = tokens[start : start + PREFIX_CHUNK]
             padded = np.zeros((1, -(-len(chunk) // STEP) * STEP), np.int32)

@@ -29,9 +29,9 @@ def sum_probabilities(log_probs: LogProbs, counts: Sequence[int]) -> LogProbs:
     >>> sum_probabilities(np.log(np.float32([[0.1, 0.2, 0.4]])), [2, 1]).round(3).tolist()
     [[-1.2039999961853027, -0.9160000085830688]]
     """
-    if len(counts) == log_probs.shape[1]:
+    if len(counts) == log_probs.shape[1]:  # one text each: bit for bit as they are
         return log_probs
-    forms_of_labels = np.split(log_probs, np.cumsum(counts)[:-1], axis=1)
+    forms_of_labels = np.split(log_probs, np.cumsum(counts)[:-1], axis=1)  # k times [n, forms]
     return np.stack([np.logaddexp.reduce(forms, axis=1) for forms in forms_of_labels], axis=1)
 
 
@@ -41,5 +41,5 @@ def average_embeddings(embeddings: np.ndarray, counts: Sequence[int]) -> np.ndar
         return embeddings
     forms_of_labels = np.split(embeddings, np.cumsum(counts)[:-1])
     means = np.stack([forms.mean(axis=0) for forms in forms_of_labels])
-    unit: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)
+    unit: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)  # [k, d]
     return unit

@@ -23,7 +23,7 @@ networks of `python -m benchmarks.parts`, where it takes 3 to 12 % at 128 slots.
 class PackedSequence(NamedTuple):
     """Rows one after the other in `length` slots."""
 
-    length: int
+    length: int  # slots
     rows: list[int]
 
 
@@ -86,8 +86,8 @@ def pack(
     branches = [0, *(branch(prompts[a], prompts[b], shared) for a, b in pairwise(order))]
     shortest_row = min(len(prompts[row]) for row in rows) - shared
     head = min([*branches[1:], shortest_row - 1]) if len(order) > 1 else 0
-    need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}
-    own = [number - head for number in branches]
+    need = {row: len(prompts[row]) - shared - head + extra[row] for row in rows}  # slots
+    own = (np.array(branches) - head).tolist()
     plans = (
         _fit(_lay_together(order, own, need, head, fraction, length, most), head, length, most)
         # Where a sequence takes one row, none lie together.
@@ -159,8 +159,8 @@ def lay_out(
     tries: Sequence[Trie],
 ) -> Layout:
     """Up to `size` sequences of one length, their rows without the first `shared` tokens."""
-    length = sequences[0].length
-    tokens = np.zeros((size, length), np.int32)
+    length = sequences[0].length  # that of all
+    tokens = np.zeros((size, length), np.int32)  # 0 where nothing lies
     positions = np.zeros((size, length), np.int32)
     ends = np.broadcast_to(np.arange(1, length + 1, dtype=np.int32), (size, length)).copy()
     slots: list[np.ndarray] = []
@@ -180,8 +180,9 @@ def lay_out(
             positions[number, start:middle] = range(shared + branched, len(prompt))
             positions[number, middle:end] = len(prompt) + trie.depths
             chain = np.concatenate([chain[:branched], np.arange(start, middle, dtype=np.int32)])
-            ends[number, chain] = end
-            ends[number, middle:end] = middle + trie.ends
+            ends[number, chain] = end  # a prompt's tokens are seen by all that follows in its row
+            ends[number, middle:end] = middle + trie.ends  # a label's by those that begin with it
+            # the prompt's last token, then the nodes
             read = np.append(chain[-1:], np.arange(middle, end, dtype=np.int32))
             slots.append(number * length + read)
             reads.append(read_count + trie.slots)

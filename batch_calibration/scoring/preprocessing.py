@@ -78,6 +78,7 @@ def load_preprocessing(directory: Path) -> Preprocessing:
         )
     edge = raw.get("size", 224)
     if isinstance(edge, dict):
+        # files of 2022 and later
         edge = edge.get("shortest_edge") or (edge.get("height"), edge.get("width"))
     crop: Any = raw.get("crop_size", edge)
     crop = (crop.get("height"), crop.get("width")) if isinstance(crop, dict) else crop
@@ -148,6 +149,7 @@ def _rgb(image: "Image.Image", name: str) -> "Image.Image":
         deep = np.asarray(image).astype(np.int32)
         if deep.min() < 0 or deep.max() > 65535:
             raise InputError(f"{name}: gray values beyond 16 bits; save it with 8 or 16.")
+        # 65535 / 255 = 257, rounded
         image = Image.fromarray(((deep + 128) // 257).astype(np.uint8))
     elif image.mode == "F":
         raise InputError(f"{name}: an image of floating point numbers; save it with 8 bits.")
@@ -160,8 +162,8 @@ def _rgb(image: "Image.Image", name: str) -> "Image.Image":
 def _resized(size: tuple[int, int], edge: int | tuple[int, int]) -> tuple[int, int]:
     """Width and height of an image of `size` (width, height) after resizing."""
     if isinstance(edge, tuple):
-        return edge[1], edge[0]
-    short = min(size)
+        return edge[1], edge[0]  # of height and width
+    short = min(size)  # pixels of the shorter side
     return int(edge * size[0] / short), int(edge * size[1] / short)
 
 
@@ -170,7 +172,7 @@ def _cropped(pixels: np.ndarray, crop: tuple[int, int]) -> np.ndarray:
     for axis, size in enumerate(crop):
         if pixels.shape[axis] < size:
             lacking = size - pixels.shape[axis]
-            before = -(-lacking // 2)
+            before = -(-lacking // 2)  # the odd pixel comes first, as in transformers
             pads = [(0, 0)] * 3
             pads[axis] = (before, lacking - before)
             pixels = np.pad(pixels, pads)
@@ -190,7 +192,7 @@ def stream(
         return prepare(ref.read(), str(ref), how)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting: deque[tuple[int, Future[np.ndarray]]] = deque()
+        waiting: deque[tuple[int, Future[np.ndarray]]] = deque()  # in the order of rows
         ahead = iter(enumerate(refs))
         pixels = np.zeros((size, *how.crop, 3), np.uint8)
         rows: list[int] = []
@@ -198,7 +200,7 @@ def stream(
         while True:
             for row, ref in ahead:
                 waiting.append((row, pool.submit(read, ref)))
-                if len(waiting) >= 2 * size:
+                if len(waiting) >= 2 * size:  # two batches are decoded ahead
                     break
             if not waiting:
                 break

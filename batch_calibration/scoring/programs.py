@@ -62,7 +62,8 @@ def prefill(
 
     `tokens [1, c]` come after those cached; what lies beyond `count` is padding.
     """
-    offset = jnp.arange(tokens.shape[1])
+    offset = jnp.arange(tokens.shape[1])  # [c]
+    # padding stays within the network's positions
     positions = (start + jnp.minimum(offset, count - 1))[None]
     before = tuple(truncate_cache(*layer, start) for layer in cache)
     ends = jnp.full((1, tokens.shape[1]), tokens.shape[1])
@@ -127,7 +128,7 @@ def read(
             return jnp.logaddexp(total, jax.nn.logsumexp(model.unembed(h, span), axis=-1))
 
         size = min(at_a_time, vocabulary)
-        turns, remainder = divmod(vocabulary, size)
+        turns, remainder = divmod(vocabulary, size)  # spans of the vocabulary
         total = jax.lax.fori_loop(
             0, turns, lambda i, before: add(before, Span(i * size, size)),
             jnp.full(len(h), -jnp.inf),
@@ -141,8 +142,8 @@ def read(
 
 def _attention(cache: Cache, positions: jax.Array, ends: jax.Array, kind: Kind) -> Attend:
     """Attention over the shared prefix and within sequences, `ends` as in `Layout`."""
-    slot = jnp.arange(ends.shape[1])
-    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])
+    slot = jnp.arange(ends.shape[1])  # [t]
+    mask = (slot <= slot[:, None]) & (slot[:, None] < ends[:, None])  # [b, t, t]
     at_once = kind == "at once"
 
     def attend(

@@ -64,13 +64,14 @@ def read_targets(
     scores: list[ReadScores] = []
     for start in range(0, int(reads[-1]) + 1, MAX_READS):
         count = min(MAX_READS, int(reads[-1]) + 1 - start)
-        padding = (0, -count % STEP)
+        padding = (0, -count % STEP)  # to a multiple of `STEP`
         if slots is None:
             states = np.pad(h[start : start + count], (padding, (0, 0)))
         else:
             states = programs.take(h, np.pad(slots[start : start + count], padding))
+        # reads of these states
         first, last = np.searchsorted(reads, (start, start + count)).tolist()
-        read_padding = (0, power(last - first) - (last - first))
+        read_padding = (0, power(last - first) - (last - first))  # to a power of two
         log_probs = programs.read(
             graph, home, vocabulary, at_a_time, state, states, tokens,
             np.pad(reads[first:last] - start, read_padding),

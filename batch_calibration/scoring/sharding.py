@@ -25,7 +25,7 @@ def make_mesh(text: str) -> Mesh | None:
     """
     if not text:
         return None
-    sizes = dict.fromkeys(AXES, 1)
+    sizes = dict.fromkeys(AXES, 1)  # an axis that is not named has one device
     for axis_size in text.split(","):
         name, _, size = axis_size.partition(":")
         if name.strip() not in AXES or not size.strip().isdecimal() or int(size) < 1:
@@ -36,7 +36,7 @@ def make_mesh(text: str) -> Mesh | None:
                 remedy="its axes are data (rows) and model (weights)",
             )
         sizes[name.strip()] = int(size)
-    device_count = jax.device_count()
+    device_count = jax.device_count()  # of all processes
     if math.prod(sizes.values()) != device_count:
         raise InputError(
             f"config.mesh: {text!r} is a mesh of {math.prod(sizes.values())} devices, but there "
@@ -94,7 +94,9 @@ def broadcast_rows(rows: Mapping[int, np.ndarray], count: int) -> dict[int, np.n
     """Values of some of `count` rows that the first process has, in every process."""
     if jax.process_count() == 1:
         return dict(rows)
+    # which the others cannot know
     width = broadcast_number(max(map(len, rows.values()), default=0))
+    # one array: rows have no length of their own
     table = np.full((count, width), np.nan, np.float32)
     for row, row_values in rows.items():
         table[row] = row_values

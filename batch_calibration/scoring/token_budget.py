@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from batch_calibration.models.checkpoint import TokenizerInfo
 from batch_calibration.scoring import trie
 from batch_calibration.scoring.batches import group
@@ -46,7 +48,7 @@ class TokenBudget:
 
         A label's last token is read, never fed, so it takes none.
         """
-        needed: list[int] = []
+        needed: list[int] = []  # positions
         for encoded in self._encode(texts, labels):
             for prompt, label_tokens in zip(*encoded, strict=True):
                 needed.append(len(prompt) + max(map(len, label_tokens)) - 1)
@@ -54,7 +56,7 @@ class TokenBudget:
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, the prompt and those that the tokenizer puts around it included."""
-        prompted = [self.tokenizer_info.prompt + text for text in texts]
+        prompted = list(map(self.tokenizer_info.prompt.__add__, texts))
         return list(map(len, token_ids(self.tokenizer_info.tokenizer, prompted, special=True)))
 
     def truncate_left(self, text: str, tokens: int) -> str:
@@ -73,11 +75,11 @@ class TokenBudget:
         def write(numbers: Sequence[int]) -> list[str]:
             return [tokenizer.id_to_token(number) or "?" for number in numbers]
 
-        return write(prompts[0]), [write(label) for label in ids[0]]
+        return write(prompts[0]), list(map(write, ids[0]))
 
     def cost(self, texts: Sequence[str], labels: Sequence[str]) -> Cost:
         """Tokens of the texts, and token positions run: shared beginnings once, and tries."""
-        read = computed = 0
+        read = computed = 0  # tokens
         for prompts, ids in self._encode(texts, labels):
             read += sum(map(len, prompts))
             computed += sum(len(trie.build_trie(row).tokens) for row in ids)
@@ -89,7 +91,7 @@ class TokenBudget:
         """Tokens of the texts, and those that an encoder runs, which cuts texts at `max_tokens`."""
         counts = self.token_counts(texts)
         longest = min(max_tokens, self.positions)
-        return Cost(sum(counts), sum(min(count, longest) for count in counts))
+        return Cost(sum(counts), int(np.minimum(counts, longest).sum()))
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
         for start in range(0, len(texts), TOKENIZED_ROWS):

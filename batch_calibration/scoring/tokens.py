@@ -5,7 +5,7 @@ and label are encoded together, and the label's tokens are those past the prompt
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from os.path import commonprefix
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def encode(
     """
     if not labels:
         raise InputError(where="labels", expected="one or more continuations", got="none")
-    bare = [text.rstrip() for text in texts]
+    bare = list(map(str.rstrip, texts))
     local = splits_at_spaces(tokenizer)
     pairs = []  # of each text and each label: the text's end, and the same with the label
     for text, stem in zip(texts, bare, strict=True):
@@ -75,7 +75,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     if pre is None or tokenizer.normalizer is not None or type(pre).__name__ != "ByteLevel":
         return False
     state = json.loads(pre.__getstate__())
-    added = tokenizer.get_added_tokens_decoder().values()
+    added = tokenizer.get_added_tokens_decoder().values()  # which are found before text is split
     return (
         state["use_regex"]
         and not state["add_prefix_space"]
@@ -94,7 +94,7 @@ def _cut(text: str) -> int:
 
 def _joint(stem: str, continuation: str, local: bool) -> tuple[str, str]:
     """The two strings whose encodings tell a label's tokens: without it, and with it."""
-    start = _cut(stem + continuation[:1]) if local else 0
+    start = _cut(stem + continuation[:1]) if local else 0  # the last word alone is tokenized again
     return stem[start:], stem[start:] + continuation
 
 
@@ -104,7 +104,7 @@ def _prompts(
     """Ids of each text, text that all of them begin with encoded once where that is exact."""
     start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
     (head,) = token_ids(tokenizer, [texts[0][:start]])
-    head = head if bos is None else [bos, *head]
+    head = head if bos is None else [bos, *head]  # what all rows begin with
     prompts = [head + tail for tail in token_ids(tokenizer, [text[start:] for text in texts])]
     for row, prompt in enumerate(prompts):
         if not prompt:
@@ -141,7 +141,6 @@ def _is_text(text: object) -> bool:
 
 def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
     """Refuse labels that the tokenizer leaves empty or cannot tell apart."""
-    seen: dict[tuple[int, ...], str] = {}
     for ids, label in zip(split, labels, strict=True):
         if not ids:
             raise InputError(
@@ -150,9 +149,16 @@ def _check(split: LabelTokens, labels: Sequence[str], text: str) -> None:
                 got="none",
                 remedy="give the label some text",
             )
+    refuse_same_tokens(split, labels)
+
+
+def refuse_same_tokens(token_lists: Iterable[Sequence[int]], labels: Sequence[str]) -> None:
+    """Refuse labels, one of which has the token ids of another."""
+    seen: dict[tuple[int, ...], str] = {}
+    for ids, label in zip(map(tuple, token_lists), labels, strict=True):
         if ids in seen:
             raise InputError(
-                f"labels {seen[ids]!r} and {label!r} are the same tokens {list(ids)} to this "
-                "tokenizer, so no score can tell them apart; choose other label words."
+                f"labels {seen[ids]!r} and {label!r} are the same tokens to this tokenizer, so no "
+                "score can tell them apart; choose other label words."
             )
         seen[ids] = label

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -42,23 +43,23 @@ def build_trie(labels: LabelTokens) -> Trie:
     """
     # In sorted order a beginning stands right before all that it begins.
     inner = sorted({label[:end] for label in labels for end in range(len(label))})
-    slot_of = {beginning: slot for slot, beginning in enumerate(inner)}
+    slot_of = dict(zip(inner, count(), strict=False))
     pairs = set[tuple[int, int]]()
     for label in labels:
         pairs.update((slot_of[label[:end]], token) for end, token in enumerate(label))
     reads = sorted(pairs)
-    read_number = {read: number for number, read in enumerate(reads)}
+    read_number = dict(zip(reads, count(), strict=False))
     paths = np.full((len(labels), max(map(len, labels))), -1, np.int32)
     for row, label in enumerate(labels):
         for end, token in enumerate(label):
             paths[row, end] = read_number[slot_of[label[:end]], token]
-    nodes = inner[1:]
+    nodes = inner[1:]  # without the prompt's end, the empty beginning
     # A subtree is a run: it is as long as the nodes that begin with its root are many.
     ends = [i + sum(n[: len(node)] == node for n in nodes[i:]) for i, node in enumerate(nodes)]
     slots, targets = np.array(reads, np.int32).T
     return Trie(
         np.array([node[-1] for node in nodes], np.int32),
-        np.array([len(node) - 1 for node in nodes], np.int32),
+        np.array(list(map(len, nodes)), np.int32) - 1,
         np.array(ends, np.int32),
         slots,
         targets,
