@@ -37,7 +37,7 @@ FILES = ("*.safetensors", "*.json", "*.txt")
 BESIDE = (
     "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
 )  # fmt: skip
-"""Files that decide scores beside the config and the weights, where they are."""
+"""Files that decide scores beside the config and the weights, where they exist."""
 HASHED = 2
 """Files whose sha256 is computed at once."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")

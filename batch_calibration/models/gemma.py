@@ -98,7 +98,7 @@ class Model(nnx.Module):
 
 
 def flatten(raw: RawConfig) -> RawConfig:
-    """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields.
+    """The raw config with the defaults of its `model_type`, in `Config`'s fields.
 
     A directory of the Gemma 3 that also sees has its language model in `text_config`.
     """
@@ -158,7 +158,7 @@ GEMMA3: RawConfig = {
     "max_position_embeddings": 131_072,
     "rope_theta": 1_000_000.0,
 }
-"""What the two leave unsaid where it is as in transformers."""
+"""Defaults of transformers, for keys that a `config.json` leaves out."""
 
 KEYS = (*rotary.KEYS, "rope_local_base_freq", "sliding_window_pattern")
 

@@ -130,14 +130,14 @@ IMPLIED: dict[str, RawConfig] = {
     "phi3": {LENGTH: 4096, "rms_norm_eps": 1e-5},
     "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
 }  # fmt: skip
-"""What a `model_type` means where its config does not say."""
+"""Defaults of each `model_type`, for keys that a `config.json` leaves out."""
 SWITCHED = ("qwen2", "qwen3", "smollm3")
 """Model types whose windows count only with `use_sliding_window`."""
 WINDOWED = (*SWITCHED, "mistral", "ministral", "phi3")
 
 
 def flatten(raw: RawConfig) -> RawConfig:
-    """The raw config with what its `model_type` leaves unsaid, in `Config`'s fields."""
+    """The raw config with the defaults of its `model_type`, in `Config`'s fields."""
     kind = str(raw.get("model_type"))
     raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
     raw |= {

@@ -104,7 +104,7 @@ def _gigabytes(number: float) -> str:
 
 
 def available(device: jax.Device) -> float:
-    """Bytes that can still be had on a device; infinity where nobody says."""
+    """Bytes that can still be had on a device; infinity where it is not known."""
     stats = None if device.platform == "cpu" else device.memory_stats()
     if stats:
         limit, used = stats.get("bytes_limit", math.inf), stats.get("bytes_in_use", 0)

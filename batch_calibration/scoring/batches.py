@@ -44,21 +44,21 @@ def bucket(length: int, step: int) -> int:
     return most * 3 // 4 if length <= most * 3 // 4 else most
 
 
-def group(prompts: Sequence[list[int]], line: int) -> list[Group]:
+def group(prompts: Sequence[list[int]], slots: int) -> list[Group]:
     """Rows by the beginning they share, so that each unique token is run once.
 
     All rows make one group, with their longest common prefix, unless some of them go on alike for
     so long that running the longer prefix of their own costs less than running it in every row.
     At least one token of each row stays out of the prefix, and a prefix that saves too little to
-    be run apart is none: a short one is run once in each packed sequence of `line` slots.
+    be run apart is none: a short one is run once in each packed sequence of `slots` slots.
     """
 
     def apart(shared: int, rows: list[int]) -> int:
         """The prefix, or 0 where running it apart saves too little."""
         times = len(rows) - 1  # that its tokens are not run again
-        if shared < line // 2:
+        if shared < slots // 2:
             # Within a sequence rows share a short one anyway: it is run once in each sequence.
-            times = min(times, sum(len(prompts[row]) - shared for row in rows) // line)
+            times = min(times, sum(len(prompts[row]) - shared for row in rows) // slots)
         return shared if times * shared > RUN_COST else 0
 
     common = _shared(prompts, range(len(prompts)))
