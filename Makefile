@@ -10,7 +10,7 @@ RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: run paper test check docs tools reference bench mutations wheel clean
+.PHONY: run paper test check test-all docs tools reference bench mutations wheel clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -37,6 +37,7 @@ paper: run
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/python -m experiments.report --workdir=$(RUN)
 
+# Everything that a change can break, in 6 minutes; tests/tiers.py says what is left to test-all.
 test: check
 
 check: $(VENV)/.test
@@ -46,7 +47,11 @@ check: $(VENV)/.test
 	$(BIN)/mypy -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
 	$(MAKE) docs
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest -m "not slow" --numprocesses=2 --dist=worksteal
+
+# The rest: training, shipped data, workers that are killed, browsers, every case of every option.
+test-all: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow --numprocesses=2 --dist=loadfile
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -139,8 +139,12 @@ def run_in_process(name: str, *arguments: str) -> int:
         return end.code if isinstance(end.code, int) else 0
     finally:
         IN_PROCESS.pop()
-        # The next program defines flags of the same names.
-        flags.FLAGS.remove_flag_values(set(flags.FLAGS) - before)
+        # The next program defines flags of the same names; those of libraries, which are imported
+        # once, stay.
+        for flag in set(flags.FLAGS) - before:
+            definer = flags.FLAGS.find_module_defining_flag(flag)
+            if definer not in sys.modules or definer.startswith("experiments."):
+                flags.FLAGS.remove_flag_values([flag])
         flags.FLAGS.unparse_flags()
     return 0
 

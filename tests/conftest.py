@@ -1,20 +1,24 @@
 """What every test shares: annotations that are executed, fixed examples, where the data lie."""
 
 import gc
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -37,7 +41,8 @@ settings.register_profile("fixed", deadline=None, derandomize=True, max_examples
 settings.load_profile("fixed")
 
 MOST_MAPS = 20_000
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +67,19 @@ def pytest_configure() -> None:
     from experiments.compilation_cache import keep_programs
 
     keep_programs("programs-of-tests", least=0.0)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects by the mark
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test` leaves to `make test-all`."""
+    names = [item.nodeid.removeprefix("tests/") for item in items]
+    for item, name in zip(items, names, strict=True):
+        if tiers.slow_because(name):
+            item.add_marker("slow")
+    # Rules are checked where all tests were collected.
+    unused = tiers.unused_rules(names) if config.args == config.getini("testpaths") else []
+    if unused:
+        raise pytest.UsageError(f"tests/tiers.py has rules of no test: {', '.join(unused)}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -131,16 +149,54 @@ def minilm() -> Path:
     return model
 
 
+def _run_here(name: str, flags: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """The program in this process: nothing is imported or compiled a second time."""
+    from absl import app
+
+    from experiments.cli import run_in_process
+
+    app.define_help_flags()  # once in a process, by the first program otherwise
+    stdout, stderr = io.StringIO(), io.StringIO()
+    strict = jax.config.jax_numpy_dtype_promotion
+    # As in a process of its own: the checkout is the working directory, Flax may promote, and
+    # warnings go to stderr, but for those that Python keeps to itself.
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    try:
+        with (
+            chdir(ROOT),
+            redirect_stdout(stdout),
+            redirect_stderr(stderr),
+            warnings.catch_warnings(record=True) as warned,
+        ):
+            warnings.resetwarnings()
+            for quiet in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning):
+                warnings.simplefilter("ignore", quiet)
+            code = run_in_process(name, *flags)
+    finally:
+        jax.config.update("jax_numpy_dtype_promotion", strict)
+    for warning in warned:
+        stderr.write(f"{warning.category.__name__}: {warning.message}\n")
+    return subprocess.CompletedProcess([name, *flags], code, stdout.getvalue(), stderr.getvalue())
+
+
 @pytest.fixture(scope="session")
 def program():
-    """Runs `python -m experiments.NAME FLAGS` from the checkout and checks its exit code."""
-    root = Path(__file__).resolve().parents[1]
+    """Runs `experiments.NAME` with flags from the checkout and checks its exit code.
 
-    def run(name: str, *flags: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", f"experiments.{name}", *flags],
-            cwd=root, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    It runs in this process, which takes a tenth of the time; with `process=True` as `python -m
+    experiments.NAME`, for what only a process shows: signals, imports, the environment.
+    """
+
+    def run(
+        name: str, *flags: str, code: int | None = 0, process: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        if process:
+            done = subprocess.run(
+                [sys.executable, "-m", f"experiments.{name}", *flags],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        else:
+            done = _run_here(name, flags)
         assert code is None or done.returncode == code, done.stdout + done.stderr
         return done
 

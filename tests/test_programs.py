@@ -226,7 +226,8 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(program, tmp_path, what):
 )
 def test_training_that_cannot_be(program, tmp_path, flags, sentence):
     folders = [f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}"]
-    said = program("train_mini", *flags, *folders, code=2)
+    # A process of its own: devices are asked for before JAX starts.
+    said = program("train_mini", *flags, *folders, code=2, process=True)
     assert sentence in said.stderr and "Traceback" not in said.stderr
 
 

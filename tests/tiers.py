@@ -1,0 +1,131 @@
+"""Which tests `make test` leaves to `make test-all`: what takes long and seldom breaks alone.
+
+A rule is the beginning of a test's name and why it is slow; of several the longest counts, and an
+empty reason makes what it names part of `make test` again. `make test` has 12 minutes of processor
+time; `pytest --durations=20 -m "not slow"` shows what uses them.
+"""
+
+TRAINING = "trains a network"
+SHIPPED = "shipped data and weights, which change by intention alone"
+WORKERS = "workers, kills, clusters"
+BROWSER = "drives a browser, or LaTeX"
+EVIDENCE = "computes pages of evidence from the shared scores"
+COMBINATIONS = "every option of every case: a few cases stand for them"
+SIZE = "sizes that take seconds to compile or to fill"
+PROGRAMS = "programs in processes of their own"
+
+RULES = {
+    "test_ablations.py": TRAINING,
+    "test_allocator.py": PROGRAMS,
+    "test_api.py::test_every_method_goes_through": COMBINATIONS,
+    "test_api_study.py::test_an_interrupted_program_says_so_and_goes_on": PROGRAMS,
+    "test_compilation_cache.py": PROGRAMS,
+    "test_contract.py": COMBINATIONS,
+    "test_contract.py::test_compare": "",
+    "test_contract.py::test_every_method_and_every_option_is_under_contract": "",
+    "test_contract.py::test_missing_block_is_a_sentence": "",
+    "test_contract.py::test_test_labels_are_hidden_from_every_method": "",
+    "test_contract.py::test_the_table_says_what_each_method_learns_from": "",
+    "test_contract.py::test_unknown_method_names_the_nearest": "",
+    "test_contract.py::test_what_is_drawn_and_recorded_is_the_paper_s": "",
+    "test_demonstration_labels.py::test_the_verdict_on_models_of_which_it_is_known": SHIPPED,
+    "test_engine_families.py": COMBINATIONS,
+    "test_engine_families.py::test_every_causal_family_is_here": "",
+    "test_evidence.py": EVIDENCE,
+    "test_evidence.py::test_a_page_without_marks": "",
+    "test_evidence.py::test_a_verdict_needs_the_interval_and_the_test": "",
+    "test_evidence.py::test_configs_are_locked": "",
+    "test_evidence.py::test_holm_is_the_textbook_s": "",
+    "test_evidence.py::test_mcnemar_is_the_exact_binomial_test": "",
+    "test_evidence.py::test_rows_set_apart": "",
+    "test_evidence.py::test_the_sign_flip_test_is_scipy_s": "",
+    "test_example.py": PROGRAMS,
+    "test_families.py::test_every_option_matters": COMBINATIONS,
+    "test_families.py::test_every_weight_matters": COMBINATIONS,
+    "test_families.py::test_half_precision_stays_half": COMBINATIONS,
+    "test_families.py::test_logits_of_some_tokens_alone": COMBINATIONS,
+    "test_families.py::test_older_spellings_mean_the_same": COMBINATIONS,
+    "test_families.py::test_other_names_for_the_same_weights": COMBINATIONS,
+    "test_families.py::test_what_was_saved_comes_back": COMBINATIONS,
+    "test_fuzz.py": SIZE,
+    "test_image_tasks.py::test_captions_hold_the_tasks_own_statements": SHIPPED,
+    "test_image_tasks.py::test_drawn_images_are_the_same_every_time": SHIPPED,
+    "test_image_tasks.py::test_drawn_rows_are_the_real_tasks_rows": SHIPPED,
+    "test_image_tasks.py::test_real_images": SHIPPED,
+    "test_image_tasks.py::test_training_pairs_repeat_by_seed": TRAINING,
+    "test_label_sequences.py::test_the_program_scores_once_and_prints_the_table": SIZE,
+    "test_laws.py::test_equal_rows_leave_nothing_to_tell_apart[3": COMBINATIONS,
+    "test_laws.py::test_equal_rows_leave_nothing_to_tell_apart[5": COMBINATIONS,
+    "test_mesh.py": WORKERS,
+    "test_mesh.py::test_flags_that_name_no_devices": "",
+    "test_mesh.py::test_meshes_that_cannot_be": "",
+    "test_mini.py": SHIPPED,
+    "test_mini.py::test_best_accuracy_is_known_and_below_one": "",
+    "test_mini.py::test_noise_parts_labels_from_texts": "",
+    "test_mini.py::test_templates_and_label_words_fit_the_task": "",
+    "test_mini.py::test_what_the_suite_does_not_have_is_a_sentence": "",
+    "test_paper.py::test_latex_compiles": BROWSER,
+    "test_programs.py::test_a_disk_that_is_full": PROGRAMS,
+    "test_programs.py::test_a_program_without_a_reader_goes_on": PROGRAMS,
+    "test_programs.py::test_an_interrupted_score_goes_on_from_there": PROGRAMS,
+    "test_programs.py::test_an_interruption_while_imports_or_hooks_run": PROGRAMS,
+    "test_programs.py::test_an_output_that_is_full": PROGRAMS,
+    "test_prototypes_at_size.py": SIZE,
+    "test_prototypes_at_size.py::test_a_sample_is_of_present_rows": "",
+    "test_ray_example.py": WORKERS,
+    "test_readme.py::test_pages_print_what_their_comments_say": PROGRAMS,
+    "test_readme.py::test_pages_print_what_their_comments_say[README": "",
+    "test_real_input.py": SHIPPED,
+    "test_sharing.py": WORKERS,
+    "test_sharing.py::test_a_process_is_known_by_its_beginning": "",
+    "test_sharing.py::test_writers_of_one_context_with_other_blocks": "",
+    "test_shipped_model.py": SHIPPED,
+    "test_skips.py": PROGRAMS,
+    "test_stories.py": SHIPPED,
+    "test_sweep.py": WORKERS,
+    "test_sweep.py::test_flags_of_a_sweep_that_cannot_be": "",
+    "test_sweep.py::test_gpus_are_shared_out": "",
+    "test_sweep.py::test_what_is_asked_of_sbatch": "",
+    "test_sweep.py::test_without_slurm_one_sentence": "",
+    "test_train_mini.py": TRAINING,
+    "test_train_mini.py::test_a_gate_asks_for_the_mean": "",
+    "test_train_mini.py::test_layers_that_cannot_be_added": "",
+    "test_train_mini.py::test_progress_keeps_every_step": "",
+    "test_train_mini.py::test_stages_that_cannot_be": "",
+    "test_train_mini.py::test_the_curve": "",
+    "test_train_mini_clip.py": TRAINING,
+    "test_train_mini_clip.py::test_the_shipped_checkpoint_is_small": "",
+    "test_vision.py::test_real_images": SHIPPED,
+}
+
+# Cases that stand for the others.
+FAMILIES = ("gemma3_text_local", "gpt2_plain", "llama_biased", "neox_parallel")
+OF_NETWORKS = ("half_precision_stays_half", "what_was_saved_comes_back", "every_weight_matters")
+METHODS = ("icl", "cc", "bc", "bc, prior", "bcl", "bc_running", "pmi", "temperature")
+OF_METHODS = (
+    "all_rows_absent_is_finite", "any_number_of_labels", "eager_jit_and_vmaps_agree",
+    "floor_lifts_minus_infinity", "order_of_probe_rows_is_nothing",
+    "relabelling_permutes_the_scores", "second_call_does_not_recompile",
+    "weight_two_is_there_twice", "weight_zero_is_absent_even_where_the_row_is_nan",
+)  # fmt: skip
+
+
+def slow_because(name: str) -> str:
+    """Why a test is slow, "" where it is part of `make test`.
+
+    Args:
+        name: its file in tests/ and what comes after, `test_laws.py::test_bc_twice_is_bc`.
+    """
+    file, _, test = name.partition("::test_")
+    function, _, case = test.removesuffix("]").partition("[")
+    if file == "test_families.py" and function in OF_NETWORKS and case in FAMILIES:
+        return ""
+    if file == "test_contract.py" and function in OF_METHODS and case.removesuffix("-2") in METHODS:
+        return ""
+    fitting = [rule for rule in RULES if name.startswith(rule)]
+    return RULES[max(fitting, key=len)] if fitting else ""
+
+
+def unused_rules(names: list[str]) -> list[str]:
+    """Rules that name no test: of a test that is called otherwise now."""
+    return [rule for rule in RULES if not any(name.startswith(rule) for name in names)]
