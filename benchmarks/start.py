@@ -22,9 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.after_scoring import CONFIGS
-
 ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = ("mini.py", "mini_shots.py", "mini_vision.py")  # those of `make run`
 IMPORTS = {
     "import jax": ("jax",),
     "import flax": ("flax.nnx",),

@@ -123,7 +123,7 @@ def run_in_process(name: str, *arguments: str) -> int:
     Returns:
         The exit code.
     """
-    before = set(flags.FLAGS)
+    before, modules = set(flags.FLAGS), set(sys.modules)
     GRIDS.clear()
     OPTIONAL.clear()
     config_files.load.cache_clear()
@@ -139,11 +139,11 @@ def run_in_process(name: str, *arguments: str) -> int:
         return end.code if isinstance(end.code, int) else 0
     finally:
         IN_PROCESS.pop()
-        # The next program defines flags of the same names; those of libraries, which are imported
-        # once, stay.
+        # The next program defines flags of the same names; a library that was imported now defined
+        # its own once and for all.
         for flag in set(flags.FLAGS) - before:
             definer = flags.FLAGS.find_module_defining_flag(flag)
-            if definer not in sys.modules or definer.startswith("experiments."):
+            if definer in modules or definer not in sys.modules:
                 flags.FLAGS.remove_flag_values([flag])
         flags.FLAGS.unparse_flags()
     return 0

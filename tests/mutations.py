@@ -17,10 +17,6 @@ import tempfile
 from difflib import unified_diff
 from pathlib import Path
 
-from cosmic_ray.ast import ast_nodes, get_ast
-from cosmic_ray.mutating import mutate_code
-from cosmic_ray.plugins import get_operator, operator_names
-
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE = "tests/test_engine.py tests/test_causal_lm.py"
 LAWS = "tests/test_oracles.py tests/test_laws.py tests/test_contract.py"
@@ -78,30 +74,35 @@ EXPLAINED = {
 """Part of a line, or of what it becomes -> why no test can tell, or need."""
 
 
-def places(file: str) -> list[tuple[str, int]]:
-    """Every operator that can mutate the file, with the number of each place where it can."""
+def list_mutants(file: str) -> list[tuple[str, int]]:
+    """Every operator that can mutate the file, with the number of each occurrence."""
+    # Imported here: what lists TESTS needs no Cosmic Ray.
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator, operator_names
+
     nodes = list(ast_nodes(get_ast((ROOT / "batch_calibration" / file).read_text())))
-    found = []
-    for name in operator_names():
-        kind, _, change = name.removeprefix("core/").partition("_")
+    mutants = []
+    for operator in operator_names():
+        kind, _, change = operator.removeprefix("core/").partition("_")
         if kind in ("VariableReplacer", "VariableInserter"):
-            continue  # which variable is theirs to be told
+            continue  # they have to be told which variable
         # Of the operators on two numbers those that numbers have; types are joined by others.
         if kind == "ReplaceBinaryOperator" and not (
             set(change.split("_")) <= {"Add", "Sub", "Mul", "Div"}
         ):
             continue
-        positions = get_operator(name)().mutation_positions
-        count = sum(1 for node in nodes for _ in positions(node))
-        found += [(name, occurrence) for occurrence in range(count)]
-    return found
+        positions = get_operator(operator)().mutation_positions
+        count = sum(len(list(positions(node))) for node in nodes)
+        mutants += [(operator, occurrence) for occurrence in range(count)]
+    return mutants
 
 
-def changed(source: str, mutant: str) -> tuple[str, str]:
-    """The lines before and after."""
+def changed_lines(source: str, mutant: str) -> tuple[str, str]:
+    """The lines that differ, before and after."""
     lines = list(unified_diff(source.splitlines(), mutant.splitlines(), n=0))[2:]
-    before, after = (" ".join(x[1:].strip() for x in lines if x[0] == sign) for sign in "-+")
-    return before, after
+    removed = " ".join(line[1:].strip() for line in lines if line[0] == "-")
+    added = " ".join(line[1:].strip() for line in lines if line[0] == "+")
+    return removed, added
 
 
 def tests_pass(copy: Path, python: str, tests: str) -> bool:
@@ -129,38 +130,46 @@ def tests_pass(copy: Path, python: str, tests: str) -> bool:
 
 def main() -> int:
     """Draws a sample of mutants and prints what became of each."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"))
     parser.add_argument("--files", default="", help="parts of the files' names, with commas")
     flags = parser.parse_args()
-    files = [file for file in TESTS if any(part in file for part in flags.files.split(","))]
+    parts = flags.files.split(",")
+    files = [file for file in TESTS if any(part in file for part in parts)]
     draw = random.Random(flags.seed)
-    piles = {file: draw.sample(found, len(found)) for file in files if (found := places(file))}
-    chosen = [
-        (file, *pile[turn])
-        for turn in range(flags.sample)
-        for file, pile in draw.sample(list(piles.items()), len(piles))
-        if turn < len(pile)
-    ][: flags.sample]
+    shuffled = {}
+    for file in files:
+        if mutants := list_mutants(file):
+            shuffled[file] = draw.sample(mutants, len(mutants))
+    # In each turn one mutant of every file that has some left, the files in another order.
+    chosen = []
+    for turn in range(flags.sample):
+        for file, mutants in draw.sample(list(shuffled.items()), len(shuffled)):
+            if turn < len(mutants):
+                chosen.append((file, *mutants[turn]))
+    chosen = chosen[: flags.sample]
     count = {"killed": 0, "explained": 0, "SURVIVED": 0}
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
         skip = shutil.ignore_patterns("__pycache__", "reference", "golden*")
-        for part in ("batch_calibration", "experiments", "tests"):
-            shutil.copytree(ROOT / part, copy / part, ignore=skip)
+        for name in ("batch_calibration", "experiments", "tests"):
+            shutil.copytree(ROOT / name, copy / name, ignore=skip)
         shutil.copy(ROOT / "pyproject.toml", copy)
         print("| file | line | becomes | result |\n|---|---|---|---|")
-        for file, name, occurrence in chosen:
+        for file, operator, occurrence in chosen:
             target = copy / "batch_calibration" / file
             original = target.read_text()
-            mutant = mutate_code(original, get_operator(name)(), occurrence)
+            mutant = mutate_code(original, get_operator(operator)(), occurrence)
             try:
                 compile(mutant, file, "exec")
             except SyntaxError:
                 continue  # no program, so no mutant
-            before, after = changed(original, mutant)
+            before, after = changed_lines(original, mutant)
             target.write_text(mutant)
             result = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
             target.write_text(original)

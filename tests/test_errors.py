@@ -1,0 +1,166 @@
+"""The one error that users see: its fields, and the sentences of every room as one golden file.
+
+python tests/test_errors.py     # writes tests/golden_sentences.txt anew; read its diff
+"""
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+
+import batch_calibration as bc
+from batch_calibration.data import load_task
+from batch_calibration.errors import InputError
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.settings import Settings
+from batch_calibration.store import Store
+
+GOLDEN = Path(__file__).with_name("golden_sentences.txt")
+SCORES = np.log([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]] * 6)
+TASK = """name = "tickets"
+fields = ["body"]
+label_names = ["billing", "bug"]
+labels_are = "names"
+template = "Ticket: {body}\\nKind: {label}"
+verbalizer = {billing = "billing", bug = "bug"}
+files = {train = "train.csv", test = "test.csv"}
+"""
+
+
+def test_fields_are_composed_into_a_sentence():
+    error = InputError(where="scores", expected="2 labels", got=1, remedy="add one")
+    assert (error.where, error.expected, error.got, error.remedy) == (
+        "scores", "2 labels", "1", "add one",
+    )  # fmt: skip
+    assert str(error) == "scores: expected 2 labels; got 1: add one."
+    assert isinstance(error, ValueError)
+
+
+def test_what_is_plain_from_the_rest_is_left_out():
+    assert str(InputError(where="w", expected="a file")) == "w: expected a file."
+    assert str(InputError(where="w", expected="a file", got="none")) == (
+        "w: expected a file; got none."
+    )
+    assert str(InputError(where="w", expected="a file", remedy="name one")) == (
+        "w: expected a file: name one."
+    )
+
+
+def test_a_sentence_may_come_whole_and_then_has_no_fields():
+    error = InputError("config.json: it ends in the middle.")
+    assert str(error) == "config.json: it ends in the middle."
+    assert (error.where, error.expected, error.got, error.remedy) == ("", "", "", "")
+
+
+def test_it_stays_one_line_that_can_be_read():
+    error = InputError(where="a\nb\u2028c", expected="x" * 1000)
+    assert len(str(error).splitlines()) == 1 and len(str(error)) < 300
+    assert error.got == "" and "a b c: expected xxx" in str(error)
+
+
+def test_unknown_names_have_the_nearest_one_that_exists():
+    near = InputError.unknown("method", "bcc", iter(["bc", "icl"]))
+    assert str(near) == "There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl."
+    assert str(InputError.unknown("file", "x", [])) == "There is no file named 'x'. Known: none."
+
+
+def of_arrays() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Mistakes in what is handed to the functions of Python."""
+    calibrate, diagnose = bc.calibrate, bc.diagnose
+    yield "one dimension", lambda: calibrate(SCORES[0])
+    yield "one label", lambda: calibrate(SCORES[:, :1])
+    yield "no rows", lambda: calibrate(SCORES[:0])
+    yield "texts", lambda: calibrate([["a", "b"]])
+    yield "not a number", lambda: calibrate(np.where(SCORES < -1.6, np.nan, SCORES))
+    yield "an infinity", lambda: calibrate(np.where(SCORES < -1.6, np.inf, SCORES))
+    yield "probabilities", lambda: calibrate(np.exp(SCORES))
+    yield "probabilities above 1", lambda: calibrate(2 * np.exp(SCORES), from_probs=True)
+    yield "an unknown method", lambda: calibrate(SCORES, "bcc")
+    yield "an unknown option", lambda: calibrate(SCORES, strenght=1.0)
+    yield "a strength that is a text", lambda: calibrate(SCORES, strength="much")
+    yield "a prior of another length", lambda: calibrate(SCORES, target_prior=(0.5, 0.5))
+    yield "a prior that does not sum to 1", lambda: calibrate(SCORES, target_prior=(1, 1, 1))
+    yield "no probe", lambda: calibrate(SCORES, "cc")
+    yield "a probe of other labels", lambda: calibrate(SCORES, "cc", probe=SCORES[:3, :2])
+    yield "no labeled rows", lambda: calibrate(SCORES, "bcl")
+    yield (
+        "labels of another number of rows",
+        lambda: calibrate(SCORES, "bcl", labeled=SCORES, labels=[0, 1]),
+    )
+    yield "a label that is not there", lambda: diagnose(SCORES, labels=[3] * 12)
+    yield "labels that are fractions", lambda: bc.accuracy(SCORES, [0.5] * 12)
+    yield "no key", lambda: calibrate(SCORES, "pc")
+    yield "gold labels of other rows", lambda: diagnose(SCORES, labels=[0])
+    yield "options of another method", lambda: calibrate(SCORES, "icl", strength=1.0)
+
+
+FILES = {
+    "empty.csv": "",
+    "probabilities.csv": "no,yes\n0.5,0.5\n",
+    "short.csv": "no,yes\n-1,-2\n-1\n",
+    "texts.csv": "no,yes\n-1,much\n",
+    "one.csv": "yes\n-1\n-2\n",
+    "cut.jsonl": '{"no": -1, "yes": -2}\n{"no": -1, "y',
+    "array.json": "[1, 2",
+    "torn.npz": "PK",
+    "picture.png": "\x00\x01",
+}
+TASK_FILES = {
+    "no_name.toml": TASK.replace('name = "tickets"\n', ""),
+    "misspelt.toml": TASK.replace("labels_are", "label_are"),
+    "field.toml": TASK.replace("{body}", "{text}"),
+    "kind.toml": TASK.replace('"names"', '"words"'),
+    "one_label.toml": TASK.replace('["billing", "bug"]', '["billing"]'),
+}
+
+
+def of_files() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Mistakes in files, in the working directory."""
+    for name, text in {**FILES, **TASK_FILES}.items():
+        Path(name).write_text(text, encoding="utf-8")
+    Path("folder").mkdir()
+    for name in [*FILES, "folder", "nowhere.csv"]:
+        yield f"read {name}", lambda name=name: bc.read(name)
+    for name in [*TASK_FILES, "nowhere.toml", "sst3"]:
+        yield f"task {name}", lambda name=name: load_task(name)
+    yield "a model that is not there", lambda: load_checkpoint("nowhere")
+    yield "a model without a config", lambda: load_checkpoint("folder")
+    yield "results of no workdir", lambda: bc.load_results("folder")
+    yield "a workdir without scores", lambda: Store("folder")
+
+
+def of_settings() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Mistakes in the settings of a study."""
+    for values in (
+        {"shotz": 1}, {"shots": "1,2"}, {"shots": -1}, {"dc_texts": 0}, {"batch_size": 0},
+        {"scorer": "causal"}, {"tasks": 3}, {"logits_only": "yes"}, {"draws": 0}, {"model": None},
+    ):  # fmt: skip
+        yield f"settings {values}", lambda values=values: Settings.of(**values)
+
+
+def sentences() -> str:
+    """A line for each mistake, and the sentence that answers it on the next."""
+    lines = []
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for room in (of_arrays, of_files, of_settings):
+            for mistake, make in room():
+                try:
+                    make()
+                    sentence = "no error"
+                except InputError as error:
+                    sentence = str(error).replace(folder, "FOLDER")
+                assert sentence != "no error", mistake
+                lines.append(f"{mistake}\n    {sentence}\n")
+    return "".join(lines)
+
+
+def test_sentences_are_those_of_the_golden_file():
+    assert sentences() == GOLDEN.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(sentences(), encoding="utf-8")
