@@ -93,9 +93,9 @@ def network(shape: dict[str, Any]) -> Checkpoint:
         return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)
 
     model = nnx.merge(graph, jax.tree_util.tree_map_with_path(draw, shapes))
-    for _, part in nnx.iter_modules(model):
-        if isinstance(part, nnx.Embed):
-            part.dtype = jnp.bfloat16  # it keeps the dtype it was made with, float32
+    for _, module in nnx.iter_modules(model):
+        if isinstance(module, nnx.Embed):
+            module.dtype = jnp.bfloat16  # it keeps the dtype it was made with, float32
     return Checkpoint(
         Path("random"), family.name, family.kind, config, model, word_tokenizer(config.vocab_size),
         None, "", "bfloat16",
@@ -109,12 +109,12 @@ def word_tokenizer(size: int) -> Tokenizer:
     return tokenizer
 
 
-def make_rows(count: int, shared: int, words: int) -> list[str]:
+def make_rows(count: int, shared: int, vocabulary: int) -> list[str]:
     """Texts of `TOKENS` random words, the first `shared` of them the same."""
     random = np.random.default_rng(shared)
-    beginning = random.integers(3, words, shared)
+    beginning = random.integers(3, vocabulary, shared)
     return [
-        " ".join(f"w{i}" for i in (*beginning, *random.integers(3, words, TOKENS - shared)))
+        " ".join(f"w{i}" for i in (*beginning, *random.integers(3, vocabulary, TOKENS - shared)))
         for _ in range(count)
     ]
 
@@ -143,29 +143,29 @@ def attention(kind: programs.Kind) -> Iterator[None]:
 
 def best(call: Callable[[], object], calls: int) -> float:
     """Seconds of the best of `calls` after a first one that compiles."""
-    found = []
+    rates = []
     for _ in range(calls + 1):
         start = time.perf_counter()
         call()
-        found.append(time.perf_counter() - start)
-    return min(found[1:])
+        rates.append(time.perf_counter() - start)
+    return min(rates[1:])
 
 
-def host(words: int, rows: int) -> None:
+def host(vocabulary: int, rows: int) -> None:
     """Print what the thread that lays rows out does for each, of the shared rows."""
-    tokenizer, texts = word_tokenizer(words), make_rows(rows, SHARED, words)
+    tokenizer, texts = word_tokenizer(vocabulary), make_rows(rows, SHARED, vocabulary)
     times = [time.thread_time()]
     encoded = encode(tokenizer, texts, LABELS)
     times.append(time.thread_time())
     tries = [build_trie(labels) for labels in encoded.labels]
     for shared, members in group(encoded.prompts, SHORTEST):
-        extra = [len(one.tokens) for one in tries]
+        extra = [len(trie.tokens) for trie in tries]
         sequences = pack(members, encoded.prompts, shared, extra, 256)
         for start in range(0, len(sequences), 4):
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())
-    tokens, rest = (1e6 * seconds / rows for seconds in np.diff(times))
-    print(f"host: {tokens:.0f} microseconds a row for tokens, {rest:.0f} for the layout")
+    tokens, layout_time = (1e6 * seconds / rows for seconds in np.diff(times))
+    print(f"host: {tokens:.0f} microseconds a row for tokens, {layout_time:.0f} for the layout")
 
 
 def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) -> None:
@@ -190,25 +190,25 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
 
 def parity(tasks: tuple[str, ...], rows: int) -> None:
     """Print how far bfloat16 is from float32 on the embedded model."""
-    both = [load_checkpoint(CHECKPOINTS[MINI], dtype) for dtype in ("float32", "bfloat16")]
-    differences, relative, alike = [], [], []
+    models = [load_checkpoint(CHECKPOINTS[MINI], dtype) for dtype in ("float32", "bfloat16")]
+    differences, relative, agreement = [], [], []
     for name in tasks:
         task, cell = TASKS[name], Settings.of(data=MINI, shots=1, limit=rows).cell(name)
         test, train = read(task, MINI, "validation", rows), read(task, MINI, "train")
         context = render(task, cell, test, train)
         texts, labels = list(context.blocks["test"].inputs), context.label_texts
-        exact, narrow = (CausalLM(one).score(texts, labels).log_probs for one in both)
+        exact, narrow = (CausalLM(model).score(texts, labels).log_probs for model in models)
         difference = narrow - exact
         differences.append(np.abs(difference).ravel())
         relative.append(np.abs(difference - difference.mean(axis=1, keepdims=True)).ravel())
-        alike.append(narrow.argmax(axis=1) == exact.argmax(axis=1))
-    found, centered = np.concatenate(differences), np.concatenate(relative)
+        agreement.append(narrow.argmax(axis=1) == exact.argmax(axis=1))
+    errors, centered = np.concatenate(differences), np.concatenate(relative)
     print(
         f"bfloat16 against float32, the embedded model, {len(tasks)} tasks, 1 shot a class, "
-        f"{found.size} scores: mean {found.mean():.4f}, 99th percentile "
-        f"{np.quantile(found, 0.99):.4f}, largest {found.max():.4f} nats (goal 0.02); between "
+        f"{errors.size} scores: mean {errors.mean():.4f}, 99th percentile "
+        f"{np.quantile(errors, 0.99):.4f}, largest {errors.max():.4f} nats (goal 0.02); between "
         f"labels of a row: mean {centered.mean():.4f}, largest {centered.max():.4f}; "
-        f"{np.concatenate(alike).mean():.2%} of predictions alike"
+        f"{np.concatenate(agreement).mean():.2%} of predictions alike"
     )
 
 

@@ -28,15 +28,15 @@ from benchmarks.cases import Case, render
 
 def best(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Milliseconds of each call, the best of ten rounds."""
-    found = dict.fromkeys(calls, np.inf)
+    times = dict.fromkeys(calls, np.inf)
     for call in calls.values():
         jax.block_until_ready(call())
     for _ in range(10):
         for name, call in calls.items():
             start = time.perf_counter()
             jax.block_until_ready(call())
-            found[name] = min(found[name], 1000 * (time.perf_counter() - start))
-    return found
+            times[name] = min(times[name], 1000 * (time.perf_counter() - start))
+    return times
 
 
 def main() -> None:
@@ -46,15 +46,19 @@ def main() -> None:
     def normal(*shape: int) -> jax.Array:
         return jnp.asarray(random.normal(size=shape), jnp.float32)
 
-    q, k, v = normal(2048, 12, 64), normal(768, 12, 64), normal(768, 12, 65).at[..., -1].set(1)
+    query, keys, values = (
+        normal(2048, 12, 64),
+        normal(768, 12, 64),
+        normal(768, 12, 65).at[..., -1].set(1),
+    )
     sequences = [normal(16, 128, 12, 64) for _ in range(3)]
     mask = jnp.tril(jnp.ones((1, 128, 128), bool))
     turns, at_once = (jax.jit(partial(prefix_attention, at_once=flag)) for flag in (False, True))
     inside = jax.jit(self_attention)
     usual = jax.jit(partial(jax.nn.dot_product_attention, is_causal=True, return_residual=True))
     times = best({
-        "768 shared keys, groups in turn": lambda: turns(q, k, v),
-        "768 shared keys, groups at once": lambda: at_once(q, k, v),
+        "768 shared keys, groups in turn": lambda: turns(query, keys, values),
+        "768 shared keys, groups at once": lambda: at_once(query, keys, values),
         "sequences of 128, groups in turn": lambda: inside(*sequences, mask),
         "sequences of 128, jax.nn.dot_product_attention": lambda: usual(*sequences),
     })  # fmt: skip
@@ -65,12 +69,12 @@ def main() -> None:
         rows, total = range(len(lengths)), sum(lengths)
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
         prompts = [[row] * length for row, length in enumerate(lengths)]
-        packed = sum(one.length for one in pack(rows, prompts, 0, [0] * len(rows), 256))
+        packed = sum(sequence.length for sequence in pack(rows, prompts, 0, [0] * len(rows), 256))
         print(
             f"1,000 rows of {low} to {high} tokens: {total / buckets:.0%} of bucketed slots real, "
             f"{total / packed:.0%} of packed ones"
         )
-    for task in (name for name, one in TASKS.items() if not one.is_image):
+    for task in (name for name, sequence in TASKS.items() if not sequence.is_image):
         print(
             f"{task}: {distinct(task):.0%} of the slots of up to 1,000 rows hold a distinct token"
         )
@@ -79,17 +83,17 @@ def main() -> None:
 def distinct(task: str) -> float:
     """Distinct beginnings of a task's prompts by the slots that they are packed in."""
     shared = Path(__file__).resolve().parents[2] / "shared"
-    words = (shared / "tokenizers" / "gpt2" / name for name in ("encoder.json", "vocab.bpe"))
-    tokenizer = ByteLevelBPETokenizer(*map(str, words))
+    files = (shared / "tokenizers" / "gpt2" / name for name in ("encoder.json", "vocab.bpe"))
+    tokenizer = ByteLevelBPETokenizer(*map(str, files))
     texts = render(Case("", task, 0, 0, 0), shared / "data", 1000)["texts"]
-    prompts = [one.ids for one in tokenizer.encode_batch(texts)]
-    least = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
+    prompts = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    distinct_tokens = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
     none = [0] * len(prompts)
     slots = sum(
-        start + sum(one.length for one in pack(rows, prompts, start, none, 256))
+        start + sum(encoding.length for encoding in pack(rows, prompts, start, none, 256))
         for start, rows in group(prompts, SHORTEST)
     )
-    return least / slots
+    return distinct_tokens / slots
 
 
 if __name__ == "__main__":

@@ -64,10 +64,12 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     """100 starts of both, from the same starts for the rows and at its own best for the time."""
     random = np.random.default_rng(1)
     table = jnp.asarray(scores(random, rows, labels))
-    x = np.asarray(jax.nn.log_softmax(table), np.float64)
-    firsts = np.stack([x[random.choice(rows, labels, replace=False)] for _ in range(STARTS)])
+    log_probs = np.asarray(jax.nn.log_softmax(table), np.float64)
+    firsts = np.stack(
+        [log_probs[random.choice(rows, labels, replace=False)] for _ in range(STARTS)]
+    )
 
-    precision = np.linalg.inv(np.cov(x.T, bias=True) + RIDGE * np.eye(labels))
+    precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + RIDGE * np.eye(labels))
     peers, taken_same = [], 0.0
     for first in firsts:
         peer = GaussianMixture(
@@ -78,19 +80,19 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
             precisions_init=np.stack([precision] * labels),
         )
         start = time.perf_counter()
-        peers.append(peer.fit(x))
+        peers.append(peer.fit(log_probs))
         taken_same += time.perf_counter() - start
     gaps = []
     for first, peer in zip(firsts, peers, strict=True):
-        made = prototypes(start_means=first[None], fitted_weights=True)
-        ours = jax.nn.logsumexp(made.apply(made.fit(table), table), axis=-1)
-        gaps.append(float(np.abs(ours - peer.score_samples(x)).max()))
+        one_start = prototypes(start_means=first[None], fitted_weights=True)
+        ours = jax.nn.logsumexp(one_start.apply(one_start.fit(table), table), axis=-1)
+        gaps.append(float(np.abs(ours - peer.score_samples(log_probs)).max()))
 
-    whole = prototypes(select="likelihood")
-    fit = lambda seed: whole.fit(table, key=jax.random.key(seed))  # noqa: E731
+    by_likelihood = prototypes(select="likelihood")
+    fit = lambda seed: by_likelihood.fit(table, key=jax.random.key(seed))  # noqa: E731
     jax.block_until_ready(fit(0))
     ours_taken = seconds(lambda: fit(1), 3)
-    same = prototypes(start_means=firsts, select="likelihood").fit(table)
+    best_start = prototypes(start_means=firsts, select="likelihood").fit(table)
 
     print(f"\npc, n = {rows}, k = {labels}, {STARTS} starts, at most 100 steps, tolerance 1e-3")
     print(
@@ -98,7 +100,8 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
         f"{np.median(gaps):.1e}, worst {max(gaps):.1e} nats"
     )
     print(
-        f"  best of the same starts, mean log-likelihood: ours {float(same.log_likelihood):.6f}, "
+        f"  best of the same starts, mean log-likelihood: ours "
+        f"{float(best_start.log_likelihood):.6f}, "
         f"scikit-learn {max(peer.lower_bound_ for peer in peers):.6f}"
     )
     print(f"  ours {ours_taken:.3f} s, likelihood {float(fit(1).log_likelihood):.6f}")
@@ -106,7 +109,7 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     for init in ("random", "random_from_data", "kmeans"):
         peer = GaussianMixture(labels, n_init=STARTS, init_params=init, random_state=0)
         start = time.perf_counter()
-        peer.fit(x)
+        peer.fit(log_probs)
         taken = time.perf_counter() - start
         print(
             f"  scikit-learn, init {init}: {taken:.3f} s ({taken / ours_taken:.0f} x), "

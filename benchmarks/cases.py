@@ -64,8 +64,8 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
     )  # fmt: skip
     test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
     context = render_context(task, settings.cell(case.task), test, train)
-    words = [text for texts in context.label_texts for text in texts]
-    labels = list(case.labels) or words
+    label_texts = [text for texts in context.label_texts for text in texts]
+    labels = list(case.labels) or label_texts
     return {"texts": list(context.blocks["test"].inputs), "labels": labels}
 
 

@@ -25,10 +25,10 @@ def probs(scores: np.ndarray) -> np.ndarray:
 
 def maximized(corrected: np.ndarray) -> np.ndarray:
     """The shares that expectation-maximization ends in, from equal ones."""
-    each = probs(corrected)
-    shares = np.full(each.shape[-1], 1 / each.shape[-1])
+    row_probs = probs(corrected)
+    shares = np.full(row_probs.shape[-1], 1 / row_probs.shape[-1])
     for _ in range(ROUNDS):
-        weighted = each * shares
+        weighted = row_probs * shares
         shares = np.maximum((weighted / weighted.sum(axis=-1, keepdims=True)).mean(axis=0), 1e-3)
         shares /= shares.sum()
     return shares
@@ -53,8 +53,8 @@ def main() -> None:
     for name in ("orig", "neverA", "neverB"):
         with np.load(folder / f"{name}.npz") as file:
             scores, gold = file["scores"].astype(np.float64), file["gold"].astype(int)
-        each = [accuracies(*pair, gold) for pair in zip(scores, free, strict=True)]
-        print(f"{name:8}", "  ".join(f"{value:.1f}" for value in np.mean(each, axis=0)))
+        by_model = [accuracies(*pair, gold) for pair in zip(scores, free, strict=True)]
+        print(f"{name:8}", "  ".join(f"{share:.1f}" for share in np.mean(by_model, axis=0)))
 
 
 if __name__ == "__main__":

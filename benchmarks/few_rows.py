@@ -23,7 +23,7 @@ def accuracy(scores: np.ndarray, gold: np.ndarray, bias: np.ndarray) -> float:
 def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Print plain ICL's, few rows' and all rows' accuracy, means over contexts."""
     random = np.random.default_rng(0)
-    found = []
+    means = []
     for scores, gold in contexts:
         few = [
             np.mean(
@@ -34,32 +34,32 @@ def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
             )
             for m in ROWS
         ]
-        whole = accuracy(scores, gold, scores.mean(axis=0))
-        found.append([accuracy(scores, gold, np.zeros(scores.shape[1])), *few, whole])
-    told = zip(("ICL", *(f"{m} rows" for m in ROWS), "all rows"), np.mean(found, 0), strict=True)
-    print(f"{name}, {len(contexts)} contexts: " + ", ".join(f"{a} {b:.1f}" for a, b in told))
+        of_all_rows = accuracy(scores, gold, scores.mean(axis=0))
+        means.append([accuracy(scores, gold, np.zeros(scores.shape[1])), *few, of_all_rows])
+    columns = zip(("ICL", *(f"{m} rows" for m in ROWS), "all rows"), np.mean(means, 0), strict=True)
+    print(f"{name}, {len(contexts)} contexts: " + ", ".join(f"{a} {b:.1f}" for a, b in columns))
 
 
 def main() -> None:
     """MMLU (7 models, every eighth subject) and BEAR (GPT-2, 20 relations)."""
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
-    with np.load(SCORES / "mmlu_base" / "orig.npz") as held:
-        picks = [held["subject"] == subject for subject in range(0, 56, 8)]
+    with np.load(SCORES / "mmlu_base" / "orig.npz") as file:
+        picks = [file["subject"] == subject for subject in range(0, 56, 8)]
         measure(
             "MMLU",
             [
-                (of[pick].astype(float), held["gold"][pick])
-                for of in held["scores"]
+                (model_scores[pick].astype(float), file["gold"][pick])
+                for model_scores in file["scores"]
                 for pick in picks
             ],
         )
-    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as held:
-        names = [name for name in held.files if name.endswith("_scores") and len(held[name]) > 30]
+    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as file:
+        names = [name for name in file.files if name.endswith("_scores") and len(file[name]) > 30]
         measure(
             "BEAR",
             [
-                (held[name].astype(float), held[name.replace("_scores", "_gold")])
+                (file[name].astype(float), file[name.replace("_scores", "_gold")])
                 for name in names[:20]
             ],
         )

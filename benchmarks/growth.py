@@ -48,8 +48,8 @@ def main() -> None:
         device = scoring.peak(run, "width 64")
         points = [
             point
-            for what, network, sizes in curves(run.quick, scoring.FULL.value)
-            for point in (measure(run, what, network, size) for size in sizes)
+            for axis, network, sizes in curves(run.quick, scoring.FULL.value)
+            for point in (measure(run, axis, network, size) for size in sizes)
         ]
     text = report.section(
         "growth",
@@ -77,41 +77,41 @@ def curves(quick: bool, full: bool) -> list[tuple[str, str, Sequence[int]]]:
     ]
 
 
-def content(run: scoring.Run, what: str, size: int) -> tuple[dict[str, Any], int]:
+def content(run: scoring.Run, axis: str, size: int) -> tuple[dict[str, Any], int]:
     """Texts and labels of one size, and how many rows a call takes."""
-    if what == "rows":
+    if axis == "rows":
         return cases.many(run.data, 1_000 + size), size
     rows = 32
-    shots = {"shots": size, "labels": 1}.get(what, 64)
-    made = cases.render(Case(what, "sst2", shots, rows, 0), run.data, rows)
-    if what == "labels":
-        made["labels"] = [f" {number:,} {number}" for number in range(1_000, 1_000 + size)]
-    if what == "prompt tokens":
-        head, _, _ = made["texts"][0].rpartition("\n\n")
-        words = (head + "\n\n") * 40
-        start = words[: size * 15 // 4]  # not quite four characters a token
-        made["texts"] = [start + text.rpartition("\n\n")[2] for text in made["texts"]]
-    return made, rows
+    shots = {"shots": size, "labels": 1}.get(axis, 64)
+    rendered = cases.render(Case(axis, "sst2", shots, rows, 0), run.data, rows)
+    if axis == "labels":
+        rendered["labels"] = [f" {number:,} {number}" for number in range(1_000, 1_000 + size)]
+    if axis == "prompt tokens":
+        head, _, _ = rendered["texts"][0].rpartition("\n\n")
+        filler = (head + "\n\n") * 40
+        start = filler[: size * 15 // 4]  # not quite four characters a token
+        rendered["texts"] = [start + text.rpartition("\n\n")[2] for text in rendered["texts"]]
+    return rendered, rows
 
 
-def measure(run: scoring.Run, what: str, network: str, size: int) -> Point:
+def measure(run: scoring.Run, axis: str, network: str, size: int) -> Point:
     """One point: a first call, then another; where the rows grow, on all of them."""
-    made, rows = content(run, what, size)
-    texts, labels = made["texts"], made["labels"]
-    before = 1_000 if what == "rows" else rows
+    rendered, rows = content(run, axis, size)
+    texts, labels = rendered["texts"], rendered["labels"]
+    before = 1_000 if axis == "rows" else rows
     with run.start("benchmarks.ours", run.folder / network) as ours:
         first = ours.ask(texts=texts[:before], labels=labels)
-        again = ours.ask(texts=texts[-rows:], labels=labels)
+        second_answer = ours.ask(texts=texts[-rows:], labels=labels)
     point = Point(
-        what,
+        axis,
         network,
         size,
-        rows / again["seconds"],
+        rows / second_answer["seconds"],
         before / first["seconds"],
-        again["tokens"] / again["seconds"],
-        again["memory"],
+        second_answer["tokens"] / second_answer["seconds"],
+        second_answer["memory"],
     )
-    print(f"{what} {size:,}: {point.rate:.1f} rows/s, {point.memory / 1e9:.2f} GB", flush=True)
+    print(f"{axis} {size:,}: {point.rate:.1f} rows/s, {point.memory / 1e9:.2f} GB", flush=True)
     return point
 
 
@@ -134,14 +134,17 @@ def draw(points: list[Point], path: Path) -> None:
     with plt.rc_context({**STYLE, "text.parse_math": True}):  # powers of ten
         figure, axes = plt.subplots(2, len(kinds), figsize=(2.5 * len(kinds), 4), squeeze=False)
         for column, what in enumerate(kinds):
-            some = [point for point in points if point.what == what]
-            sizes = [max(point.size, 0.5) for point in some]
-            rates, memory = [one.rate for one in some], [one.memory / 1e9 for one in some]
-            for row, (name, values) in enumerate((("rows a second", rates), ("GB", memory))):
+            curve = [point for point in points if point.what == what]
+            sizes = [max(point.size, 0.5) for point in curve]
+            rates, memory = (
+                [at.rate for at in curve],
+                [at.memory / 1e9 for at in curve],
+            )
+            for row, (name, heights) in enumerate((("rows a second", rates), ("GB", memory))):
                 axis = axes[row][column]
-                axis.plot(sizes, values, marker="o")
+                axis.plot(sizes, heights, marker="o")
                 axis.set(xscale="log", yscale="log", xlabel=what, ylabel="" if column else name)
-                axis.set_ylim(min(values) / 3, max(values) * 3)
+                axis.set_ylim(min(heights) / 3, max(heights) * 3)
                 axis.minorticks_off()
                 axis.grid(alpha=0.3)
         figure.tight_layout()

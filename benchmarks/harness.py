@@ -21,9 +21,9 @@ class Counting(HFLM):
 
     tokens = 0
 
-    def _model_call(self, inps: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    def _model_call(self, inps: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
         self.tokens += inps.numel()
-        return super()._model_call(inps, *rest, **named)
+        return super()._model_call(inps, *args, **named)
 
 
 def main() -> None:

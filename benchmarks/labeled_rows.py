@@ -33,33 +33,33 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
         groups: indices of rows, each a context for each model: the first are labeled.
         labeled: how many.
     """
-    with np.load(SCORES / f"{name}.npz") as held:
-        scores, gold = held["scores"], held["gold"].astype(np.int32)
-    with np.load(SCORES / "control_content_free.npz") as held:
-        content_free = held["scores"]
+    with np.load(SCORES / f"{name}.npz") as arrays:
+        scores, gold = arrays["scores"], arrays["gold"].astype(np.int32)
+    with np.load(SCORES / "control_content_free.npz") as arrays:
+        content_free = arrays["scores"]
     models, longest = len(scores), max(map(len, groups)) - labeled
-    found: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
+    accuracies: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
     for group in groups:
         learned, judged = group[:labeled], group[labeled:]
         padded = np.pad(judged, (0, longest - len(judged)), mode="edge")
         weight = np.broadcast_to(
             (np.arange(longest) < len(judged)) * np.float32(1), (models, longest)
         )
-        known = np.broadcast_to(gold[learned], (models, labeled))
+        learned_gold = np.broadcast_to(gold[learned], (models, labeled))
         right = np.broadcast_to(gold[padded], (models, longest))
         blocks = {
             "test": Evidence(scores[:, padded], None, weight),
-            "labeled": Evidence(scores[:, learned], known),
+            "labeled": Evidence(scores[:, learned], learned_gold),
             "cc": Evidence(content_free),
         }
         for method, (_, corrected) in _compare(blocks, methods=METHODS).items():
             judge = [measured(corrected, right, weight) for measured in (_accuracy, _nll)]
-            found[method].append(np.array(judge))
+            accuracies[method].append(np.array(judge))
     print(
         f"{name}, {len(groups)} times {labeled} labeled rows: all seven models; four held out; nll"
     )
-    for method, values in found.items():
-        accuracy, nll = np.mean(values, axis=0)
+    for method, shares in accuracies.items():
+        accuracy, nll = np.mean(shares, axis=0)
         held_out = accuracy[list(HELD_OUT)]
         print(
             f"{method:12} {100 * accuracy.mean():.1f} {100 * held_out.mean():.1f} {nll.mean():.2f}"
@@ -70,13 +70,13 @@ def main() -> None:
     """All of MMLU at once, then each subject by itself."""
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
-    with np.load(SCORES / "orig.npz") as held:
-        subject = held["subject"]
+    with np.load(SCORES / "orig.npz") as arrays:
+        subject = arrays["subject"]
     draws = [np.random.default_rng(seed).permutation(len(subject)) for seed in range(DRAWS)]
     for name in ("orig", "neverB"):
         for labeled in (32, 128, 512):
             measure(name, draws, labeled)
-    subjects = [draws[0][subject[draws[0]] == one] for one in np.unique(subject)]
+    subjects = [draws[0][subject[draws[0]] == number] for number in np.unique(subject)]
     for labeled in (16, 64):
         measure("orig", [rows for rows in subjects if len(rows) >= 100], labeled)
 

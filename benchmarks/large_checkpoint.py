@@ -20,22 +20,22 @@ SHARD = 5e9
 
 def make(directory: Path, layers: int, tokenizer: Path) -> list[Path]:
     """A checkpoint in Hugging Face layout, a tensor at a time; its files of weights."""
-    width, inner, words = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["vocab_size"]
+    width, inner, vocab_size = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["vocab_size"]
     (directory / "config.json").write_text(json.dumps(SHAPE | {"num_hidden_layers": layers}))
     ids = json.loads((tokenizer / "encoder.json").read_text())
-    lines = (tokenizer / "vocab.bpe").read_text().splitlines()[1 : words - 255]
+    lines = (tokenizer / "vocab.bpe").read_text().splitlines()[1 : vocab_size - 255]
     merges = [(first, second) for first, second in map(str.split, lines)]
-    kept = {token: number for token, number in ids.items() if number < words}
-    ByteLevelBPETokenizer(kept, merges).save(str(directory / "tokenizer.json"))
-    shapes = {"model.embed_tokens.weight": (words, width)}
+    merged_ids = {token: number for token, number in ids.items() if number < vocab_size}
+    ByteLevelBPETokenizer(merged_ids, merges).save(str(directory / "tokenizer.json"))
+    shapes = {"model.embed_tokens.weight": (vocab_size, width)}
     for layer in range(layers):
         block = f"model.layers.{layer}"
-        shapes |= {f"{block}.self_attn.{part}_proj.weight": (width, width) for part in "qkvo"}
-        shapes |= {f"{block}.mlp.{part}_proj.weight": (inner, width) for part in ("gate", "up")}
+        shapes |= {f"{block}.self_attn.{name}_proj.weight": (width, width) for name in "qkvo"}
+        shapes |= {f"{block}.mlp.{name}_proj.weight": (inner, width) for name in ("gate", "up")}
         shapes[f"{block}.mlp.down_proj.weight"] = width, inner
         for norm in ("input", "post_attention"):
             shapes[f"{block}.{norm}_layernorm.weight"] = (width,)
-    shapes |= {"model.norm.weight": (width,), "lm_head.weight": (words, width)}
+    shapes |= {"model.norm.weight": (width,), "lm_head.weight": (vocab_size, width)}
     shards: list[dict[str, tuple[int, ...]]] = [{}]
     for tensor, shape in shapes.items():
         if sum(map(nbytes, shards[-1].values())) + nbytes(shape) > SHARD:
@@ -68,7 +68,7 @@ def write(path: Path, shapes: dict[str, tuple[int, ...]], noise: np.ndarray) -> 
         file.write(len(text).to_bytes(8, "little") + text)
         for number, shape in enumerate(shapes.values()):
             turned = np.roll(noise, 1009 * number) if len(shape) > 1 else np.ones_like(noise)
-            left = int(np.prod(shape))
-            while left:
-                file.write(turned[:left].tobytes())
-                left -= min(left, len(turned))
+            count_left = int(np.prod(shape))
+            while count_left:
+                file.write(turned[:count_left].tobytes())
+                count_left -= min(count_left, len(turned))

@@ -139,9 +139,9 @@ def measure(
                 theirs.append(plain.ask(texts=texts, labels=labels, batch=batch))
             peer = None
             if case.peer_rows:
-                some = texts[: case.peer_rows]
-                harness.ask(texts=some[:1], labels=labels)
-                peer = harness.ask(texts=some, labels=labels, batch=32)
+                peer_texts = texts[: case.peer_rows]
+                harness.ask(texts=peer_texts[:1], labels=labels)
+                peer = harness.ask(texts=peer_texts, labels=labels, batch=32)
             gap = max(
                 float(np.abs(np.array(a["log_probs"]) - np.array(b["log_probs"])[:128]).max())
                 for a, b in zip(warm, theirs, strict=True)
@@ -158,13 +158,13 @@ def measure(
 def cells(line: Line) -> list[str]:
     """A line as cells under `COLUMNS`."""
     rows = line.case.rows
-    rate = rows / median(one["seconds"] for one in line.warm)
+    rate = rows / median(answer["seconds"] for answer in line.warm)
     share = median(
-        line.work.flops / one["seconds"] / peak
-        for one, peak in zip(line.warm, line.peaks, strict=True)
+        line.work.flops / answer["seconds"] / peak
+        for answer, peak in zip(line.warm, line.peaks, strict=True)
     )
     goal = GOAL[line.first["backend"]]
-    plain = rows / median(one["seconds"] for one in line.plain)
+    plain = rows / median(answer["seconds"] for answer in line.plain)
     peer = line.harness and line.case.peer_rows / line.harness["seconds"]
     return [
         line.network,

@@ -35,17 +35,17 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.measure, given.dtype, given.shared / "data")
+    args = parser.parse_args()
+    if args.measure:
+        measure(args.measure, args.dtype, args.shared / "data")
         return
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
-        files = make(Path(name), given.layers, given.shared / "tokenizers" / "gpt2")
+    with tempfile.TemporaryDirectory(dir=args.folder) as name:
+        files = make(Path(name), args.layers, args.shared / "tokenizers" / "gpt2")
         size = sum(path.stat().st_size for path in files)
-        print(f"{given.layers} layers: {len(files)} files, {size / 1e9:.2f} GB", flush=True)
-        for what, read in (("read alone", touch), ("hashed alone", digest)):
+        print(f"{args.layers} layers: {len(files)} files, {size / 1e9:.2f} GB", flush=True)
+        for heading, read in (("read alone", touch), ("hashed alone", digest)):
             forget(files)
-            timed(what, size, lambda read=read: [read(path) for path in files])
+            timed(heading, size, lambda read=read: [read(path) for path in files])
         forget(files)
         command = [sys.executable, "-m", "benchmarks.loading", *sys.argv[1:], f"--measure={name}"]
         subprocess.run(command, check=True)
@@ -68,27 +68,27 @@ def measure(directory: Path, dtype: str, data: Path) -> None:
     for logits_only in (False, True):
         scorer = CausalLM(checkpoint, logits_only=logits_only)
         for start in (0, ROWS):
-            what = f"rows {start} to {start + ROWS}{', logits_only' * logits_only}"
+            heading = f"rows {start} to {start + ROWS}{', logits_only' * logits_only}"
             texts = case["texts"][start : start + ROWS]
-            timed(what, 0, lambda score=scorer.score, texts=texts: score(texts, case["labels"]))
-            print(f"{what}: {held()}", flush=True)
+            timed(heading, 0, lambda score=scorer.score, texts=texts: score(texts, case["labels"]))
+            print(f"{heading}: {held()}", flush=True)
 
 
-def timed(what: str, size: int, call: Callable[[], T]) -> T:
+def timed(heading: str, size: int, call: Callable[[], T]) -> T:
     """Do it and print the seconds, and bytes a second of `size`, or `ROWS` a second."""
     wall, busy = time.perf_counter(), time.process_time()
-    result = call()
+    answer = call()
     wall, busy = time.perf_counter() - wall, time.process_time() - busy
     rate = f"{size / wall / 1e9:.2f} GB/s" if size else f"{ROWS / wall:.2f} rows/s"
-    print(f"{what}: {wall:.1f} s, {rate}; {busy:.1f} s of processors", flush=True)
-    return result
+    print(f"{heading}: {wall:.1f} s, {rate}; {busy:.1f} s of processors", flush=True)
+    return answer
 
 
 def held() -> str:
     """What this process holds in memory now, and has held at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    now = dict(line.split(":", 1) for line in lines)
-    rss, most = (int(now[key].split()[0]) * 1024 / 1e9 for key in ("VmRSS", "VmHWM"))
+    memory = dict(line.split(":", 1) for line in lines)
+    rss, most = (int(memory[key].split()[0]) * 1024 / 1e9 for key in ("VmRSS", "VmHWM"))
     return f"{rss:.2f} GB held, {most:.2f} GB at most"
 
 

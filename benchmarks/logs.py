@@ -27,11 +27,11 @@ def write(path: Path) -> None:
     shots = "".join(f"{question()}\nD. d\nAnswer: B\n\n" for _ in range(SHOTS))
     with path.open("w") as file:
         for i in range(ROWS):
-            asked, scores = question(), [-3 * chance.random() for _ in range(4)]
-            prompt = f"{shots}{asked}\nD. d\nAnswer:"
+            text, scores = question(), [-3 * chance.random() for _ in range(4)]
+            prompt = f"{shots}{text}\nD. d\nAnswer:"
             row = {
                 "doc_id": i,
-                "doc": {"question": asked},
+                "doc": {"question": text},
                 "target": str(i % 4),
                 "arguments": {
                     f"gen_args_{j}": {"arg_0": prompt, "arg_1": f" {letter}"}

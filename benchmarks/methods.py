@@ -41,9 +41,9 @@ def main() -> None:
     test = Evidence(simulated(args.rows, args.labels, 0).log_probs)
     probes = {block for method in METHODS.values() for block in method.probe.blocks}
     # PriDe's rows are whole questions.
-    some = LABELED // args.labels * args.labels
+    labeled_rows = LABELED // args.labels * args.labels
     blocks: Blocks = {
-        **{name: simulated(some, args.labels, 1) for name in sorted(probes)},
+        **{name: simulated(labeled_rows, args.labels, 1) for name in sorted(probes)},
         "test": test,
     }
     key = jax.random.key(0)
@@ -52,14 +52,16 @@ def main() -> None:
     for name, method in METHODS.items():
         if method.looped and not args.pc:
             continue
-        mine = {block: blocks[block] for block in ("test", *method.probe.blocks)}
+        method_blocks = {block: blocks[block] for block in ("test", *method.probe.blocks)}
         program = jax.jit(
-            lambda parts, method=method: correct(method, parts, parts["test"].log_probs, key=key)
+            lambda blocks_, method=method: correct(
+                method, blocks_, blocks_["test"].log_probs, key=key
+            )
         )
         times = []
         for _ in range(2):
             began = time.perf_counter()
-            jax.block_until_ready(program(mine))
+            jax.block_until_ready(program(method_blocks))
             times.append(time.perf_counter() - began)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
         print(f"{name:16}{times[0]:10.2f}{times[1]:10.2f}{most:12.2f}", flush=True)

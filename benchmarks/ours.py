@@ -77,7 +77,7 @@ def main() -> None:
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
     if device["backend"] == "gpu":
         state = nnx.state(checkpoint.model, nnx.Param)
-        nnx.update(checkpoint.model, jax.tree.map(lambda x: x.astype(jnp.bfloat16), state))
+        nnx.update(checkpoint.model, jax.tree.map(lambda array: array.astype(jnp.bfloat16), state))
     compiled: list[float] = []
     work = count_work()
 

@@ -85,7 +85,10 @@ def parts(directory: Path, peak: float) -> list[str]:
         return jnp.asarray(random.standard_normal(shape, np.float32))
 
     q, k, v = (normal(*BATCH, n, d) for n in (heads, groups, groups))
-    keys, values = normal(PREFIX, groups, d), normal(PREFIX, groups, d + 1).at[..., -1].set(1)
+    keys, values = (
+        normal(PREFIX, groups, d),
+        normal(PREFIX, groups, d + 1).at[..., -1].set(1),
+    )
     mask = jnp.tril(jnp.ones((1, length, length), bool))
     inputs = {size: normal(count * length, size) for size in {m.shape[0] for m in matrices}}
     h = normal(READ, config.width)
@@ -99,30 +102,33 @@ def parts(directory: Path, peak: float) -> list[str]:
         np.repeat(np.arange(READ), 2), np.zeros(2 * READ, np.int32),
     )  # fmt: skip
     kind = programs.attention_kind(jax.default_backend(), checkpoint.dtype, False)
-    half = [x[: count // 2] for x in (tokens, places, ends)]
+    half_batch = [array[: count // 2] for array in (tokens, places, ends)]
     threads = ThreadPoolExecutor(2)
 
     def run(arrays: list[np.ndarray]) -> jax.Array:
         h = programs.forward_packed(graph, kind, state, (), *arrays)
         return jax.block_until_ready(h)
 
-    found = best({
+    times = best({
         "forward": lambda: run([tokens, places, ends]),
-        "halves": lambda: list(threads.map(run, [half, half])),
+        "halves": lambda: list(threads.map(run, [half_batch, half_batch])),
         "products": lambda: products(inputs, matrices),
         "within": lambda: within(q, k, v, mask),
         "over": lambda: over(q.reshape(-1, heads, d), keys, values),
         "read": read,
     })  # fmt: skip
     ideal = 2e3 * count * length * sum(m.size for m in matrices) / peak
-    attention = config.layers * found["within"]
-    rest = found["forward"] - found["products"] - attention
+    attention = config.layers * times["within"]
+    remainder = times["forward"] - times["products"] - attention
     prefix = 4e3 * count * length * PREFIX * heads * d * config.layers / peak
     reads = 2e3 * READ * config.width * config.vocab_size / peak
     return [
-        *(f"{found[name]:.0f} ({ideal / found[name]:.0%})" for name in ("forward", "halves")),
-        *(f"{x:.0f}" for x in (ideal, found["products"], attention, rest)),
-        *(f"{x:.0f}" for x in (config.layers * found["over"], prefix, found["read"], reads)),
+        *(f"{times[name]:.0f} ({ideal / times[name]:.0%})" for name in ("forward", "halves")),
+        *(f"{array:.0f}" for array in (ideal, times["products"], attention, remainder)),
+        *(
+            f"{array:.0f}"
+            for array in (config.layers * times["over"], prefix, times["read"], reads)
+        ),
     ]
 
 

@@ -48,24 +48,24 @@ POOLS = {
 def seconds(rows: int) -> None:
     """One line: the first fit of a simulated table, and a second one."""
     table = jax.numpy.asarray(scores(np.random.default_rng(1), rows, 4))
-    told = []
+    times = []
     for seed in range(2):
         wall, work = time.perf_counter(), time.process_time()
         jax.block_until_ready(prototypes().fit(table, key=jax.random.key(seed)))
-        told += [time.perf_counter() - wall, time.process_time() - work]
+        times += [time.perf_counter() - wall, time.process_time() - work]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    print(f"{rows:10,}" + "".join(f"{one:12.2f}" for one in (*told, most)), flush=True)
+    print(f"{rows:10,}" + "".join(f"{duration:12.2f}" for duration in (*times, most)), flush=True)
 
 
 def real_tables() -> Iterator[tuple[str, np.ndarray, tuple[str, ...]]]:
     """Name, scores, and the kinds of features that they allow."""
     for title, sets in POOLS["one model"].items():
         read = read_sets(SCORES, sets)
-        for several in zip(*(one.tables for one in read), strict=True):
-            rows = np.concatenate([table.blocks["test"].log_probs for table in several])
-            yield f"{title}, {several[0].context['model']}", rows, ("normalized", "raw")
+        for same_tables in zip(*(score_set.tables for score_set in read), strict=True):
+            rows = np.concatenate([table.blocks["test"].log_probs for table in same_tables])
+            yield f"{title}, {same_tables[0].context['model']}", rows, ("normalized", "raw")
     for title, sets in POOLS["all models"].items():
-        tables = [table for one in read_sets(SCORES, sets) for table in one.tables]
+        tables = [table for score_set in read_sets(SCORES, sets) for table in score_set.tables]
         rows = np.concatenate([table.blocks["test"].log_probs for table in tables])
         # MMLU's are log-probabilities; the others miss a constant a row.
         yield title, rows, ("normalized", "raw") if sets[0] in MMLU else ("normalized",)
@@ -75,23 +75,23 @@ def beside(name: str, rows: np.ndarray, features: str, sample: int) -> None:
     """One line: what the search by a sample changes, and another key."""
     table = jax.numpy.asarray(rows)
     ways = [prototypes(features=features, searched=most) for most in (len(rows), sample)]
-    said, likelihoods, taken = {}, {}, [0.0, 0.0]
+    predictions, likelihoods, durations = {}, {}, [0.0, 0.0]
     for seed, way in product(KEYS, (0, 1)):
         began = time.process_time()
         state = jax.block_until_ready(ways[way].fit(table, key=jax.random.key(seed)))
-        taken[way] += time.process_time() - began
+        durations[way] += time.process_time() - began
         likelihoods[seed, way] = float(state.log_likelihood)
-        said[seed, way] = np.asarray(predict(ways[way].apply(state, table)))
+        predictions[seed, way] = np.asarray(predict(ways[way].apply(state, table)))
 
-    def change(one: tuple[int, int], other: tuple[int, int]) -> str:
-        alike = 100 * float(np.mean(said[one] == said[other]))
-        return f"{likelihoods[one] - likelihoods[other]:+.4f} nats {alike:.2f} %"
+    def change(first: tuple[int, int], second: tuple[int, int]) -> str:
+        agreement = 100 * float(np.mean(predictions[first] == predictions[second]))
+        return f"{likelihoods[first] - likelihoods[second]:+.4f} nats {agreement:.2f} %"
 
     samples = ", ".join(change((seed, 1), (seed, 0)) for seed in KEYS)
-    others = ", ".join(change((seed, 0), (0, 0)) for seed in KEYS[1:])
+    other_keys = ", ".join(change((seed, 0), (0, 0)) for seed in KEYS[1:])
     print(
-        f"{name}, {features}, {len(rows):,} x {rows.shape[1]} | {samples} | {others} | "
-        f"{taken[0]:.0f}, {taken[1]:.0f} s",
+        f"{name}, {features}, {len(rows):,} x {rows.shape[1]} | {samples} | {other_keys} | "
+        f"{durations[0]:.0f}, {durations[1]:.0f} s",
         flush=True,
     )
 
@@ -107,7 +107,7 @@ def main() -> None:
     if args.sample == SEARCHED:
         print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
         titles = ("first, s", "processor", "again, s", "processor", "GB at most")
-        print(f"{'rows':>10}" + "".join(f"{one:>12}" for one in titles), flush=True)
+        print(f"{'rows':>10}" + "".join(f"{title:>12}" for title in titles), flush=True)
         for rows in (1000, 10_000, 100_000, 1_000_000):
             command = [sys.executable, "-m", "benchmarks.pc_at_size", f"--rows={rows}"]
             fresh = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}

@@ -38,9 +38,9 @@ class Plain:
     ) -> Any:
         """Hidden states `[b, t, d]` of `ids [b, t]` at `places`, after what is cached."""
         self.tokens += ids.size
-        put = lambda x: torch.as_tensor(x, device=self.model.device)  # noqa: E731
+        tensor = lambda array: torch.as_tensor(array, device=self.model.device)  # noqa: E731
         return self.model.base_model(
-            input_ids=put(ids), attention_mask=put(mask), position_ids=put(places),
+            input_ids=tensor(ids), attention_mask=tensor(mask), position_ids=tensor(places),
             past_key_values=cache, use_cache=True,
         ).last_hidden_state  # fmt: skip
 
@@ -51,14 +51,14 @@ class Plain:
     @torch.inference_mode()
     def score(self, texts: list[str], labels: list[str], batch: int) -> np.ndarray:
         """Log-probabilities `[n, k]` in nats."""
-        prompts = [one.ids for one in self.tokenizer.encode_batch_fast(texts)]
-        words = [one.ids for one in self.tokenizer.encode_batch_fast(labels)]
+        prompts = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)]
+        endings = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(labels)]
         shared = min(len(commonprefix(prompts)), min(map(len, prompts)) - 1)  # noqa: RUF071
         prefix = DynamicCache()
         if shared:
-            whole = np.array([prompts[0][:shared]])
-            self.run(whole, np.ones_like(whole), np.arange(shared)[None], prefix)
-        found = np.zeros((len(texts), len(labels)), np.float32)
+            shared_ids = np.array([prompts[0][:shared]])
+            self.run(shared_ids, np.ones_like(shared_ids), np.arange(shared)[None], prefix)
+        log_probs = np.zeros((len(texts), len(labels)), np.float32)
         for rows in in_batches(prompts, batch):
             cache = copy.deepcopy(prefix)
             if shared:
@@ -69,28 +69,28 @@ class Plain:
             h = self.run(ids, seen, places, cache)
             ends = mask.sum(axis=1)
             first = self.read(h[torch.arange(len(rows)), torch.as_tensor(ends - 1)])
-            found[rows] = first[:, [word[0] for word in words]].cpu().numpy()
-            longer = [i for i, word in enumerate(words) if len(word) > 1]
-            if longer:
-                found[np.ix_(rows, longer)] += self.rest(
-                    [words[i] for i in longer], cache, seen, shared + ends
+            log_probs[rows] = first[:, [ending[0] for ending in endings]].cpu().numpy()
+            long_labels = [i for i, ending in enumerate(endings) if len(ending) > 1]
+            if long_labels:
+                log_probs[np.ix_(rows, long_labels)] += self.rest(
+                    [endings[i] for i in long_labels], cache, seen, shared + ends
                 )
-        return found
+        return log_probs
 
-    def rest(self, words: list[list[int]], cache: Any, seen: np.ndarray, ends: np.ndarray) -> Any:
+    def rest(self, endings: list[list[int]], cache: Any, seen: np.ndarray, ends: np.ndarray) -> Any:
         """Log-probabilities `[rows, words]` of all tokens of words but the first."""
         rows = len(seen)
-        cache.batch_repeat_interleave(len(words))
-        ids, mask = padded([word[:-1] for word in words])
+        cache.batch_repeat_interleave(len(endings))
+        ids, mask = padded([ending[:-1] for ending in endings])
         ids, mask = np.tile(ids, (rows, 1)), np.tile(mask, (rows, 1))
-        places = np.repeat(ends, len(words))[:, None] + np.arange(ids.shape[1])
-        seen = np.concatenate([np.repeat(seen, len(words), axis=0), mask], axis=1)
+        places = np.repeat(ends, len(endings))[:, None] + np.arange(ids.shape[1])
+        seen = np.concatenate([np.repeat(seen, len(endings), axis=0), mask], axis=1)
         h = self.run(ids, seen, places, cache)
         real = torch.as_tensor(mask, dtype=torch.bool)
-        wanted = torch.as_tensor([token for word in words for token in word[1:]] * rows)
-        each = self.read(h[real]).gather(1, wanted[:, None].to(h.device))[:, 0].cpu()
-        sums = torch.zeros(real.shape).masked_scatter(real, each).sum(axis=1)
-        return sums.reshape(rows, len(words)).numpy()
+        next_ids = torch.as_tensor([token for ending in endings for token in ending[1:]] * rows)
+        token_log_probs = self.read(h[real]).gather(1, next_ids[:, None].to(h.device))[:, 0].cpu()
+        sums = torch.zeros(real.shape).masked_scatter(real, token_log_probs).sum(axis=1)
+        return sums.reshape(rows, len(endings)).numpy()
 
 
 def in_batches(prompts: list[list[int]], size: int) -> Iterator[list[int]]:
@@ -103,8 +103,8 @@ def padded(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Token ids as one array, padded on the right, and which of them are real."""
     length = max(map(len, lists))
     ids, mask = (np.zeros((len(lists), length), int) for _ in range(2))
-    for row, one in enumerate(lists):
-        ids[row, : len(one)], mask[row, : len(one)] = one, 1
+    for row, token_ids in enumerate(lists):
+        ids[row, : len(token_ids)], mask[row, : len(token_ids)] = token_ids, 1
     return ids, mask
 
 

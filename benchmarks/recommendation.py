@@ -42,19 +42,21 @@ def sets(folder: Path) -> Iterator[tuple[str, list[Context]]]:
     for name in ("orig", "neverA", "neverB"):
         with np.load(folder / "mmlu_base" / f"{name}.npz") as file:
             scores, gold, subject = file["scores"], file["gold"].astype(int), file["subject"]
-        each = list(enumerate(scores))
-        yield f"MMLU {name}", [Context(one, gold, i % 2) for i, one in each]
-        parts = [subject == number for number in np.unique(subject)]
-        by_subject = [Context(one[part], gold[part], i % 2) for i, one in each for part in parts]
+        models = list(enumerate(scores))
+        yield f"MMLU {name}", [Context(table, gold, i % 2) for i, table in models]
+        masks = [subject == number for number in np.unique(subject)]
+        by_subject = [
+            Context(table[mask], gold[mask], i % 2) for i, table in models for mask in masks
+        ]
         yield f"MMLU {name} by subject", by_subject
     for name in ("mmbench", "oodcv"):
         with np.load(folder / "vlm" / f"{name}.npz") as file:
             logits, gold = file["logits"].astype(np.float32), file["gold"].astype(int)
         for letters in ("ABCD", "ABCDEF"):
-            some = logits[:, :, : len(letters)]
+            offered = logits[:, :, : len(letters)]
             yield (
                 f"{name} A-{letters[-1]}",
-                [Context(one, gold, i % 2) for i, one in enumerate(some)],
+                [Context(table, gold, i % 2) for i, table in enumerate(offered)],
             )
     with np.load(folder / "bear_gpt2" / "bear_gpt2.npz") as file:
         names = sorted(name.removesuffix("_scores") for name in file if name.endswith("_scores"))
@@ -67,36 +69,43 @@ def sets(folder: Path) -> Iterator[tuple[str, list[Context]]]:
         )
 
 
-def thinned(one: Context, kept: float, random: np.random.Generator) -> Iterator[Context]:
+def thinned(context: Context, kept_share: float, random: np.random.Generator) -> Iterator[Context]:
     """The context with only a share of the rows of one label, of each label in turn."""
-    for label in np.unique(one.gold):
-        rows = (one.gold != label) | (random.random(len(one.gold)) < kept)
-        yield Context(one.scores[rows], one.gold[rows], one.half)
+    for label in np.unique(context.gold):
+        rows = (context.gold != label) | (random.random(len(context.gold)) < kept_share)
+        yield Context(context.scores[rows], context.gold[rows], context.half)
 
 
 def right(guess: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
     """Accuracy and balanced accuracy over the labels that occur, in %."""
-    each = [(guess[gold == label] == label).mean() for label in np.unique(gold)]
-    return 100 * float((guess == gold).mean()), 100 * float(np.mean(each))
+    recalls = [(guess[gold == label] == label).mean() for label in np.unique(gold)]
+    return 100 * float((guess == gold).mean()), 100 * float(np.mean(recalls))
 
 
-def judged(one: Context, labeled: int, rows: int, random: np.random.Generator) -> list[float]:
+def judged(context: Context, labeled: int, rows: int, random: np.random.Generator) -> list[float]:
     """Accuracies and balanced ones of icl, BC and the recommended; whether it leaves, or caps."""
-    order = random.permutation(len(one.gold))
-    drawn, rest = order[:labeled], np.sort(order[labeled:])
-    scores, gold = one.scores[rest], one.gold[rest]
+    order = random.permutation(len(context.gold))
+    drawn, judged_rows = order[:labeled], np.sort(order[labeled:])
+    scores, gold = context.scores[judged_rows], context.gold[judged_rows]
     seen = scores[random.permutation(len(scores))[:rows]] if rows else scores
-    pair = {"labeled": one.scores[drawn], "labels": one.gold[drawn]} if labeled else {}
-    found = recommend(seen, **pair)
-    blocks = {"test": Evidence(seen), "labeled": Evidence(one.scores[drawn], one.gold[drawn])}
-    made = correct(METHODS[found.method], blocks, scores, **found.options).scores
-    ways = scores.argmax(axis=1), (scores - seen.mean(axis=0)).argmax(axis=1), predict(made)
-    pairs = [right(np.asarray(way), gold) for way in ways]
+    pair = {"labeled": context.scores[drawn], "labels": context.gold[drawn]} if labeled else {}
+    advice = recommend(seen, **pair)
+    blocks = {
+        "test": Evidence(seen),
+        "labeled": Evidence(context.scores[drawn], context.gold[drawn]),
+    }
+    corrected = correct(METHODS[advice.method], blocks, scores, **advice.options).scores
+    guesses = (
+        scores.argmax(axis=1),
+        (scores - seen.mean(axis=0)).argmax(axis=1),
+        predict(corrected),
+    )
+    pairs = [right(np.asarray(way), gold) for way in guesses]
     return [
         *(a for a, _ in pairs),
         *(b for _, b in pairs),
-        found.method == "icl",
-        bool(found.options),
+        advice.method == "icl",
+        bool(advice.options),
     ]
 
 
@@ -107,39 +116,42 @@ def main() -> None:
     parser.add_argument("--labeled", type=int, default=0)
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--kept", type=float, default=1.0)
-    given = parser.parse_args()
-    every = list(sets(given.scores))
+    args = parser.parse_args()
+    score_sets = list(sets(args.scores))
     random = np.random.default_rng(0)
-    if given.kept < 1:
-        some = [(name, contexts) for name, contexts in every if name in EVEN]
-        every = [
-            (name, [part for one in contexts for part in thinned(one, given.kept, random)])
-            for name, contexts in some
+    if args.kept < 1:
+        balanced_sets = [(name, contexts) for name, contexts in score_sets if name in EVEN]
+        score_sets = [
+            (
+                name,
+                [subset for context in contexts for subset in thinned(context, args.kept, random)],
+            )
+            for name, contexts in balanced_sets
         ]
     head = f"{'':24}{'accuracy':>21}{'balanced accuracy':>24}"
     names = f"{'contexts':>24}    icl     bc    rec      icl     bc    rec   diff  leave  part"
-    for half, what in enumerate(HALVES):
-        print(f"\n{what}\n{head}\n{names}")
+    for half, heading in enumerate(HALVES):
+        print(f"\n{heading}\n{head}\n{names}")
         means = []
-        for name, contexts in every:
-            mine = [one for one in contexts if one.half == half]
-            if given.labeled:
-                mine = [one for one in mine if len(one.gold) >= LEAST_ROWS]
-            if not mine:
+        for name, contexts in score_sets:
+            of_half = [context for context in contexts if context.half == half]
+            if args.labeled:
+                of_half = [context for context in of_half if len(context.gold) >= LEAST_ROWS]
+            if not of_half:
                 continue
-            each = [judged(one, given.labeled, given.rows, random) for one in mine]
-            means.append(np.mean(each, axis=0))
-            print(line(f"{name:23}{len(mine):4}", means[-1]), flush=True)
+            figures = [judged(context, args.labeled, args.rows, random) for context in of_half]
+            means.append(np.mean(figures, axis=0))
+            print(line(f"{name:23}{len(of_half):4}", means[-1]), flush=True)
         print(line(f"{'mean of the sets':27}", np.mean(means, axis=0)))
         print(f"least difference {min(mean[5] - mean[3] for mean in means):+.1f}")
 
 
 def line(title: str, mean: np.ndarray) -> str:
     """A line of the table; diff is the recommended less icl, balanced."""
-    cells = "".join(f"{value:7.1f}" for value in mean[:3])
-    balanced = "".join(f"{value:7.1f}" for value in mean[3:6])
-    shares = "".join(f"{value:6.2f}" for value in mean[6:])
-    return f"{title}{cells}  {balanced}{mean[5] - mean[3]:+7.1f} {shares}"
+    accuracies = "".join(f"{number:7.1f}" for number in mean[:3])
+    balanced = "".join(f"{number:7.1f}" for number in mean[3:6])
+    shares = "".join(f"{number:6.2f}" for number in mean[6:])
+    return f"{title}{accuracies}  {balanced}{mean[5] - mean[3]:+7.1f} {shares}"
 
 
 if __name__ == "__main__":

@@ -96,18 +96,20 @@ def table(rows: list[list[str]]) -> str:
 def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
     """What is printed and recorded: device, date, versions, the table and how to read it."""
     where = processor() if device["backend"] == "cpu" else device["device"]
-    first, *rest = parts
+    first, *paragraphs = parts
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return "\n\n".join((
         f"## {date.today()}, {what}, {threads} cores of {where}",
         f"{first} {versions}, Python {platform.python_version()}; {minutes:.0f} minutes.",
-        *rest,
+        *paragraphs,
     ))  # fmt: skip
 
 
 def processor() -> str:
     """The processor's name."""
-    names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x]
+    names = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 
 
@@ -117,11 +119,11 @@ def record(path: Path, text: str, what: str) -> None:
     old = path.read_text(encoding="utf-8")
     block = f"{begin}\n{text}\n{end}\n"
     if begin in old:
-        head, _, rest = old.partition(begin)
-        new = head + block + rest.partition(end)[2].removeprefix("\n")
+        head, _, after = old.partition(begin)
+        new = head + block + after.partition(end)[2].removeprefix("\n")
     else:
         # Before the first section, and before the mark of one that is written anew each time.
-        head, mark, rest = old.partition("\n<!--" if "\n<!--" in old else "\n## ")
-        new = f"{head}\n{block}{mark}{rest}"
+        head, mark, after = old.partition("\n<!--" if "\n<!--" in old else "\n## ")
+        new = f"{head}\n{block}{mark}{after}"
     path.write_text(new, encoding="utf-8")
     print(f"\nrecorded in {path}")

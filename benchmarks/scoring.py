@@ -109,9 +109,9 @@ def check() -> tuple[Path, Path]:
             raise InputError(f"{name} is not installed here; `make bench` sets everything up.")
     shared = Path(SHARED.value)
     data, tokenizer = shared / "data", shared / "tokenizers" / "gpt2"
-    for place in (data, tokenizer):
-        if not place.is_dir():
-            raise InputError(f"--shared={shared}: expected the folder {place}, found none.")
+    for folder in (data, tokenizer):
+        if not folder.is_dir():
+            raise InputError(f"--shared={shared}: expected the folder {folder}, found none.")
     cores = len(os.sched_getaffinity(0))
     if THREADS.value > cores:
         raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
@@ -159,8 +159,8 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
         tokens=turns.warm[-1]["tokens"] / rows,
         least=work.tokens / rows,
         share=median(
-            work.flops / one["seconds"] / peak
-            for one, peak in zip(turns.warm, turns.peaks, strict=True)
+            work.flops / answer["seconds"] / peak
+            for answer, peak in zip(turns.warm, turns.peaks, strict=True)
         ),
     )
     if run.peered:
@@ -195,8 +195,8 @@ def in_turn(
             turns.warm.append(ours.ask(texts=texts[start : start + rows], labels=labels))
             turns.peaks.append(max(before, ours.ask(peak=True)["peak"]))
             if peer:
-                some = texts[start : start + peers]
-                turns.theirs.append(peer.ask(texts=some, labels=labels, batch=batch))
+                peer_texts = texts[start : start + peers]
+                turns.theirs.append(peer.ask(texts=peer_texts, labels=labels, batch=batch))
     return turns
 
 
@@ -228,9 +228,9 @@ def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, A
                 print(f"{case.name}: harness at batch {batch} left out: {needed / 1e9:.0f} GB")
                 continue
             # One-token labels: a row is one request to the network.
-            some = texts[: max(batch, 8)]
-            seconds = peer.ask(texts=some, labels=labels, batch=batch)["seconds"]
-            rates[batch] = len(some) / seconds
+            first_texts = texts[: max(batch, 8)]
+            seconds = peer.ask(texts=first_texts, labels=labels, batch=batch)["seconds"]
+            rates[batch] = len(first_texts) / seconds
             print(f"{case.name}: harness at batch {batch}: {rates[batch]:.2f}/s", flush=True)
     return max(rates, key=rates.__getitem__)
 

@@ -95,8 +95,8 @@ SHAPES = {
 def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -> Path:
     """A directory in Hugging Face layout: GPT-2's own tokenizer, weights as GPT-2 begins."""
     directory.mkdir(parents=True)
-    made = ByteLevelBPETokenizer(str(tokenizer / "encoder.json"), str(tokenizer / "vocab.bpe"))
-    made.save(str(directory / "tokenizer.json"))
+    bpe = ByteLevelBPETokenizer(str(tokenizer / "encoder.json"), str(tokenizer / "vocab.bpe"))
+    bpe.save(str(directory / "tokenizer.json"))
     family, random = FAMILIES[shape["model_type"]], np.random.default_rng(0)
     graph, state = nnx.split(_skeleton(directory, shape))
 
@@ -113,8 +113,8 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
 def _skeleton(directory: Path, shape: dict[str, Any]) -> nnx.Module:
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, directory)
-    made: nnx.Module = nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0)))
-    return made
+    model: nnx.Module = nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0)))
+    return model
 
 
 class Work(NamedTuple):
@@ -146,14 +146,16 @@ def least_work(
     windows = [config.sliding_window if kind.startswith("sliding") else None for kind in kinds]
     head = getattr(config, "head_dim", None) or config.width // config.heads
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    whole = tokenizer.encode_batch_fast([text + label for text in texts for label in labels])
-    ids = sorted(encoding.ids[:-1] for encoding in whole)  # nothing is read after the last token
+    encoded = tokenizer.encode_batch_fast([text + label for text in texts for label in labels])
+    ids = sorted(encoding.ids[:-1] for encoding in encoded)  # nothing is read after the last token
     starts = [
-        len(commonprefix([before, now]))  # noqa: RUF071
-        for before, now in zip([[], *ids], ids, strict=False)
+        len(commonprefix([before, text_ids]))  # noqa: RUF071
+        for before, text_ids in zip([[], *ids], ids, strict=False)
     ]
     depths = [
-        depth for start, now in zip(starts, ids, strict=True) for depth in range(start, len(now))
+        depth
+        for start, text_ids in zip(starts, ids, strict=True)
+        for depth in range(start, len(text_ids))
     ]
     pairs = sum(min(depth + 1, window or depth + 1) for depth in depths for window in windows)
     prompts = tokenizer.encode_batch_fast(list(texts))
@@ -161,7 +163,7 @@ def least_work(
         {
             tuple(encoding.ids[:end])
             for row, prompt in enumerate(prompts)
-            for encoding in whole[row * len(labels) : (row + 1) * len(labels)]
+            for encoding in encoded[row * len(labels) : (row + 1) * len(labels)]
             for end in range(len(prompt.ids), len(encoding.ids))
         }
     )

@@ -38,19 +38,24 @@ FACTORS: dict[str, Factor] = {
 
 def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
     """Name of the data, number of the model or relation, scores [n, k], gold [n]."""
-    with np.load(SCORES / "mmlu_base" / "orig.npz") as held:
-        for model, scores in enumerate(held["scores"]):
+    with np.load(SCORES / "mmlu_base" / "orig.npz") as npz:
+        for model, scores in enumerate(npz["scores"]):
             for subject in range(0, 56, 4):
-                rows = held["subject"] == subject
-                yield "MMLU", model, scores[rows].astype(float), held["gold"][rows]
+                rows = npz["subject"] == subject
+                yield "MMLU", model, scores[rows].astype(float), npz["gold"][rows]
     for name, file in (("MMBench", "mmbench"), ("OOD-CV", "oodcv")):
-        with np.load(SCORES / "vlm" / f"{file}.npz") as held:
-            for model, logits in enumerate(held["logits"]):
-                yield name, model, logits[:MOST_ROWS, :4].astype(float), held["gold"][:MOST_ROWS]
-    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as held:
-        names = [name for name in held.files if name.endswith("_scores") and len(held[name]) > 30]
+        with np.load(SCORES / "vlm" / f"{file}.npz") as npz:
+            for model, logits in enumerate(npz["logits"]):
+                yield name, model, logits[:MOST_ROWS, :4].astype(float), npz["gold"][:MOST_ROWS]
+    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as npz:
+        names = [name for name in npz.files if name.endswith("_scores") and len(npz[name]) > 30]
         for number, name in enumerate(names):
-            yield "BEAR", number, held[name].astype(float), held[name.replace("_scores", "_gold")]
+            yield (
+                "BEAR",
+                number,
+                npz[name].astype(float),
+                npz[name.replace("_scores", "_gold")],
+            )
 
 
 def factors(batch: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -67,25 +72,30 @@ def measure(
     scores: np.ndarray, gold: np.ndarray, m: int, random: np.random.Generator
 ) -> np.ndarray:
     """Accuracy [all rows or the m rows, factor] in percent, the mean over draws."""
-    found = []
+    accuracies = []
     for _ in range(DRAWS):
-        kept = random.choice(len(scores), m, replace=False)
-        bias, several = factors(scores[kept])
+        learned_rows = random.choice(len(scores), m, replace=False)
+        bias, several = factors(scores[learned_rows])
         right = [(scores - factor * bias).argmax(axis=1) == gold for factor in several]
-        found.append([[one.mean() for one in right], [one[kept].mean() for one in right]])
-    return 100 * np.mean(found, axis=0)
+        accuracies.append(
+            [
+                [is_right.mean() for is_right in right],
+                [is_right[learned_rows].mean() for is_right in right],
+            ]
+        )
+    return 100 * np.mean(accuracies, axis=0)
 
 
-def summed(found: Found) -> None:
+def summed(accuracies: Found) -> None:
     """Print the choosing half's mean over data and sizes from 2 to 20 rows, by which we chose."""
     print("choosing half, mean over data and 2, 5, 10, 20 rows: all rows, the m rows")
-    every = [
+    by_unit = [
         np.mean([np.mean(by_size[m], axis=0) for m in (2, 5, 10, 20)], axis=0)
-        for (half, _), by_size in found.items()
+        for (half, _), by_size in accuracies.items()
         if half == 0
     ]
-    for factor, parts in zip(FACTORS, np.mean(every, axis=0).T, strict=True):
-        print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in parts))
+    for factor, means in zip(FACTORS, np.mean(by_unit, axis=0).T, strict=True):
+        print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
 
 
 def main() -> None:
@@ -93,29 +103,33 @@ def main() -> None:
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     random = np.random.default_rng(0)
-    found: Found = {}
+    accuracies: Found = {}
     for name, number, scores, gold in contexts():
-        by_size = found.setdefault((number % 2, name), {})
+        by_size = accuracies.setdefault((number % 2, name), {})
         for m in SIZES:
             if m < len(scores):
                 by_size.setdefault(m, []).append(measure(scores, gold, m, random))
-    summed(found)
-    for (half, name), by_size in sorted(found.items()):
-        for part, rows in enumerate(("all rows", "the m rows")):
+    summed(accuracies)
+    for (half, name), by_size in sorted(accuracies.items()):
+        for rows_judged, rows in enumerate(("all rows", "the m rows")):
             print(f"\n{name}, {'reporting' if half else 'choosing'} half, {rows}, mean of "
                   f"{len(by_size[1])} contexts")  # fmt: skip
             print(f"{'m':18}" + "".join(f"{m:8}" for m in by_size))
-            tables = {m: np.array([one[part] for one in each]) for m, each in by_size.items()}
+            tables = {
+                m: np.array([figures[rows_judged] for figures in units])
+                for m, units in by_size.items()
+            }
             for column, factor in enumerate(FACTORS):
                 means = (table[:, column].mean() for table in tables.values())
                 print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
-            for other in ("bc", "icl"):
-                theirs = list(FACTORS).index(other)
+            for baseline in ("bc", "icl"):
+                theirs = list(FACTORS).index(baseline)
                 gains = [table[:, -1] - table[:, theirs] for table in tables.values()]
                 errors = (gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains)
-                told = zip(gains, errors, strict=True)
+                columns = zip(gains, errors, strict=True)
                 print(
-                    f"{'over ' + other:18}" + "".join(f"{a.mean():+5.1f}±{e:.1f}" for a, e in told)
+                    f"{'over ' + baseline:18}"
+                    + "".join(f"{a.mean():+5.1f}±{e:.1f}" for a, e in columns)
                 )
 
 

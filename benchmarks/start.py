@@ -49,35 +49,35 @@ EVENTS = {
 COMPILED = list(EVENTS)[-1]
 
 
-def inside(began: float, told: Path, flags: list[str]) -> None:
+def inside(began: float, report_path: Path, flags: list[str]) -> None:
     """Run `experiments.score`, and write what its parts took until rows were scored."""
     spent = Counter({"interpreter": time.monotonic() - began})
     programs = Counter[str]()
 
-    def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(step: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
         def measured(*args: Any, **keywords: Any) -> Any:
             start = time.monotonic()
-            found = call(*args, **keywords)
-            spent[part] += time.monotonic() - start
-            return found
+            answer = call(*args, **keywords)
+            spent[step] += time.monotonic() - start
+            return answer
 
         return measured
 
-    for part, names in IMPORTS.items():
+    for step, names in IMPORTS.items():
         for name in names:
-            timed(part, import_module)(name)
-    for part, (name, call) in CALLS.items():
+            timed(step, import_module)(name)
+    for step, (name, call) in CALLS.items():
         module = import_module(name)
-        setattr(module, call, timed(part, getattr(module, call)))
+        setattr(module, call, timed(step, getattr(module, call)))
     jax, cli = import_module("jax"), import_module("experiments.cli")
     journal = import_module("batch_calibration.store.journal")
 
-    def heard(event: str, duration_secs: float, **about: Any) -> None:
+    def heard(event: str, duration_secs: float, **details: Any) -> None:
         if event in EVENTS:
             spent[EVENTS[event]] += duration_secs
         if event == COMPILED:
-            programs[str(about.get("fun_name"))] += 1
+            programs[str(details.get("fun_name"))] += 1
 
     jax.monitoring.register_event_duration_secs_listener(heard)
     first, add = dict[str, float](), journal.Journal.add
@@ -93,21 +93,21 @@ def inside(began: float, told: Path, flags: list[str]) -> None:
     try:
         cli.enter(import_module("experiments.score").main, loads=("jax",))
     finally:
-        told.write_text(json.dumps({"first": first, "programs": programs}))
+        report_path.write_text(json.dumps({"first": first, "programs": programs}))
 
 
 def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
     """What a process of its own tells of `experiments.score FLAGS`."""
-    told = folder / "told.json"
+    report_path = folder / "told.json"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     environment.setdefault("JAX_PLATFORMS", "cpu")
     subprocess.run(
         [sys.executable, "-m", "benchmarks.start", f"--began={time.monotonic()}",
-         f"--told={told}", *flags],
+         f"--told={report_path}", *flags],
         cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    answer: dict[str, Any] = json.loads(told.read_text())
+    answer: dict[str, Any] = json.loads(report_path.read_text())
     return answer
 
 
@@ -117,15 +117,17 @@ def starts(folder: Path, repeats: int) -> None:
     for turn in range(repeats):
         for kind in ("cold", "warm"):
             flags = "--config=configs/mini.py:smoke", f"--workdir={folder / f'{kind}{turn}'}"
-            found = run(folder, f"cache{turn}", *flags)["first"]
-            best[kind] = min(best.get(kind, found), found, key=lambda one: one["all"])
-    parts = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
+            times = run(folder, f"cache{turn}", *flags)["first"]
+            best[kind] = min(best.get(kind, times), times, key=lambda run_times: run_times["all"])
+    steps = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
     print("| until the first rows are scored | cold | warm |\n|---|---|---|")
-    for part in parts:
-        print(f"| {part} | " + " | ".join(f"{best[k].get(part, 0):.2f}" for k in best) + " |")
-    rest = (best[kind]["all"] - sum(best[kind].get(part, 0) for part in parts) for kind in best)
+    for step in steps:
+        print(f"| {step} | " + " | ".join(f"{best[k].get(step, 0):.2f}" for k in best) + " |")
+    remaining = (
+        best[kind]["all"] - sum(best[kind].get(step, 0) for step in steps) for kind in best
+    )
     print("| the rest: flags, weights to the device, the network itself | "
-          + " | ".join(f"{seconds:.2f}" for seconds in rest) + " |")  # fmt: skip
+          + " | ".join(f"{seconds:.2f}" for seconds in remaining) + " |")  # fmt: skip
     print("| **seconds in all** | " + " | ".join(f"{best[k]['all']:.2f}" for k in best) + " |")
     print("| processor time | " + " | ".join(f"{best[k]['processor']:.2f}" for k in best) + " |")
     print("| programs | " + " | ".join(f"{best[k]['programs']}" for k in best) + " |")
@@ -136,9 +138,9 @@ def count(folder: Path) -> None:
     print("| command | programs | of them |\n|---|---|---|")
     for config in CONFIGS:
         flags = f"--config=configs/{config}", f"--workdir={folder / 'work'}"
-        found = Counter(run(folder, "cache", *flags)["programs"])
-        named = ", ".join(f"{number} {name}" for name, number in found.most_common())
-        print(f"| {config} | {sum(found.values())} | {named} |", flush=True)
+        programs = Counter(run(folder, "cache", *flags)["programs"])
+        named = ", ".join(f"{number} {name}" for name, number in programs.most_common())
+        print(f"| {config} | {sum(programs.values())} | {named} |", flush=True)
 
 
 def main() -> None:
@@ -148,12 +150,12 @@ def main() -> None:
     parser.add_argument("--programs", action="store_true", help="count programs of whole studies")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
-    given, flags = parser.parse_known_args()
-    if given.told:
-        inside(given.began, given.told, flags)
+    args, flags = parser.parse_known_args()
+    if args.told:
+        inside(args.began, args.told, flags)
         return
     with tempfile.TemporaryDirectory() as folder:
-        count(Path(folder)) if given.programs else starts(Path(folder), given.repeats)
+        count(Path(folder)) if args.programs else starts(Path(folder), args.repeats)
 
 
 if __name__ == "__main__":

@@ -71,17 +71,17 @@ def main() -> None:
     flags.add_argument("--rows", type=float, default=1e6)
     flags.add_argument("--one-group", action="store_true")
     flags.add_argument("--child", nargs=2)
-    asked = flags.parse_args()
-    if asked.child:
-        child(*asked.child)
+    args = flags.parse_args()
+    if args.child:
+        child(*args.child)
         return
-    rows = int(asked.rows)
+    rows = int(args.rows)
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "scores.parquet", Path(folder) / "corrected.parquet"
-        mean = make(source, rows, one_group=asked.one_group)
+        mean = make(source, rows, one_group=args.one_group)
         command = [sys.executable, "-m", "benchmarks.stream", "--child", str(source), str(target)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        seconds, peak, bias, written = json.loads(said)
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        seconds, peak, bias, written = json.loads(printed)
         assert written == rows == pq.ParquetFile(target).metadata.num_rows
         sizes = [path.stat().st_size / 1e9 for path in (source, target)]
     print(

@@ -31,8 +31,8 @@ def least(below: float) -> Fill:
     """Just below the bound, or farther."""
 
     def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        whole, _ = fill(scores, "least", bound, below=below)
-        return whole, whole.mean(axis=0)
+        complete, _ = fill(scores, "least", bound, below=below)
+        return complete, complete.mean(axis=0)
 
     return filled
 
@@ -41,40 +41,45 @@ def at(nats: float) -> Fill:
     """One number for all rows, or just below the bound where this lies lower."""
 
     def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        whole, _ = fill(scores, nats, bound)
-        return whole, whole.mean(axis=0)
+        complete, _ = fill(scores, nats, bound)
+        return complete, complete.mean(axis=0)
 
     return filled
 
 
 def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bias of the rows that lack no label; a label that a row lacks is not predicted for it."""
-    kept = np.isfinite(scores).all(axis=1)
-    return scores, scores[kept].mean(axis=0) if kept.any() else np.zeros(scores.shape[1])
+    whole_rows = np.isfinite(scores).all(axis=1)
+    return scores, scores[whole_rows].mean(axis=0) if whole_rows.any() else np.zeros(
+        scores.shape[1]
+    )
 
 
 def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each label's mean where it was returned, below the bound at most."""
-    there = np.isfinite(scores)
-    bias = np.where(there, scores, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
-    whole = np.where(there, scores, np.minimum(bias, bound[:, None]))
-    return whole, whole.mean(axis=0)
+    is_known = np.isfinite(scores)
+    bias = np.where(is_known, scores, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
+    complete = np.where(is_known, scores, np.minimum(bias, bound[:, None]))
+    return complete, complete.mean(axis=0)
 
 
 def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What a normal distribution of each label expects below the bound (EM, 50 rounds)."""
-    there = np.isfinite(scores)
-    whole = np.where(there, scores, bound[:, None] - 1e-3)
-    center, spread = whole.mean(axis=0), whole.std(axis=0) + 0.1
+    is_known = np.isfinite(scores)
+    filled = np.where(is_known, scores, bound[:, None] - 1e-3)
+    center, spread = filled.mean(axis=0), filled.std(axis=0) + 0.1
     for _ in range(50):
         z = (bound[:, None] - center) / spread
         ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
         expected = center - spread * ratio
-        left = spread**2 * np.maximum(1 - z * ratio - ratio**2, 0.0)
-        whole = np.where(there, scores, expected)
-        center = whole.mean(axis=0)
-        spread = np.sqrt(((whole - center) ** 2 + np.where(there, 0.0, left)).mean(axis=0)) + 1e-6
-    return whole, whole.mean(axis=0)
+        variance = spread**2 * np.maximum(1 - z * ratio - ratio**2, 0.0)
+        filled = np.where(is_known, scores, expected)
+        center = filled.mean(axis=0)
+        spread = (
+            np.sqrt(((filled - center) ** 2 + np.where(is_known, 0.0, variance)).mean(axis=0))
+            + 1e-6
+        )
+    return filled, filled.mean(axis=0)
 
 
 WAYS: dict[str, Fill] = {
@@ -92,8 +97,8 @@ WAYS: dict[str, Fill] = {
 
 def cut(context: Context, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Scores of the labels in the list of each row's best `size`, and the least of the list."""
-    scores, _, others = context
-    listed = scores if others is None else np.concatenate([scores, others], axis=1)
+    scores, _, other_tokens = context
+    listed = scores if other_tokens is None else np.concatenate([scores, other_tokens], axis=1)
     bound = np.sort(listed, axis=1)[:, -min(size, listed.shape[1])]
     return np.where(scores >= bound[:, None], scores, -np.inf), bound
 
@@ -101,70 +106,74 @@ def cut(context: Context, size: int) -> tuple[np.ndarray, np.ndarray]:
 def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
     """Two rows of tables: accuracies against the whole scores', and shares of same predictions."""
     random = np.random.default_rng(0)
-    found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+    outcomes: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     lacking, base = [], []
     for context in contexts:
-        whole, gold, _ = context
+        complete, gold, _ = context
         scores, bound = cut(context, size)
         answered = np.isfinite(scores).any(axis=1)
-        scores, bound, whole, gold = (of[answered] for of in (scores, bound, whole, gold))
+        scores, bound, complete, gold = (rows[answered] for rows in (scores, bound, complete, gold))
         if len(gold) < 10:
             continue
-        true = (whole - whole.mean(axis=0)).argmax(axis=1)
+        true = (complete - complete.mean(axis=0)).argmax(axis=1)
         lacking.append(1 - np.isfinite(scores).mean())
-        base.append([(whole.argmax(axis=1) == gold).mean(), (true == gold).mean()])
+        base.append([(complete.argmax(axis=1) == gold).mean(), (true == gold).mean()])
         for way, filled in WAYS.items():
             used, bias = filled(scores, bound)
             picks = (used - bias).argmax(axis=1)
-            found[way].append(((picks == gold).mean(), (picks == true).mean()))
+            outcomes[way].append(((picks == gold).mean(), (picks == true).mean()))
     icl, bc = 100 * np.mean(base, axis=0)
     draws = random.integers(len(base), size=(2000, len(base)))
-    gains, same = [], []
-    for values in found.values():
-        each = 100 * np.array(values)
-        gain = each[:, 0] - 100 * np.array(base)[:, 1]
+    gains, agreements = [], []
+    for pairs in outcomes.values():
+        points = 100 * np.array(pairs)
+        gain = points[:, 0] - 100 * np.array(base)[:, 1]
         low, high = np.percentile(gain[draws].mean(axis=1), [2.5, 97.5])
         gains.append(f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]")
-        same.append(f"{each[:, 1].mean():.1f}")
+        agreements.append(f"{points[:, 1].mean():.1f}")
     start = f"{name}, {size}"
     gone = f"{100 * np.mean(lacking):.0f}"
     whole_row = [start, str(len(base)), gone, f"{icl:.1f}", f"{bc:.1f}", *gains]
-    return f"| {' | '.join(whole_row)} |", f"| {' | '.join([start, *same])} |"
+    return f"| {' | '.join(whole_row)} |", f"| {' | '.join([start, *agreements])} |"
 
 
 def mmlu(file: str, *, simulated: bool = False) -> Iterator[Context]:
     """7 models, 56 subjects each."""
     random = np.random.default_rng(0)
-    with np.load(SCORES / "mmlu_base" / f"{file}.npz") as held:
-        for of in held["scores"].astype(np.float64):
+    with np.load(SCORES / "mmlu_base" / f"{file}.npz") as arrays:
+        for model_scores in arrays["scores"].astype(np.float64):
             for subject in range(56):
-                pick = held["subject"] == subject
-                scores, gold = of[pick], held["gold"][pick]
+                pick = arrays["subject"] == subject
+                scores, gold = model_scores[pick], arrays["gold"][pick]
                 yield scores, gold, others(scores, random) if simulated else None
 
 
 def others(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The likeliest 40 of 32,000 other tokens, which share what the labels leave."""
-    left = np.maximum(1 - np.exp(scores).sum(axis=1, keepdims=True), 1e-6)
+    unlisted = np.maximum(1 - np.exp(scores).sum(axis=1, keepdims=True), 1e-6)
     weight = np.arange(1, 32_001) ** -1.2
     noise = np.exp(random.normal(0.0, 0.5, (len(scores), 40)))
-    return np.log(left * weight[:40] / weight.sum() * noise)
+    return np.log(unlisted * weight[:40] / weight.sum() * noise)
 
 
 def vlm(labels: int) -> Iterator[Context]:
     """26 models, two sets of questions."""
     for name in ("mmbench", "oodcv"):
-        with np.load(SCORES / "vlm" / f"{name}.npz") as held:
-            for of in held["logits"]:
-                yield of[:, :labels].astype(np.float64), held["gold"], None
+        with np.load(SCORES / "vlm" / f"{name}.npz") as arrays:
+            for model_scores in arrays["logits"]:
+                yield model_scores[:, :labels].astype(np.float64), arrays["gold"], None
 
 
 def bear() -> Iterator[Context]:
     """GPT-2, relations with more than 30 rows."""
-    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as held:
-        for name in held.files:
-            if name.endswith("_scores") and len(held[name]) > 30:
-                yield held[name].astype(np.float64), held[name.replace("_scores", "_gold")], None
+    with np.load(SCORES / "bear_gpt2" / "bear_gpt2.npz") as file:
+        for name in file.files:
+            if name.endswith("_scores") and len(file[name]) > 30:
+                yield (
+                    file[name].astype(np.float64),
+                    file[name.replace("_scores", "_gold")],
+                    None,
+                )
 
 
 def main() -> None:
@@ -185,7 +194,7 @@ def main() -> None:
     print("\n".join(gains for gains, _ in rows))
     head = [head[0], *WAYS]
     print(f"\n| {' | '.join(head)} |\n{'|---' * len(head)}|")
-    print("\n".join(same for _, same in rows))
+    print("\n".join(agreement for _, agreement in rows))
 
 
 if __name__ == "__main__":

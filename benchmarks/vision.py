@@ -119,9 +119,9 @@ def check() -> Path:
         if importlib.util.find_spec(module) is None:
             raise InputError(f"{module} is not installed here; `make bench` sets everything up.")
     shared = Path(SHARED.value)
-    for place in (shared / "data" / "extra_dtd10", shared / "tokenizers" / "clip"):
-        if not place.is_dir():
-            raise InputError(f"--shared={shared}: expected the folder {place}, found none.")
+    for folder in (shared / "data" / "extra_dtd10", shared / "tokenizers" / "clip"):
+        if not folder.is_dir():
+            raise InputError(f"--shared={shared}: expected the folder {folder}, found none.")
     cores = len(os.sched_getaffinity(0))
     if THREADS.value > cores:
         raise InputError(f"--threads={THREADS.value}: this machine gives us {cores} cores.")
@@ -154,28 +154,28 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
         cold = ours.ask(rows=(0, rows))
         ours.ask()
         peer.ask()
-        mine, other = Side(ours.ask(), []), Side(peer.ask(), [])
+        own, peers = Side(ours.ask(), []), Side(peer.ask(), [])
         for first in range(rows, (repeats + 1) * rows, rows):
-            mine.calls.append(ours.ask(rows=(first, first + rows)))
-            other.calls.append(peer.ask(rows=(first, first + rows), batch=batch))
-    gap = float(np.abs(mine.vectors - other.vectors).max())
+            own.calls.append(ours.ask(rows=(first, first + rows)))
+            peers.calls.append(peer.ask(rows=(first, first + rows), batch=batch))
+    gap = float(np.abs(own.vectors - peers.vectors).max())
     if gap > AGREE:
         sys.exit(
             f"error: {shape}: ours and transformers' embeddings differ by {gap:.2g}, which is "
             f"more than {AGREE:g}; no time is worth reading."
         )
-    faster = other.seconds / mine.seconds
-    print(f"{shape}: ours {rows / mine.seconds:.2f}/s, transformers {rows / other.seconds:.2f}/s")
+    faster = peers.seconds / own.seconds
+    print(f"{shape}: ours {rows / own.seconds:.2f}/s, transformers {rows / peers.seconds:.2f}/s")
     return [
         shape,
         f"{repeats} x {rows}",
-        f"{rows / other.seconds:.2f} ({batch})",
-        f"{rows / mine.seconds:.2f}",
+        f"{rows / peers.seconds:.2f} ({batch})",
+        f"{rows / own.seconds:.2f}",
         f"{rows / cold['seconds']:.2f}",
         f"{faster:.2f}",
         f"≥ {GOAL:g}: {verdict(faster >= GOAL)}",
-        f"{other.calls[-1]['memory'] / 1e9:.2f}, {mine.calls[-1]['memory'] / 1e9:.2f}",
-        f"{other.statements['seconds']:.2f}, {mine.statements['seconds']:.2f}",
+        f"{peers.calls[-1]['memory'] / 1e9:.2f}, {own.calls[-1]['memory'] / 1e9:.2f}",
+        f"{peers.statements['seconds']:.2f}, {own.statements['seconds']:.2f}",
         f"{gap:.1e}",
     ]
 

@@ -33,11 +33,11 @@ def main() -> None:
         start = time.perf_counter()
         if rows[1]:
             chosen = worker.take(case, *rows)
-            parts = [embed(chosen[i : i + batch]) for i in range(0, len(chosen), batch)]
+            embedded = [embed(chosen[i : i + batch]) for i in range(0, len(chosen), batch)]
         else:
             tokens = tokenizer(case["labels"], padding=True, return_tensors="pt")
-            parts = [model.get_text_features(**tokens).pooler_output]
-        vectors = torch.nn.functional.normalize(torch.cat(parts), dim=-1)
+            embedded = [model.get_text_features(**tokens).pooler_output]
+        vectors = torch.nn.functional.normalize(torch.cat(embedded), dim=-1)
         seconds = time.perf_counter() - start
         return {
             "seconds": seconds, "memory": worker.peak_memory(), "vectors": vectors.tolist(),

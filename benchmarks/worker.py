@@ -25,7 +25,9 @@ class Worker:
     def __init__(self, module: str, folder: Path, threads: int, *arguments: str | Path):
         folder.mkdir(exist_ok=True)
         self.module, self.log = module, folder / f"{module}.log"
-        kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
+        }
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *map(str, arguments)],
@@ -33,7 +35,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=kept
+                env=environment
                 | SETTINGS
                 | {"XDG_CACHE_HOME": str(folder), "OMP_NUM_THREADS": str(threads)},
             )
