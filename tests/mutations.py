@@ -51,8 +51,8 @@ TESTS = {
     "scoring/tokens.py": f"tests/test_tokens.py tests/test_boundary_tokens.py {ENGINE}",
     "scoring/trie.py": f"tests/test_tokens.py {ENGINE}",
     "study/calibration.py": "tests/test_calibration_study.py tests/test_studies.py",
-    "study/left_out.py": "tests/test_calibration_study.py",
-    "study/probe_sizes.py": "tests/test_calibration_study.py tests/test_studies.py",
+    "study/groups.py": "tests/test_calibration_study.py",
+    "study/accuracy_by_rows.py": "tests/test_calibration_study.py tests/test_studies.py",
 }
 EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",

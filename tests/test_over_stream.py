@@ -10,8 +10,8 @@ from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.study.accuracy_by_rows import accuracy_over_stream
 from batch_calibration.study.calibration import run_calibration
-from batch_calibration.study.over_stream import accuracy_over_stream
 
 
 def in_numpy(scores, gold, orders, size, seed):

@@ -17,7 +17,7 @@ from batch_calibration.scoring import LabelScores
 from batch_calibration.study import run_calibration
 from batch_calibration.study.context_scores import _block
 from batch_calibration.study.corrected import corrected_scores
-from batch_calibration.study.left_out import left_out
+from batch_calibration.study.groups import find_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
@@ -51,7 +51,7 @@ class TestPmi:
         with pytest.raises(InputError, match="one for each of the 12 rows of scores; got 4"):
             calibrate(rows, "pmi", probe=others[:4])
         lost = table(0, test=make_block(rows), pmi=make_block(others[:9]))
-        assert left_out(lost, ["pmi"]) == {
+        assert find_skipped(lost, ["pmi"]) == {
             "pmi": "the block 'pmi' has 9 rows, neither one nor one for each of the 12 test rows"
         }
 
@@ -95,9 +95,10 @@ class TestLooc:
 
     def test_a_block_without_a_right_label_is_left_out(self, rows, others):
         one = table(0, test=make_block(rows), looc=make_block(others))
-        assert left_out(one, ["looc"]) == {"looc": "no row of the block 'looc' has a right label"}
+        reason = "no row of the block 'looc' has a right label"
+        assert find_skipped(one, ["looc"]) == {"looc": reason}
         known = table(0, test=make_block(rows), looc=make_block(others, [0] * 12))
-        assert left_out(known, ["looc"]) == {}
+        assert find_skipped(known, ["looc"]) == {}
 
     def test_a_probe_file_keeps_its_right_labels(self, tmp_path, rows, others):
         for name, scores in (("test", rows), ("probe", others)):

@@ -24,16 +24,18 @@ from batch_calibration.methods import (
 from batch_calibration.metrics import table as metrics
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record, Records
-from batch_calibration.study.groups import Group, grouped
-from batch_calibration.study.left_out import left_out
+from batch_calibration.study.accuracy_by_rows import (
+    accuracy_by_size,
+    accuracy_over_stream,
+    check_counts,
+)
+from batch_calibration.study.groups import Group, find_skipped, make_groups
 from batch_calibration.study.measured import Measured, make_record
-from batch_calibration.study.over_stream import accuracy_over_stream, check_orders
-from batch_calibration.study.probe_sizes import accuracy_by_size, check_sizes
 from batch_calibration.typing import Key
 
 Progress = Callable[[int], None]
-Frozen = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
-"""Method -> its options, as tuples."""
+FrozenOptions = tuple[tuple[str, tuple[tuple[str, object], ...]], ...]
+"""Method -> its options, as tuples: a compiled program can be kept under them."""
 
 
 def run_calibration(
@@ -81,42 +83,43 @@ def run_calibration(
     1.0
     """
     tables = list(tables)
-    given = {get_method(str(name)) and name for name in (METHODS if methods is None else methods)}
-    names = [name for name in METHODS if name in given]
+    chosen = list(METHODS if methods is None else methods)
+    for name in chosen:
+        get_method(str(name))  # refuses a name that does not exist
+    names = [name for name in METHODS if name in chosen]
     if not names:
         raise InputError(
             where="methods", expected=f"one or more of {', '.join(METHODS)}", got="none"
         )
-    check_sizes(probe_sizes, draws)
-    check_orders(stream_orders)
+    check_counts(probe_sizes, draws, stream_orders)
     for table in tables:
         check(table, floor)
-    chosen = check_chosen(options, names, (len(table.label_names) for table in tables))
-    skipped = [left_out(table, names, chosen) for table in tables]
-    groups = grouped(tables, skipped, names, floor)
+    options = check_chosen(options, names, (len(table.label_names) for table in tables))
+    frozen = tuple((name, tuple(of_method.items())) for name, of_method in options.items())
+    skipped = [find_skipped(table, names, options) for table in tables]
     key = jax.random.key(seed)
-    records: dict[int, Record] = {}
+    records: dict[int, Record] = {}  # by position among the tables
     # One after the other: programs with linear algebra over many contexts have waited for each
     # other forever where several ran at once on a CPU.
-    for group in groups:
-        found = _run(group, key=key, options=_frozen(chosen))
-        for i, (place, table) in enumerate(group.tables):
-            record = make_record(table, i, found, skipped[place], floor)
-            mine = {name: chosen[name] for name in record.methods if name in chosen}
-            record = replace(record, options=mine)
-            test = jax.tree.map(itemgetter(i), group.blocks["test"])
+    for group in make_groups(tables, skipped, names, floor):
+        measured = _run(group, key=key, options=frozen)
+        for i, (position, table) in enumerate(group.tables):
+            record = make_record(table, i, measured, skipped[position], floor)
+            used_options = {name: options[name] for name in record.methods if name in options}
+            record = replace(record, options=used_options)
+            test = jax.tree.map(itemgetter(i), group.blocks["test"])  # without the axis of contexts
             if probe_sizes:
                 by_size = accuracy_by_size(
-                    test, probe_sizes, draws=draws, seed=seed, options=chosen
+                    test, probe_sizes, draws=draws, seed=seed, options=options
                 )
                 record = replace(record, probe_size=by_size)
             if stream_orders:
-                seen = accuracy_over_stream(test, stream_orders, seed=seed, options=chosen)
-                record = replace(record, over_stream=seen)
-            records[place] = record
+                by_seen = accuracy_over_stream(test, stream_orders, seed=seed, options=options)
+                record = replace(record, over_stream=by_seen)
+            records[position] = record
         if progress:
             progress(len(records))
-    return Records([records[place] for place in range(len(tables))])
+    return Records([records[position] for position in range(len(tables))])
 
 
 def check(table: ScoreTable, floor: float | None = None) -> None:
@@ -140,21 +143,18 @@ def check(table: ScoreTable, floor: float | None = None) -> None:
         check_scores(block.log_probs, f"{where}, block {name}", floor=floor)
 
 
-def _frozen(options: Mapping[str, Options]) -> Frozen:
-    """The same as tuples, which a compiled program can be kept under."""
-    return tuple((name, tuple(given.items())) for name, given in options.items())
-
-
-def _run(group: Group, *, key: Key, options: Frozen) -> Measured:
+def _run(group: Group, *, key: Key, options: FrozenOptions) -> Measured:
     """Two programs a group: methods that loop over contexts, then the others and all metrics."""
-    alone = tuple(name for name in group.methods if METHODS[name].looped)
-    together = tuple(name for name in group.methods if not METHODS[name].looped)
     if not group.methods:
         return Measured({}, {}, {}, {}, {}, {})
-    looped = _compare(group.blocks, key, methods=alone, options=options) if alone else {}
-    every = _measured(group.blocks, looped, key, methods=together, options=options)
-    found: Measured = jax.device_get(every)
-    return found
+    looped_names = tuple(name for name in group.methods if METHODS[name].looped)
+    mapped_names = tuple(name for name in group.methods if not METHODS[name].looped)
+    looped: dict[str, Corrected] = {}
+    if looped_names:
+        looped = _compare(group.blocks, key, methods=looped_names, options=options)
+    measured = _measure(group.blocks, looped, key, methods=mapped_names, options=options)
+    on_host: Measured = jax.device_get(measured)
+    return on_host
 
 
 # Below the usual 2, which takes the CPU's compiler longer and makes these programs no faster.
@@ -164,10 +164,10 @@ def _run(group: Group, *, key: Key, options: Frozen) -> Measured:
     compiler_options={"xla_backend_optimization_level": 1},
 )
 def _compare(
-    blocks: dict[str, Evidence], key: Key, *, methods: tuple[str, ...], options: Frozen
+    blocks: dict[str, Evidence], key: Key, *, methods: tuple[str, ...], options: FrozenOptions
 ) -> dict[str, Corrected]:
-    chosen = {name: dict(given) for name, given in options}
-    return compare(blocks, methods=methods, key=key, options=chosen)
+    by_method = {name: dict(pairs) for name, pairs in options}
+    return compare(blocks, methods=methods, key=key, options=by_method)
 
 
 @partial(
@@ -175,30 +175,29 @@ def _compare(
     static_argnames=("methods", "options"),
     compiler_options={"xla_backend_optimization_level": 0},
 )
-def _measured(
-    blocks: dict[str, Evidence],
-    looped: dict[str, Corrected],
-    key: Key,
-    *,
-    methods: tuple[str, ...],
-    options: Frozen,
-) -> Measured:
+def _measure(
+    blocks: dict[str, Evidence], looped: dict[str, Corrected], key: Key, *,
+    methods: tuple[str, ...], options: FrozenOptions,
+) -> Measured:  # fmt: skip
     """The methods named, and the metrics of theirs and of the looped ones' scores."""
-    chosen = {name: dict(given) for name, given in options}
-    corrected = compare(blocks, methods=methods, key=key, options=chosen) | looped
+    by_method = {name: dict(pairs) for name, pairs in options}
+    corrected = compare(blocks, methods=methods, key=key, options=by_method) | looped
     test = blocks["test"]
     gold = jnp.asarray(test.labels)
     # One method after the other: a single body to compile.
-    each = jax.lax.map(
+    by_metric = jax.lax.map(
         lambda scores: jax.vmap(metrics.measure)(scores, gold, test.weight),
-        jnp.stack([one.scores for one in corrected.values()]),
+        jnp.stack([method.scores for method in corrected.values()]),  # [method c n k]
     )
-    curved = {name: one.state for name, one in corrected.items() if METHODS[name].has_curve}
-    return Measured(
-        {metric: dict(zip(corrected, values, strict=True)) for metric, values in each.items()},
-        {name: one.state.bias for name, one in corrected.items() if METHODS[name].keeps_bias},
-        {name: state.strength for name, state in curved.items()},
-        {name: state.curve for name, state in curved.items()},
-        {name: jax.vmap(strength_curve)(state.bias, *test) for name, state in curved.items()},
-        {name: metrics.predict(one.scores) == gold for name, one in corrected.items()},
-    )
+    measured = Measured({}, {}, {}, {}, {}, {})
+    for metric, of_methods in by_metric.items():
+        measured.metrics[metric] = dict(zip(corrected, of_methods, strict=True))
+    for name, method in corrected.items():
+        measured.right[name] = metrics.predict(method.scores) == gold
+        if METHODS[name].keeps_bias:
+            measured.bias[name] = method.state.bias
+        if METHODS[name].has_curve:
+            measured.strength[name] = method.state.strength
+            measured.labeled[name] = method.state.curve
+            measured.test[name] = jax.vmap(strength_curve)(method.state.bias, *test)
+    return measured

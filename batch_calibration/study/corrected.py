@@ -17,8 +17,7 @@ from batch_calibration.methods import (
     warn_of_few,
 )
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.groups import grouped
-from batch_calibration.study.left_out import left_out
+from batch_calibration.study.groups import find_skipped, make_groups
 
 
 def corrected_scores(
@@ -47,8 +46,10 @@ def corrected_scores(
     for table in tables:
         where = str(table.context.get("task") or f"table {table.id}")
         scores.check(table, where)
-        if why := left_out(table, [method], {method: options}).get(method):
-            raise InputError(f"{where}: {method} cannot correct it: {why}; name another --method.")
+        if reason := find_skipped(table, [method], {method: options}).get(method):
+            raise InputError(
+                f"{where}: {method} cannot correct it: {reason}; name another --method."
+            )
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
         warn_of_few(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
@@ -61,9 +62,9 @@ def corrected_scores(
     every = jax.jit(
         lambda parts: jax.lax.map(context, parts) if chosen.looped else jax.vmap(context)(parts)
     )
-    found: dict[int, np.ndarray] = {}
-    for group in grouped(tables, [{}] * len(tables), [method], None):
-        made = np.asarray(every(group.blocks))
-        for (place, table), one in zip(group.tables, made, strict=True):
-            found[place] = one[: len(table.blocks["test"].row_ids)]
-    return [found[place] for place in range(len(tables))]
+    by_position: dict[int, np.ndarray] = {}
+    for group in make_groups(tables, [{}] * len(tables), [method], None):
+        padded = np.asarray(every(group.blocks))
+        for (position, table), scores_of_one in zip(group.tables, padded, strict=True):
+            by_position[position] = scores_of_one[: len(table.blocks["test"].row_ids)]
+    return [by_position[position] for position in range(len(tables))]

@@ -1,11 +1,11 @@
-"""Score tables of like shape, padded so that they share compiled programs."""
+"""Score tables of like shape, padded so that they share compiled programs; what each rules out."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.methods import METHODS, Evidence
+from batch_calibration.methods import METHODS, Evidence, Options, no_log_probs
 from batch_calibration.scores import Block, ScoreTable
 
 
@@ -23,7 +23,7 @@ class Group(NamedTuple):
     methods: list[str]
 
 
-def grouped(
+def make_groups(
     tables: Sequence[ScoreTable],
     skipped: Sequence[Mapping[str, str]],
     names: Sequence[str],
@@ -31,33 +31,46 @@ def grouped(
 ) -> list[Group]:
     """Tables that share shapes once padded: as many labels, test rows within a power of two.
 
-    Blocks that may have a row for each test row are so in all tables of a group, or in none.
+    Args:
+        tables: with a block "test".
+        skipped: of each table, the methods that it rules out.
+        names: methods, in order.
+        floor: scores below it are raised to it; None leaves them.
     """
-    may_be = {
-        b for name in names if METHODS[name].probe.aligned for b in METHODS[name].probe.blocks
-    }
-    alike: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
-    for place, table in enumerate(tables):
+    aligned_blocks = set[str]()
+    for name in names:
+        if METHODS[name].probe.aligned:
+            aligned_blocks.update(METHODS[name].probe.blocks)
+    by_shape: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
+    for position, table in enumerate(tables):
         rows, labels = table.blocks["test"].log_probs.shape
-        aligned = {name for name in may_be & set(table.blocks)
-                   if len(table.blocks[name].row_ids) == rows}  # fmt: skip
+        # Such a block has a row for each test row, or one for all: in a group all tables agree.
+        aligned = [
+            name
+            for name in aligned_blocks & set(table.blocks)
+            if len(table.blocks[name].row_ids) == rows
+        ]
         shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
-        alike.setdefault(shape, []).append((place, table))
+        by_shape.setdefault(shape, []).append((position, table))
     groups = []
-    for group in alike.values():
-        here = [name for name in names if any(name not in skipped[place] for place, _ in group)]
-        read = dict.fromkeys(("test", *(b for name in here for b in METHODS[name].probe.blocks)))
-        blocks = {name: _pad([t.blocks.get(name) for _, t in group], floor) for name in read}
-        groups.append(Group(group, blocks, here))
-    # The longest first.
+    for members in by_shape.values():
+        skipped_by_all = set.intersection(*(set(skipped[position]) for position, _ in members))
+        methods = [name for name in names if name not in skipped_by_all]
+        blocks: dict[str, Evidence] = {}
+        for block_names in (("test",), *(METHODS[name].probe.blocks for name in methods)):
+            for block_name in block_names:
+                if block_name not in blocks:
+                    stored = [table.blocks.get(block_name) for _, table in members]
+                    blocks[block_name] = _pad(stored, floor)
+        groups.append(Group(members, blocks, methods))
+    # The longest to compute first.
     return sorted(groups, key=lambda group: -group.blocks["test"].log_probs.shape[-1])
 
 
 def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
     """One block of several contexts, each padded to the longest by rows of weight 0.
 
-    A context without the block is all padding. No weight where nothing is padded: the compiler
-    then knows it.
+    A context without the block is all padding.
     """
     shapes = [block.log_probs.shape for block in blocks if block is not None]
     rows, labels = max(rows for rows, _ in shapes), shapes[0][1]
@@ -70,4 +83,60 @@ def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
             log_probs[i, :n], gold[i, :n], weight[i, :n] = block.log_probs, block.labels, 1.0
     if floor is not None:
         log_probs = np.maximum(log_probs, np.float32(floor))
+    # No weight where nothing is padded: the compiler then knows it.
     return Evidence(log_probs, gold, None if weight.all() else weight)
+
+
+def find_skipped(
+    table: ScoreTable, methods: Sequence[str], options: Mapping[str, Options] | None = None
+) -> dict[str, str]:
+    """Those of `methods` that the table's blocks, labels or kind of scores rule out: name -> why.
+
+    Options of a method may make it need what it does not by default.
+
+    >>> from batch_calibration.scores import make_block
+    >>> table = ScoreTable({}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
+    >>> find_skipped(table, ["cc", "bc"])
+    {'cc': "no block 'cc' in the table"}
+    """
+    label_count, no_level = len(table.label_names), _why_no_log_probs(table)
+    rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
+    reasons = {}
+    for name in methods:
+        method = METHODS[name]
+        for block in method.probe.blocks:
+            if block not in table.blocks:
+                reasons[name] = f"no block {block!r} in the table"
+            elif method.probe.aligned and rows[block] not in (1, rows["test"]):
+                reasons[name] = (
+                    f"the block {block!r} has {rows[block]} rows, neither one nor one for each of "
+                    f"the {rows['test']} test rows"
+                )
+            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
+                reasons[name] = f"no row of the block {block!r} has a right label"
+        if method.most_labels is not None and label_count > method.most_labels:
+            reasons[name] = (
+                f"{label_count} labels are more than the {method.most_labels} it can tell apart"
+            )
+        if no_level and method.reads_level((options or {}).get(name)):
+            reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {no_level}"
+    return reasons
+
+
+def _why_no_log_probs(table: ScoreTable) -> str:
+    """Why the scores are no log-probabilities, "" where they are: as their scorer says.
+
+    The values of a table that names no scorer of ours are looked at.
+    """
+    # Here: who only calibrates loads nothing of what scores.
+    from batch_calibration.scoring.table import SCORERS
+
+    scorer = table.context.get("scorer")
+    identity = scorer if isinstance(scorer, Mapping) else {"kind": scorer}
+    if identity.get("logits_only"):
+        return "these are logits without the softmax's denominator (logits_only)"
+    facts = SCORERS.get(str(identity.get("kind")))
+    if facts is not None and facts.why_no_log_probs is not None:
+        return facts.why_no_log_probs
+    reasons = (no_log_probs(block.log_probs) for block in table.blocks.values())
+    return next(filter(None, reasons), "")

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.files import Json
 from batch_calibration.methods import METHODS
-from batch_calibration.metrics import table as metrics
+from batch_calibration.metrics import with_intervals
 from batch_calibration.prompts import length_limit
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import ContextInfo, Curve, Record, pack
@@ -35,63 +34,70 @@ class Measured(NamedTuple):
 
 
 def make_record(
-    table: ScoreTable, i: int, found: Measured, skipped: Mapping[str, str], floor: float | None
+    table: ScoreTable, i: int, measured: Measured, skipped: Mapping[str, str], floor: float | None
 ) -> Record:
     """The i-th context of a group as a record."""
     test = table.blocks["test"]
-    known = test.labels >= 0
-    gold, plain = test.labels[known], test.log_probs[known]
-    before = (plain if floor is None else np.maximum(plain, floor)).argmax(axis=-1) == gold
-    values, right = {}, {}
-    for name in found.metrics.get("accuracy", ()):
-        if name not in skipped:
-            one = {metric: float(of[name][i]) for metric, of in found.metrics.items()}
-            hits = right[name] = np.asarray(found.right[name][i])[: len(known)][known]
-            one["accuracy"] = float(hits.mean())  # to the last bit
-            # What learns nothing is what the others are compared with.
-            learns = bool(METHODS[name].probe.blocks)
-            values[name] = metrics.with_intervals(one, hits, before if learns else None)
-    curved = next((name for name in found.strength if name not in skipped), None)
-    curves = (found.labeled, found.test)
-    over_long = {
-        name: {what: n for what in ("dropped", "truncated") if (n := _count(block, what))}
-        for name, block in table.blocks.items()
-    }
-    shortened = sum(sum(counts.values()) for counts in over_long.values())
-    about = ContextInfo.from_table(table)
+    has_label = test.labels >= 0
+    gold, log_probs = test.labels[has_label], test.log_probs[has_label]
+    if floor is not None:
+        log_probs = np.maximum(log_probs, floor)
+    icl_is_right = log_probs.argmax(axis=-1) == gold
+    methods, right = {}, {}
+    for name in METHODS:
+        if name not in measured.right or name in skipped:
+            continue
+        # Rows of padding stand behind those of the context.
+        is_right = np.asarray(measured.right[name][i])[: len(has_label)][has_label]
+        right[name] = pack(is_right)
+        metrics = {metric: float(of[name][i]) for metric, of in measured.metrics.items()}
+        metrics["accuracy"] = float(is_right.mean())  # to the last bit, without the padding
+        # What learns nothing is what the others are compared with.
+        baseline = icl_is_right if METHODS[name].probe.blocks else None
+        methods[name] = with_intervals(metrics, is_right, baseline)
+    strength, curve = None, None
+    for name in measured.strength:
+        if name not in skipped and curve is None:
+            strength = float(measured.strength[name][i])
+            curve = Curve(_floats(measured.labeled[name][i]), _floats(measured.test[name][i]))
+    over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
+    notes, shortened = list[str](), 0
+    for name, block in table.blocks.items():
+        counts = {what: _count(block, what) for what in ("dropped", "truncated")}
+        shortened += sum(counts.values())
+        if any(counts.values()):
+            over_long[name] = {what: count for what, count in counts.items() if count}
+        if count := _count(block, "unreadable"):
+            unreadable[name] = count
+        # What the importer of the block says of it.
+        block_notes = block.spec.get("notes")
+        notes += map(str, block_notes if isinstance(block_notes, list) else [])
+    context = ContextInfo.from_table(table)
     return Record(
         id=table.id,
-        context=about,
+        context=context,
         label_names=tuple(table.label_names),
         rows={name: len(block.row_ids) for name, block in table.blocks.items()},
         classes=tuple(np.bincount(gold, minlength=len(table.label_names)).tolist()),
-        methods={name: values[name] for name in METHODS if name in values},
-        right={name: pack(hits) for name, hits in right.items()},
+        methods=methods,
+        right=right,
         skipped=skipped,
-        over_long={name: counts for name, counts in over_long.items() if counts},
-        unreadable={
-            name: n for name, block in table.blocks.items() if (n := _count(block, "unreadable"))
-        },
-        bias={name: _floats(of[i]) for name, of in found.bias.items() if name not in skipped},
+        over_long=over_long,
+        unreadable=unreadable,
+        bias={name: _floats(of[i]) for name, of in measured.bias.items() if name not in skipped},
         floor=floor,
         notes=(
-            *length_limit.notes(about.options.get("over_long"), about.shots, shortened),
-            *(str(note) for block in table.blocks.values() for note in _said(block)),
+            *length_limit.notes(context.options.get("over_long"), context.shots, shortened),
+            *notes,
         ),
-        strength=float(found.strength[curved][i]) if curved else None,
-        curve=Curve(*(_floats(of[curved][i]) for of in curves)) if curved else None,
+        strength=strength,
+        curve=curve,
     )
 
 
-def _said(block: Block) -> list[Json]:
-    """What the importer of a block says of it, in sentences."""
-    said = block.spec.get("notes")
-    return said if isinstance(said, list) else []
-
-
-def _count(block: Block, what: str) -> int:
+def _count(block: Block, name: str) -> int:
     """A number that the block's spec holds, 0 where it holds none."""
-    count = block.spec.get(what)
+    count = block.spec.get(name)
     return count if isinstance(count, int) else 0
 
 

@@ -18,8 +18,7 @@ from batch_calibration.calibration.objective import one_hot
 from batch_calibration.methods import METHODS, Evidence, Method, correct, gather
 from batch_calibration.metrics import predict
 from batch_calibration.scores import ScoreTable
-from batch_calibration.study.groups import Group, grouped
-from batch_calibration.study.left_out import left_out
+from batch_calibration.study.groups import Group, find_skipped, make_groups
 from batch_calibration.typing import Key
 
 KNOWN = " + true shares"
@@ -56,12 +55,12 @@ def answers(
             `target_prior`: what is possible at best, and no method.
         seed: of methods that start at random.
     """
-    skipped = [left_out(table, methods) for table in tables]
+    skipped = [find_skipped(table, methods) for table in tables]
     key = jax.random.key(seed)
     informed_methods = [name for name in knowing if name in methods and takes_shares(name)]
     work = [
         (group, name)
-        for group in grouped(tables, skipped, methods, None)
+        for group in make_groups(tables, skipped, methods, None)
         for name in [
             *group.methods,
             *(name + KNOWN for name in group.methods if name in informed_methods),
