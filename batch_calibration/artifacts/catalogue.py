@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from batch_calibration.artifacts import curves, drawings, main_table, of_paper
-from batch_calibration.artifacts import tables as made
+from batch_calibration.artifacts import curves
+from batch_calibration.artifacts import drawings as draw
+from batch_calibration.artifacts import tables as make
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
 from batch_calibration.scores import ScoreTable
@@ -29,68 +30,65 @@ def gather(
     boundary_tasks: int = 2,
     models: Sequence[str] = (),
     *,
-    whole: bool = False,
+    all_boundaries: bool = False,
 ) -> Results:
     """Results of some records; `load` finds their score tables for the figures that need them."""
-    every = list(records)
-    return Results(every, by_setting(every), load, boundary_tasks, tuple(models), whole)
+    kept = list(records)
+    return Results(kept, by_setting(kept), load, boundary_tasks, tuple(models), all_boundaries)
 
 
-def tables(results: Results) -> list[Table]:
+def tables(study: Results) -> list[Table]:
     """Every table: section by section, and in each in the order of the catalogue."""
-    return _in_sections(results, [one for entry in CATALOGUE for one in entry.tables(results)])
+    return _in_sections(study, [table for kind in CATALOGUE for table in kind.tables(study)])
 
 
-def figures(results: Results) -> list[Drawing]:
+def figures(study: Results) -> list[Drawing]:
     """Every figure: section by section, and in each in the order of the catalogue."""
-    return _in_sections(results, [one for entry in CATALOGUE for one in entry.figures(results)])
+    return _in_sections(study, [figure for kind in CATALOGUE for figure in kind.figures(study)])
 
 
-Item = TypeVar("Item", Table, Drawing)
+Artifact = TypeVar("Artifact", Table, Drawing)
 
 
-def _in_sections(results: Results, items: list[Item]) -> list[Item]:
-    order = [*(str(group.setting) for group in results.groups), ACROSS]
-    return sorted(items, key=lambda item: order.index(item.section))
+def _in_sections(study: Results, artifacts: list[Artifact]) -> list[Artifact]:
+    order = [*(str(group.setting) for group in study.groups), ACROSS]
+    return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
 
 
 CATALOGUE = (
+    Entry("methods", make.by_methods("Methods", "methods", "paper"), draw.of_methods),
+    Entry("variants", make.by_methods("Published variants", "variants", "variant")),
     Entry(
-        "methods", made.by_methods("Methods", "methods", main_table.compared), drawings.of_methods
+        "unlabeled",
+        make.by_methods("Beyond the paper, without labels", "unlabeled", "unlabeled"),
     ),
-    Entry("variants", made.beside("Published variants", "variants", "variant")),
-    Entry("unlabeled", made.beside("Beyond the paper, without labels", "unlabeled", "unlabeled")),
-    Entry("labeled", made.beside("Beyond the paper, with labels", "labeled", "labeled")),
-    Entry("overview", made.overview),
-    Entry("probabilities", made.of_probabilities),
-    Entry("prompts", made.of_prompts, drawings.of_prompts),
-    Entry("forms of methods", of_paper.table_1),
-    Entry("sizes of models", of_paper.tables_2_and_5, of_paper.figure_1),
-    Entry("learned strength", of_paper.table_3),
-    Entry("data", of_paper.table_4),
-    Entry("images", of_paper.table_6, of_paper.figure_7),
-    Entry("shifts", figures=of_paper.figures_3_and_4),
-    Entry("boundaries", figures=drawings.of_boundaries),
-    Entry("strength", figures=drawings.of_strength),
-    Entry("models", made.of_models),
-    Entry("grids", made.of_grids, drawings.of_grids),
-    Entry("numbered choices", of_paper.table_7),
-    Entry("demonstration labels", made.of_demonstration_labels, drawings.of_demonstration_labels),
-    Entry("robustness", made.of_robustness, drawings.of_robustness),
-    Entry(
-        "shots",
-        made.of_curves(curves.by_shots),
-        drawings.of_curves(curves.by_shots, number="Figure 6"),
-    ),
+    Entry("labeled", make.by_methods("Beyond the paper, with labels", "labeled", "labeled")),
+    Entry("overview", make.overview),
+    Entry("probabilities", make.of_probabilities),
+    Entry("prompts", make.of_prompts, draw.of_prompts),
+    Entry("forms of methods", make.table_1),
+    Entry("sizes of models", make.tables_2_and_5, draw.figure_1),
+    Entry("learned strength", make.table_3),
+    Entry("data", make.table_4),
+    Entry("images", make.table_6, draw.figure_7),
+    Entry("shifts", figures=draw.figures_3_and_4),
+    Entry("boundaries", figures=draw.of_boundaries),
+    Entry("strength", figures=draw.of_strength),
+    Entry("models", make.of_models),
+    Entry("grids", make.of_grids, draw.of_grids),
+    Entry("numbered choices", make.table_7),
+    Entry("demonstration labels", make.of_demonstration_labels, draw.of_demonstration_labels),
+    Entry("robustness", make.of_robustness, draw.of_robustness),
+    Entry("shots", make.of_curves(curves.by_shots), draw.of_curves(curves.by_shots, "Figure 6")),
     Entry(
         "probe sizes",
-        made.of_curves(curves.by_probe_size, apart=True),
-        drawings.of_curves(curves.by_probe_size, number="Figure 9", apart=True),
+        make.of_curves(curves.by_probe_size, sections=True),
+        draw.of_curves(curves.by_probe_size, "Figure 9", sections=True),
     ),
     Entry(
         "rows seen",
-        made.of_curves(curves.by_rows_seen, apart=True),
-        drawings.of_curves(curves.by_rows_seen, apart=True),
+        make.of_curves(curves.by_rows_seen, sections=True),
+        draw.of_curves(curves.by_rows_seen, sections=True),
     ),
 )
 """Each table and figure, in the order in which they are shown."""

@@ -1,25 +1,23 @@
-"""Cells of a table, and their forms: Markdown, LaTeX, CSV; names in them stay what they are."""
+"""Cells of a table, and their forms: Markdown and LaTeX; names in them stay what they are."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.grouping import title
+from batch_calibration.artifacts.grouping import task_title
 from batch_calibration.metrics import deviation
-from batch_calibration.store import Record, csv_text
+from batch_calibration.store import Record
 
-MARK = "✓"
-"""What stands behind a task that the model has learned."""
-
-
+LEARNED = "✓"
+"""Stands behind a task that the model has learned."""
 GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}
 """Letters of formulas, and what LaTeX calls them."""
 LATEX = str.maketrans(
-    {sign: rf"\{sign}" for sign in "&%$#_{}"}
+    dict(zip("&%$#_{}", (r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"), strict=True))
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-    | {"±": r"$\pm$", MARK: r"$\checkmark$", "\n": " "}
-    | {sign: rf"$\{name}$" for sign, name in GREEK.items()}
+    | {"±": r"$\pm$", LEARNED: r"$\checkmark$", "\n": " "}
+    | {letter: rf"$\{name}$" for letter, name in GREEK.items()}
 )
 
 
@@ -34,24 +32,28 @@ class Second(str):
 Cells = list[list[str]]
 
 
-def named(task: str, records: Sequence[Record]) -> str:
+def task_cell(task: str, records: Sequence[Record]) -> str:
     """The task as papers print it, and the split that served where the one asked is missing."""
     served = records[0].context.served
-    return f"{title(task)} ({served})" if served else title(task)
+    return f"{task_title(task)} ({served})" if served else task_title(task)
 
 
-def tested(records: Sequence[Record]) -> str:
+def rows_cell(records: Sequence[Record]) -> str:
     """Test rows, and behind † the most of them that one context had to shorten."""
-    counts = [record.over_long.get("test", {}) for record in records]
-    # A row that is cut has lost its demonstrations first.
-    shortened = max(max(found.values(), default=0) for found in counts)
+    shortened = 0
+    for record in records:
+        # A row that is cut has lost its demonstrations first, so the counts are not added.
+        shortened = max([shortened, *record.over_long.get("test", {}).values()])
     rows = str(records[0].rows["test"])
     return f"{rows} †{shortened}" if shortened else rows
 
 
-def notes(records: Iterable[Record]) -> str:
-    """What a reader of a table of these records must know, each sentence once."""
-    return " ".join(dict.fromkeys(note for record in records for note in record.notes))
+def notes(records: Iterable[Record], *sentences: str) -> str:
+    """The sentences that are not empty, then what a reader of these records must know, once."""
+    paragraph = dict.fromkeys(filter(None, sentences))
+    for record in records:
+        paragraph |= dict.fromkeys(record.notes)
+    return " ".join(paragraph)
 
 
 def spread(values: np.ndarray) -> str:
@@ -60,12 +62,25 @@ def spread(values: np.ndarray) -> str:
     return mean if len(values) == 1 else f"{mean} ± {deviation(values):.1f}"
 
 
+def mark_best(numbers: Sequence[float | None], cells: Sequence[str], digits: int = 1) -> list[str]:
+    """The cells, the highest numbers, as rounded for print, marked; None is never the best."""
+    rounded = [None if number is None else round(float(number), digits) for number in numbers]
+    best = max((number for number in rounded if number is not None), default=None)
+    marked = []
+    for number, cell in zip(rounded, cells, strict=True):
+        is_best = number is not None and number == best
+        marked.append(Best(cell) if is_best else cell)
+    return marked
+
+
 def best_of(values: Sequence[np.ndarray]) -> list[str]:
-    """A cell for each method's values; the highest means, as printed, are the best."""
-    best = max(round(float(one.mean()), 1) for one in values)
-    return [
-        Best(spread(one)) if round(float(one.mean()), 1) == best else spread(one) for one in values
-    ]
+    """A cell for each method's values; the highest means are the best."""
+    return mark_best([accuracies.mean() for accuracies in values], list(map(spread, values)))
+
+
+def best_mean(means: Sequence[float]) -> list[str]:
+    """As `best_of`, of one number a method."""
+    return mark_best(means, list(map("{:.1f}".format, means)))
 
 
 def markdown(cells: Cells, note: str = "") -> str:
@@ -76,10 +91,9 @@ def markdown(cells: Cells, note: str = "") -> str:
         sign = "**" if isinstance(cell, Best) else "*" if isinstance(cell, Second) else ""
         return f"{sign}{plain}{sign}"
 
-    rows = [list(map(text, row)) for row in cells]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    rule = "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]]) + "\n" + (f"\n{text(note)}\n" if note else "")
+    lines = [f"| {' | '.join(map(text, row))} |" for row in cells]
+    lines.insert(1, "|" + "|".join([" --- "] + [" ---: "] * (len(cells[0]) - 1)) + "|")
+    return "\n".join(lines) + "\n" + (f"\n{text(note)}\n" if note else "")
 
 
 def latex(cells: Cells, note: str = "", last: int = 1) -> str:
@@ -103,8 +117,3 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
         [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],
          r"\bottomrule", r"\end{tabular}", *below, ""]
     )  # fmt: skip
-
-
-def plain_csv(cells: Cells) -> str:
-    """The cells, one line a row."""
-    return csv_text(cells)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts import gains
+from batch_calibration.artifacts.gains import right_rows
 from batch_calibration.artifacts.grouping import (
     BASELINE,
     CONTROL,
@@ -13,7 +13,7 @@ from batch_calibration.artifacts.grouping import (
     REFERENCES,
     VARIED,
     Setting,
-    axis,
+    axis_name,
     with_settings,
 )
 from batch_calibration.embedded import suite
@@ -45,13 +45,13 @@ class Control(NamedTuple):
 
     Attributes:
         setting: what is held, its shots 0.
-        others: choices of the prompt that are not the task's own and do not vary, in words.
+        choices: those of the prompt that are not the task's own and do not vary, in words.
         hits: of every accuracy the rows that are right.
         labels: task -> how many labels it has.
     """
 
     setting: Setting
-    others: tuple[str, ...]
+    choices: tuple[str, ...]
     hits: dict[Point, Hits]
     labels: dict[str, int]
 
@@ -63,19 +63,19 @@ class Control(NamedTuple):
     @property
     def conditions(self) -> list[str]:
         """The conditions that there are, `NONE` where a task was asked without demonstrations."""
-        found = {point.condition for point in self.hits}
-        return [name for name in CONDITIONS if name in found] + sorted(found - {*CONDITIONS})
+        present = {point.condition for point in self.hits}
+        return [*filter(present.__contains__, CONDITIONS), *sorted(present.difference(CONDITIONS))]
 
     @property
     def heading(self) -> str:
         """What the study shows."""
-        return f"Demonstration labels: {', '.join([self.setting.words(), *self.others])}"
+        return f"Demonstration labels: {', '.join([self.setting.describe(), *self.choices])}"
 
     @property
     def slug(self) -> str:
         """The study as part of a file name."""
-        others = "".join(f"-{words.replace(' ', '-')}" for words in self.others)
-        return f"{self.setting.slug.replace('-0shot', '', 1)}{others}-demonstration-labels"
+        slug = self.setting.slug.replace("-0shot", "", 1)
+        return "-".join([slug, *self.choices, "demonstration-labels"]).replace(" ", "-")
 
     def chance(self, task: str) -> float:
         """Accuracy of one who guesses."""
@@ -88,18 +88,18 @@ class Control(NamedTuple):
     def accuracy(self, point: Point) -> Estimate | None:
         """The mean over seeds; None where it was not asked for."""
         # Without demonstrations there is one point, whatever the shots beside it.
-        found = self.hits.get(point._replace(shots=0) if point.condition == NONE else point)
-        return over_rows(list(found.values()), OF_ACCURACY) if found else None
+        hits = self.hits.get(point._replace(shots=0) if point.condition == NONE else point)
+        return over_rows(list(hits.values()), OF_ACCURACY) if hits else None
 
-    def difference(self, points: Sequence[Point], other: str) -> Estimate | None:
+    def difference(self, points: Sequence[Point], condition: str) -> Estimate | None:
         """Accuracy at some points less that under another condition, on the same rows."""
-        return self._less(points, [point._replace(condition=other) for point in points])
+        return self._difference(points, [point._replace(condition=condition) for point in points])
 
     def gain(self, point: Point) -> Estimate | None:
         """Accuracy at a point less that of icl on the same prompts; None where it is not known."""
         if point.condition == NONE:
             point = point._replace(shots=0)
-        return self._less([point], [point._replace(method=BASELINE)])
+        return self._difference([point], [point._replace(method=BASELINE)])
 
     def rise(self, task: str, condition: str, method: str) -> Estimate | None:
         """Accuracy with the most shots less that with the fewest; None where there is one number.
@@ -109,67 +109,71 @@ class Control(NamedTuple):
         shots = self.shots(task)
         if len(shots) < 2:
             return None
-        few, most = (Point(task, n, condition, method) for n in (shots[0], shots[-1]))
-        return self._less([most], [few])
+        fewest, most = (Point(task, n, condition, method) for n in (shots[0], shots[-1]))
+        return self._difference([most], [fewest])
 
-    def _less(self, points: Sequence[Point], others: Sequence[Point]) -> Estimate | None:
-        less = [self.hits.get(point, {}) for point in others]
-        both = [
-            {seed: hits - of[seed] for seed, hits in self.hits.get(point, {}).items() if seed in of}
-            for point, of in zip(points, less, strict=True)
-        ]
-        values = _by_seed(both)
-        return over_rows(values, OF_GAIN) if values else None
+    def _difference(self, points: Sequence[Point], references: Sequence[Point]) -> Estimate | None:
+        differences: list[Hits] = []
+        for point, reference in zip(points, references, strict=True):
+            hits, less = self.hits.get(point, {}), self.hits.get(reference, {})
+            # A seed without its counterpart is left out: the difference is paired.
+            differences.append({seed: hits[seed] - less[seed] for seed in hits if seed in less})
+        by_seed = _mean_by_seed(differences)
+        return over_rows(by_seed, OF_GAIN) if by_seed else None
 
     def above_chance(self, points: Sequence[Point]) -> Estimate | None:
         """Accuracy at some points less chance."""
-        values = _by_seed([self.hits.get(point, {}) for point in points])
-        if not values:
+        by_seed = _mean_by_seed([self.hits.get(point, {}) for point in points])
+        if not by_seed:
             return None
         chance = self.chance(points[0].task)
-        return Estimate(*(end - chance for end in over_rows(values, OF_ACCURACY)))
+        return Estimate(*(end - chance for end in over_rows(by_seed, OF_ACCURACY)))
 
 
-def _by_seed(points: Sequence[Hits]) -> list[np.ndarray]:
+def _mean_by_seed(points: Sequence[Hits]) -> list[np.ndarray]:
     """Of each seed the mean over the points: those of one seed share drawn words and rows."""
-    seeds = dict.fromkeys(seed for hits in points for seed in hits)
-    return [np.mean([hits[seed] for hits in points if seed in hits], axis=0) for seed in seeds]
+    by_seed: dict[int | None, list[np.ndarray]] = {}
+    for hits in points:
+        for seed, rows in hits.items():
+            by_seed.setdefault(seed, []).append(rows)
+    return [np.mean(rows, axis=0) for rows in by_seed.values()]
 
 
-def drawn(record: Record, method: str) -> np.ndarray | None:
+def right_by_data(record: Record, method: str) -> np.ndarray | None:
     """Which rows a method answers with the label that the data give them."""
-    return gains.right([record], method)[0] if method in record.right else None
+    return right_rows([record], method)[0] if method in record.right else None
 
 
-def likelier(
+def right_by_likelier_label(
     load: Callable[[Record], ScoreTable | None],
 ) -> Callable[[Record, str], np.ndarray | None]:
-    """Which rows of the embedded suite a method answers with the likelier label, as `drawn`.
+    """Which rows of the embedded suite a method answers with the likelier label of their text.
 
-    Of other rows, and of score tables that are gone, it says nothing.
+    Of rows that are not the suite's, and of score tables that are gone, None.
     """
 
     def hits(record: Record, method: str) -> np.ndarray | None:
-        about = record.context
-        known = (about.served or about.split) in suite.splits(about.task)
-        table = load(record) if known and (method in record.bias or method == BASELINE) else None
+        task, split = record.context.task, record.context.served or record.context.split
+        is_of_suite = split in suite.splits(task)
+        has_bias = method in record.bias or method == BASELINE
+        table = load(record) if is_of_suite and has_bias else None
         if table is None:
             return None
-        block, split = table.blocks["test"], about.served or about.split
-        if suite.rows(about.task, split).ids[: len(block.row_ids)] != tuple(block.row_ids):
+        block = table.blocks["test"]
+        if suite.rows(task, split).ids[: len(block.row_ids)] != tuple(block.row_ids):
             return None
         scores = np.asarray(block.log_probs, np.float64)
         if record.floor is not None:
             scores = np.maximum(scores, record.floor)
         answers = (scores - np.array(record.bias.get(method, 0.0))).argmax(axis=1)
-        truth = suite.likelier(about.task, split)[: len(answers)]
+        truth = suite.likelier(task, split)[: len(answers)]
         return np.asarray(answers == np.array(truth), np.float64)
 
     return hits
 
 
-def controls(
-    records: Iterable[Record], hits: Callable[[Record, str], np.ndarray | None] = drawn
+def find_controls(
+    records: Iterable[Record], hits: Callable[[Record, str], np.ndarray | None] = right_by_data
 ) -> list[Control]:
     """Studies of records that differ in what demonstrations show, one for each setting.
 
@@ -177,39 +181,39 @@ def controls(
         records: all of them; the usual ones are the condition `GOLD`.
         hits: which rows a method answers rightly; None where that is not known.
     """
-    every = [(_held(s, r), r) for s, r in with_settings(records) if s.shots is not None]
+    pairs = [(_held(s, r), r) for s, r in with_settings(records) if s.shots is not None]
     # Means are over the seeds, shots and tasks that were asked otherwise too.
-    asked = {_place(held, record) for held, record in every if axis(record) == CONTROL}
-    tasks = {place[:2] for place in asked}
-    found: dict[Held, Control] = {}
-    for held, record in every:
-        task, name = record.context.task, condition(record)
-        if _place(held, record) not in asked and (name != NONE or (held, task) not in tasks):
+    keys = {_key(held, record) for held, record in pairs if axis_name(record) == CONTROL}
+    tasks = {key[:2] for key in keys}
+    studies: dict[Held, Control] = {}
+    for held, record in pairs:
+        task, name = record.context.task, condition_name(record)
+        if _key(held, record) not in keys and (name != NONE or (held, task) not in tasks):
             continue
-        control = found.setdefault(held, Control(*held, {}, {}))
+        control = studies.setdefault(held, Control(*held, {}, {}))
         for method in REFERENCES:
             right = hits(record, method)
             if right is not None:
                 control.labels[task] = len(record.label_names)
                 point = Point(task, record.context.shots or 0, name, method)
                 control.hits.setdefault(point, {})[record.context.seed] = right
-    return [control for control in found.values() if control.hits]
+    return [control for control in studies.values() if control.hits]
 
 
-def _place(held: Held, record: Record) -> tuple[Held, str, int | None, int | None]:
+def _key(held: Held, record: Record) -> tuple[Held, str, int | None, int | None]:
     return held, record.context.task, record.context.shots, record.context.seed
 
 
 def _held(setting: Setting, record: Record) -> Held:
     options = record.context.options
-    others = tuple(f"{name} {options[name]}" for name in VARIED if name in options)
-    return setting._replace(shots=0), others
+    choices = tuple(f"{name} {options[name]}" for name in VARIED if name in options)
+    return setting._replace(shots=0), choices
 
 
-def condition(record: Record) -> str:
+def condition_name(record: Record) -> str:
     """What a record's demonstrations show, in words."""
-    labels, words = (record.context.options.get(name, "") for name in CONTROLS)
-    if not labels and not words:
+    labels, word_pool = (record.context.options.get(name, "") for name in CONTROLS)
+    if not labels and not word_pool:
         return GOLD if record.context.shots else NONE
-    of_words = f"{words} words".replace("_", "-") if words else ""
-    return ", ".join(filter(None, (of_words, str(labels))))
+    of_pool = f"{word_pool} words".replace("_", "-") if word_pool else ""
+    return ", ".join(filter(None, (of_pool, str(labels))))

@@ -1,6 +1,6 @@
 """Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,10 @@ from batch_calibration.artifacts.cells import Cells, best_of, notes
 from batch_calibration.artifacts.grouping import (
     CORRECTED,
     REFERENCES,
+    Setting,
     SettingRecords,
-    joined,
-    title,
+    join_names,
+    task_title,
 )
 from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.methods import METHODS
@@ -20,13 +21,11 @@ from batch_calibration.metrics import Estimate, deviation
 
 Points = dict[int, np.ndarray]
 """Accuracies in %, one for each seed or draw, by the number on the axis below them."""
-
-SEEN = (
+STREAM_NOTE = (
     "Rows come in many orders, each corrected when it comes; a number is the accuracy of those "
     "between the number of rows seen above it and its own."
 )
-
-NAMED = 4
+MAX_TASKS_NAMED = 4
 """A paragraph names the accuracies of so many tasks at most."""
 
 
@@ -53,18 +52,25 @@ class Curves(NamedTuple):
     of_mean: bool = False
     gains: Mapping[str, Mapping[int, Estimate]] = {}
 
+    def lines(self) -> Iterator[tuple[str, str, Points]]:
+        """Task, method and points of each line."""
+        for task, by_method in self.tasks.items():
+            for method, points in by_method.items():
+                yield task, method, points
 
-def apart(groups: Sequence[SettingRecords]) -> list[SettingRecords]:
-    """Settings to be shown by themselves: all but those whose tasks a wider setting has too.
+    @property
+    def methods(self) -> list[str]:
+        """Each method once."""
+        return list(dict.fromkeys(method for _, method, _ in self.lines()))
 
-    Where shots alone differ they are points of a curve beside it, and the curve shows them.
-    """
 
-    def wider(one: SettingRecords, other: SettingRecords) -> bool:
-        alike = one.setting._replace(shots=0) == other.setting._replace(shots=0)
-        return alike and one.records.keys() < other.records.keys()
-
-    return [one for one in groups if not any(wider(one, other) for other in groups)]
+def mean_and_band(points: Points, *, of_mean: bool) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Numbers, and at each the mean and the half width of its band, as `Curves.of_mean` says."""
+    numbers = sorted(points)
+    samples = [points[number] for number in numbers]
+    means = np.array([sample.mean() for sample in samples])
+    widths = np.array(list(map(deviation, samples)))
+    return numbers, means, widths / np.sqrt(list(map(len, samples))) if of_mean else widths
 
 
 def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
@@ -72,46 +78,49 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
-    drawn = list(filter(is_over_shots, METHODS))
-    alike: dict[object, list[SettingRecords]] = {}
+    families: dict[Setting, list[SettingRecords]] = {}
     for group in groups:
         if group.setting.shots is not None:
-            alike.setdefault(group.setting._replace(shots=0), []).append(group)
-    found = []
-    for same in alike.values():
-        if len(same) < 2:
-            continue
-        tasks: dict[str, dict[str, Points]] = {}
-        gained: dict[str, dict[int, Estimate]] = {}
-        for group in same:
-            both = bool(gains.compared(group, REFERENCES))
-            for task in group.records:
-                if both:
-                    of_task = gained.setdefault(task, {})
-                    of_task[group.setting.shots or 0] = gains.gain(group, task, CORRECTED)
-                for method in group.among(drawn):
-                    points = tasks.setdefault(task, {}).setdefault(method, {})
-                    points[group.setting.shots or 0] = 100 * group.values(task, method)
-        lines = {
-            task: {method: points for method, points in of_method.items() if len(points) > 1}
-            for task, of_method in tasks.items()
-        }
-        tasks = {task: of_method for task, of_method in lines.items() if of_method}
-        if not tasks:
-            continue
-        held = same[0].setting
-        most = max(group.setting.shots or 0 for group in same)
-        slug = held.slug.replace(f"-{held.shots}shot", f"-0to{most}shots", 1)
-        note = notes(record for group in same for record in group.every)
-        heading = f"Shots: {held.words()}"
-        found.append(Curves(slug, heading, "shots per class", tasks, note, gains=gained))
-    return found
+            families.setdefault(group.setting._replace(shots=0), []).append(group)
+    several = [family for family in families.values() if len(family) > 1]
+    return [curves for curves in map(_shot_curves, several) if curves.tasks]
 
 
-def _pool(points: Points, numbers: Sequence[int], values: Sequence[Sequence[float]]) -> None:
-    """Puts each number's values, shares from 0 to 1, beside those it has."""
-    for number, some in zip(numbers, values, strict=True):
-        points[number] = np.concatenate([points.get(number, np.zeros(0)), 100 * np.array(some)])
+def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
+    lines: dict[str, dict[str, Points]] = {}
+    gained: dict[str, dict[int, Estimate]] = {}
+    drawn = list(filter(is_over_shots, METHODS))
+    for group in family:
+        shots, is_compared = group.setting.shots or 0, bool(gains.compared(group, REFERENCES))
+        for task in group.records:
+            if is_compared:
+                gained.setdefault(task, {})[shots] = gains.gain(group, task, CORRECTED)
+            for method in group.among(drawn):
+                points = lines.setdefault(task, {}).setdefault(method, {})
+                points[shots] = 100 * group.values(task, method)
+    tasks: dict[str, dict[str, Points]] = {}
+    for task, by_method in lines.items():
+        # One point alone is no line.
+        for method, points in by_method.items():
+            if len(points) > 1:
+                tasks.setdefault(task, {})[method] = points
+    setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
+    slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
+    note = notes(record for group in family for record in group.all_records)
+    heading = f"Shots: {setting.describe()}"
+    return Curves(slug, heading, "shots per class", tasks, note, gains=gained)
+
+
+def _pool(
+    tasks: dict[str, dict[str, Points]], task: str, numbers: Sequence[int],
+    accuracy: Mapping[str, Sequence[Sequence[float]]],
+) -> None:  # fmt: skip
+    """Puts a record's draws, shares from 0 to 1, behind those of other seeds."""
+    for method in sorted(accuracy):
+        points = tasks.setdefault(task, {}).setdefault(method, {})
+        for number, draws in zip(numbers, accuracy[method], strict=True):
+            pooled = points.get(number, np.zeros(0))
+            points[number] = np.concatenate([pooled, 100 * np.array(draws)])
 
 
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
@@ -119,22 +128,18 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     Draws of all seeds are pooled.
     """
-    found = []
+    curves = []
     for group in groups:
         tasks: dict[str, dict[str, Points]] = {}
-        for task, records in group.records.items():
-            for record in records:
-                if record.probe_size is None:
-                    continue
+        for record in group.all_records:
+            if record.probe_size is not None:
                 sizes, accuracy = record.probe_size.sizes, record.probe_size.accuracy
-                for method in sorted(accuracy):
-                    points = tasks.setdefault(task, {}).setdefault(method, {})
-                    _pool(points, sizes, accuracy[method])
+                _pool(tasks, record.context.task, sizes, accuracy)
         if tasks:
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
-            note = notes(group.every)
-            found.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
-    return found
+            note = notes(group.all_records)
+            curves.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
+    return curves
 
 
 def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
@@ -142,94 +147,92 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     Plain ICL and BC on all rows at once are levels.
     """
-    found = []
+    curves = []
     for group in groups:
         tasks: dict[str, dict[str, Points]] = {}
         levels: dict[str, dict[str, float]] = {}
         for task, records in group.records.items():
-            drawn = [record for record in records if record.over_stream]
-            for record in drawn:
-                assert record.over_stream
-                rows, accuracy = record.over_stream.rows, record.over_stream.accuracy
-                for method in sorted(accuracy):
-                    points = tasks.setdefault(task, {}).setdefault(method, {})
-                    _pool(points, rows, accuracy[method])
-            for method in REFERENCES if drawn else ():
-                of = [one.methods[method]["accuracy"] for one in drawn if method in one.methods]
-                if len(of) == len(drawn):
-                    levels.setdefault(task, {})[method] = 100 * float(np.mean(of))
+            streamed = []
+            for record in records:
+                if record.over_stream:
+                    streamed.append(record)
+                    _pool(tasks, task, record.over_stream.rows, record.over_stream.accuracy)
+            for method in REFERENCES if streamed else ():
+                if all(method in record.methods for record in streamed):
+                    accuracies = [record.methods[method]["accuracy"] for record in streamed]
+                    levels.setdefault(task, {})[method] = 100 * float(np.mean(accuracies))
         if tasks:
             slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
-            note = " ".join(filter(None, (SEEN, notes(group.every))))
-            found.append(Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True))
-    return found
+            note = notes(group.all_records, STREAM_NOTE)
+            curves.append(Curves(slug, heading, "rows seen", tasks, note, levels, of_mean=True))
+    return curves
 
 
 def accuracy_cells(curves: Curves) -> Cells:
     """Header, then one row for each task and number: mean ± sd in %; a level is one number."""
-    methods = list(dict.fromkeys(m for of_task in curves.tasks.values() for m in of_task))
-    beside = list(dict.fromkeys(m for of_task in curves.levels.values() for m in of_task))
-    rows: Cells = [["task", curves.axis, *methods, *(f"{m}, all rows" for m in beside)]]
-    for task, of_task in curves.tasks.items():
-        for number in sorted({n for points in of_task.values() for n in points}):
-            have = [m for m in methods if number in of_task.get(m, {})]
-            cells = dict(zip(have, best_of([of_task[m][number] for m in have]), strict=True))
-            held = curves.levels.get(task, {})
-            flat = (f"{held[m]:.1f}" if m in held else "-" for m in beside)
-            rows.append([title(task), str(number), *(cells.get(m, "-") for m in methods), *flat])
+    level_names = dict.fromkeys(name for levels in curves.levels.values() for name in levels)
+    header = ["task", curves.axis, *curves.methods, *map("{}, all rows".format, level_names)]
+    rows: Cells = [header]
+    for task, by_method in curves.tasks.items():
+        levels = curves.levels.get(task, {})
+        level_cells = [f"{levels[name]:.1f}" if name in levels else "-" for name in level_names]
+        for number in sorted(set().union(*by_method.values())):
+            present = [method for method in by_method if number in by_method[method]]
+            marked = best_of([by_method[method][number] for method in present])
+            cells = dict.fromkeys(curves.methods, "-") | dict(zip(present, marked, strict=True))
+            rows.append([task_title(task), str(number), *cells.values(), *level_cells])
     return rows
 
 
 def paragraph(curves: Curves) -> str:
     """How far icl and bc move along the curve, where bc is ahead, and how sure that is."""
-    tasks = {task: found for task, found in curves.gains.items() if task in curves.tasks}
-    tasks = {task: of for task, of in tasks.items() if {*REFERENCES} <= {*curves.tasks[task]}}
+    # Tasks where both methods have a line and their difference is known.
+    names = [task for task in curves.gains if {*REFERENCES} <= {*curves.tasks.get(task, ())}]
+    tasks = {task: curves.gains[task] for task in names}
     if not tasks:
         return ""
-    numbers = sorted({number for of in tasks.values() for number in of})
-    lines = {name: {task: curves.tasks[task][name] for task in tasks} for name in REFERENCES}
-    ends = [[_ends(points) for points in of.values()] for of in lines.values()]
     most_points = max(map(len, tasks.values()))
-    lies = [
-        f"{icl} with icl and {bc} with bc on {title(task)}"
-        for icl, bc, task in zip(*ends, tasks, strict=True)
-        if len(tasks[task]) == most_points
-    ]
-    said = f"Mean accuracy in % lies between {'; '.join(lies)}. "
-    means = said if len(lies) <= NAMED else ""
-    every = [gain for of in tasks.values() for gain in of.values()]
-    won, _, lost = gains.verdicts(every)
-    least, most = (
-        pick((gain.value, gain, title(task), number) for task, of in tasks.items()
-             for number, gain in of.items()) for pick in (min, max)
-    )  # fmt: skip
+    ranges, gained = [], []
+    for task, gain_by_number in tasks.items():
+        icl, bc = (_range_of_means(curves.tasks[task][method]) for method in REFERENCES)
+        if len(gain_by_number) == most_points:
+            ranges.append(f"{icl} with icl and {bc} with bc on {task_title(task)}")
+        for number, gain in gain_by_number.items():
+            gained.append((gain.value, gain, task_title(task), number))
+    sentence = f"Mean accuracy in % lies between {'; '.join(ranges)}. "
+    range_sentence = sentence if len(ranges) <= MAX_TASKS_NAMED else ""
+    won, _, lost = gains.verdicts(gain for _, gain, _, _ in gained)
+    (_, lowest, low_task, low_at), (_, highest, high_task, high_at) = min(gained), max(gained)
+    numbers = sorted(set().union(*tasks.values()))
     return (
         f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
-        f"{joined(map(title, tasks))}, all else stays): at {won or 'none'} of {len(every)} points "
-        f"Batch Calibration (bc) gains beyond noise over the plain scores (icl), at "
-        f"{lost or 'none'} it loses; its gain goes from {gains.marked(least[1])} points ({least[2]}"
-        f" at {least[3]}) to {gains.marked(most[1])} ({most[2]} at {most[3]}). {means}"
-        f"{_apart(lines)}In brackets 95 % intervals over draws of "
-        f"demonstrations and test rows, {gains.MARK} where 0 is outside; where there is one draw "
-        "they are over rows alone."
+        f"{join_names(map(task_title, tasks))}, all else stays): at {won or 'none'} of "
+        f"{len(gained)} points Batch Calibration (bc) gains beyond noise over the plain scores "
+        f"(icl), at {lost or 'none'} it loses; its gain goes from {gains.gain_cell(lowest)} points "
+        f"({low_task} at {low_at}) to {gains.gain_cell(highest)} ({high_task} at {high_at}). "
+        f"{range_sentence}{_spread_sentence(curves, list(tasks))}In brackets 95 % intervals over "
+        f"draws of demonstrations and test rows, {gains.MARK} where 0 is outside; where there is "
+        "one draw they are over rows alone."
     )
 
 
-def _ends(points: Points) -> str:
-    means = {number: float(values.mean()) for number, values in points.items()}
-    low, high = (pick(means, key=means.__getitem__) for pick in (min, max))
+def _range_of_means(points: Points) -> str:
+    """The lowest and the highest mean, each with where it is."""
+    means = {number: float(points[number].mean()) for number in points}
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     return f"{means[low]:.1f} (at {low}) and {means[high]:.1f} (at {high})"
 
 
-def _apart(lines: Mapping[str, Mapping[str, Points]]) -> str:
+def _spread_sentence(curves: Curves, tasks: Sequence[str]) -> str:
     """How far draws of demonstrations are apart, mean over tasks and numbers with several."""
-    sds = [
-        [float(deviation(v)) for points in of.values() for v in points.values() if len(v) > 1]
-        for of in lines.values()
-    ]
-    if not all(sds):
-        return ""
-    icl, bc = map(np.mean, sds)
+    deviations = []
+    for method in REFERENCES:
+        samples = [sample for task in tasks for sample in curves.tasks[task][method].values()]
+        several = [sample for sample in samples if len(sample) > 1]
+        if not several:
+            return ""
+        deviations.append(np.mean([float(deviation(sample)) for sample in several]))
+    icl, bc = deviations
     return (
         f"From one draw of demonstrations to the next it moves by {icl:.1f} points (one standard "
         f"deviation, mean over all) with icl and by {bc:.1f} with bc. "

@@ -1,169 +1,226 @@
-"""What methods gain over ICL, each number with its interval, and which gains exceed noise."""
+"""What methods gain over ICL, each with its interval; which gains exceed noise; tasks learned."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Best, Cells, named, plain_csv, tested
-from batch_calibration.artifacts.grouping import BASELINE, SettingRecords, title
+from batch_calibration.artifacts.cells import LEARNED, Cells, mark_best, rows_cell, task_cell
+from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords, task_title
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.store import Record, unpack
 
 MARK = "*"
-"""What stands behind a gain or a loss that exceeds noise."""
-SUMMARY = 2
+"""Stands behind a gain or a loss that exceeds noise."""
+SUMMARY_ROWS = 2
 """Rows at the end of a table of gains that sum up the others."""
 WINS = "wins, ties, losses"
-"""The name of what `verdicts` says."""
-FEW = 200
-"""Test rows; of fewer, an accuracy near one half is known to 7 points at best."""
+"""The name of what `count_verdicts` counts."""
+MIN_TEST_ROWS = 200
+"""Of fewer test rows, an accuracy near one half is known to 7 points at best."""
+LEARNED_MARGIN = 10.0
+"""Points above chance."""
 Packed = tuple[tuple[str, int], ...]
 """Of each context which rows are right, as a record holds it, and how many these are."""
 
 
-def seeds(group: SettingRecords) -> int:
+def max_seeds(group: SettingRecords) -> int:
     """The most draws of demonstrations that a task has."""
-    return max(len(records) for records in group.records.values())
+    return max(map(len, group.records.values()))
 
 
 def note(group: SettingRecords) -> str:
     """The sentences below a table of gains: what its intervals hold, and which rows are few."""
-    fewest, most = min(map(len, group.records.values())), seeds(group)
+    fewest, most = min(map(len, group.records.values())), max_seeds(group)
     draws = " to ".join(dict.fromkeys((str(fewest), str(most))))
-    over = (
-        f"over the draws of demonstrations ({draws} a task) and over the test rows, which are the "
-        "same in all draws: more draws make a small test set no larger"
-        if most > 1
-        else "over the test rows alone"
-        + (": one draw of demonstrations says nothing of others" if group.setting.shots else "")
-    )
+    over = "over the test rows alone"
+    if most > 1:
+        over = (
+            f"over the draws of demonstrations ({draws} a task) and over the test rows, which are "
+            "the same in all draws: more draws make a small test set no larger"
+        )
+    elif group.setting.shots:
+        over += ": one draw of demonstrations says nothing of others"
     return (
         f"A gain is paired: on the same rows, how many more are right than with {BASELINE}. In "
         f"brackets its 95 % interval {over}. {MARK} beyond noise: 0 is outside it; of 20 methods "
         f"that change nothing, about one is marked. '{WINS}' counts tasks whose interval is above "
-        f"0, holds 0, is below 0.{_few(group)} Averages are over these tasks and say nothing of "
-        "others."
+        f"0, holds 0, is below 0.{_name_small_tasks(group)} Averages are over these tasks and say "
+        "nothing of others."
     )
 
 
-def _few(group: SettingRecords) -> str:
-    """The tasks with few test rows, by name."""
-    rows = {task: sum(records[0].classes) for task, records in group.records.items()}
-    few = [f"{title(task)} ({n})" for task, n in rows.items() if n < FEW]
-    return f" Few test rows, so wide intervals: {', '.join(few)}." if few else ""
+def _name_small_tasks(group: SettingRecords) -> str:
+    small = []
+    for task, records in group.records.items():
+        rows = sum(records[0].classes)
+        if rows < MIN_TEST_ROWS:
+            small.append(f"{task_title(task)} ({rows})")
+    return f" Few test rows, so wide intervals: {', '.join(small)}." if small else ""
 
 
 def accuracy(group: SettingRecords, task: str, method: str) -> Estimate:
     """The accuracy on a task, mean over seeds; of one seed the interval of its record."""
     records = group.records[task]
     if len(records) == 1:
-        found = records[0].methods[method]
-        return Estimate(*(found[f"accuracy{end}"] for end in ("", "_low", "_high")))
-    return _over(_packed(records, method))
+        metrics = records[0].methods[method]
+        return Estimate(metrics["accuracy"], metrics["accuracy_low"], metrics["accuracy_high"])
+    return _mean_over_contexts(_packed(records, method))
+
+
+def mean_accuracy(group: SettingRecords, method: str) -> Estimate:
+    """The accuracy of a method, mean over the tasks."""
+    return over_tasks([accuracy(group, task, method) for task in group.records])
 
 
 def gain(group: SettingRecords, task: str, method: str) -> Estimate:
     """The accuracy on a task less ICL's on the same rows, mean over seeds."""
-    return of(group.records[task], method)
+    return gain_over_contexts(group.records[task], method)
 
 
-def of(records: Sequence[Record], method: str) -> Estimate:
+def gain_by_task(group: SettingRecords, method: str) -> dict[str, Estimate]:
+    """The gain over ICL on each task."""
+    return {task: gain(group, task, method) for task in group.records}
+
+
+def gain_over_contexts(records: Sequence[Record], method: str) -> Estimate:
     """The accuracy in some contexts of one task less ICL's, mean over the contexts."""
-    return _over(_packed(records, method), _packed(records, BASELINE))
+    return _mean_over_contexts(_packed(records, method), _packed(records, BASELINE))
 
 
 def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
     """Of these methods, those whose gain over ICL is known."""
-    known = {name for name in group.methods if all(name in one.right for one in group.every)}
-    return [name for name in methods if name != BASELINE and {name, BASELINE} <= known]
+    if BASELINE not in group.judged:
+        return []
+    return list(filter((group.judged - {BASELINE}).__contains__, methods))
 
 
 def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
     """Header, one row a task, their average, and on how many tasks a method wins and loses."""
     rows: Cells = [["task", "rows", *methods]]
-    found = {m: [gain(group, task, m) for task in group.records] for m in methods}
-    for place, (task, records) in enumerate(group.records.items()):
-        cells = [marked(found[method][place]) for method in methods]
-        rows.append([named(task, records), tested(records), *cells])
-    rows.append(["average", "", *(marked(over_tasks(found[method])) for method in methods)])
-    return [*rows, [WINS, "", *(said(verdicts(found[method])) for method in methods)]]
+    columns = []
+    for method in methods:
+        gains = list(gain_by_task(group, method).values())
+        cells = list(map(gain_cell, [*gains, over_tasks(gains)]))
+        columns.append([*cells, count_verdicts(gains)])
+    for (task, records), *cells in zip(group.records.items(), *columns, strict=False):
+        rows.append([task_cell(task, records), rows_cell(records), *cells])
+    # A column is longer than the tasks by its two sums.
+    for label, place in (("average", -2), (WINS, -1)):
+        rows.append([label, "", *(column[place] for column in columns)])
+    return rows
 
 
 def overview_cells(group: SettingRecords) -> Cells:
     """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
     rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
     methods = [BASELINE, *compared(group, group.methods)]
-    means = {m: over_tasks([accuracy(group, task, m) for task in group.records]) for m in methods}
-    best = max(round(100 * one.value, 1) for one in means.values())
-    for name, one in means.items():
-        cell = Best(one) if round(100 * one.value, 1) == best else str(one)
-        each = [gain(group, task, name) for task in group.records]
-        against = [marked(over_tasks(each)), said(verdicts(each))]
-        rows.append([name, cell, *(against if name != BASELINE else ["", ""])])
+    means = [mean_accuracy(group, method) for method in methods]
+    cells = mark_best([100 * mean.value for mean in means], list(map(str, means)))
+    for method, cell in zip(methods, cells, strict=True):
+        gains = list(gain_by_task(group, method).values())
+        against = [gain_cell(over_tasks(gains)), count_verdicts(gains)]
+        rows.append([method, cell, *(against if method != BASELINE else ["", ""])])
     return rows
 
 
-def overview_csv(group: SettingRecords) -> str:
+def overview_csv(group: SettingRecords) -> Cells:
     """One line per task and method, and of all tasks: accuracy and gain, 0 to 1, and their ends."""
     rows: Cells = [["task", "method", "metric", "value", "low", "high"]]
     methods = compared(group, group.methods)
-    for metric, of, names in (
+    for metric, measure, names in (
         ("accuracy", accuracy, [BASELINE, *methods]),
         ("gain", gain, methods),
     ):
-        for name in names:
-            each = {task: of(group, task, name) for task in group.records}
-            each["average"] = over_tasks(list(each.values()))
-            rows += [[task, name, metric, *(f"{x:.6g}" for x in one)] for task, one in each.items()]
-    return plain_csv(rows)
+        for method in names:
+            estimates = {task: measure(group, task, method) for task in group.records}
+            estimates["average"] = over_tasks(list(estimates.values()))
+            for task, estimate in estimates.items():
+                rows.append([task, method, metric, *map("{:.6g}".format, estimate)])
+    return rows
 
 
-def right(records: Iterable[Record], method: str) -> list[np.ndarray]:
+def right_rows(records: Iterable[Record], method: str) -> list[np.ndarray]:
     """Of each context the labeled rows [n], 1.0 where one is right."""
-    return [_hits(*one) for one in _packed(records, method)]
+    return [_unpacked(*packed) for packed in _packed(records, method)]
 
 
 def _packed(records: Iterable[Record], method: str) -> Packed:
     return tuple((record.right[method], sum(record.classes)) for record in records)
 
 
-def _hits(text: str, rows: int) -> np.ndarray:
+def _unpacked(text: str, rows: int) -> np.ndarray:
     return unpack(text, rows).astype(np.float64)
 
 
 # Tables, figures and paragraphs ask for the same number several times.
 @lru_cache(maxsize=4096)
-def _over(after: Packed, before: Packed = ()) -> Estimate:
+def _mean_over_contexts(after: Packed, before: Packed = ()) -> Estimate:
     """The mean over contexts of what is right, or of this less what was right before."""
     added = OF_GAIN if before else OF_ACCURACY
-    seeds = [_hits(*one) for one in after]
-    if before:
-        seeds = [one - _hits(*other) for one, other in zip(seeds, before, strict=True)]
-    if len({len(rows) for rows in seeds}) == 1:
+    seeds = [_unpacked(*packed) for packed in after]
+    for rows, packed in zip(seeds, before, strict=False):
+        rows -= _unpacked(*packed)
+    if len(set(map(len, seeds))) == 1:
         return over_rows(np.array(seeds), added)
     # Seeds that have unlike rows, as where images are unreadable, have no row in common.
     return over_tasks([over_rows(rows[None], added) for rows in seeds])
 
 
-def marked(one: Estimate) -> str:
+def gain_cell(gain: Estimate) -> str:
     """A gain with its interval, and the mark where it exceeds noise."""
-    return one.points + MARK * abs(one.beyond_noise)
+    return gain.points + MARK * abs(gain.beyond_noise)
 
 
-def verdicts(each: Iterable[Estimate]) -> tuple[int, int, int]:
+def verdicts(gains: Iterable[Estimate]) -> tuple[int, int, int]:
     """How many are above noise, within it, below it."""
-    signs = [one.beyond_noise for one in each]
+    signs = [gain.beyond_noise for gain in gains]
     return signs.count(1), signs.count(0), signs.count(-1)
 
 
-def said(counts: Sequence[int]) -> str:
-    """The counts as a cell."""
-    return ", ".join(map(str, counts))
+def count_verdicts(gains: Iterable[Estimate]) -> str:
+    """The same as a cell."""
+    return ", ".join(map(str, verdicts(gains)))
 
 
-def counted(each: Sequence[Estimate]) -> list[str]:
+def count_signs(gains: Sequence[Estimate]) -> list[str]:
     """How many gain and lose, and how many of these by more than noise."""
-    gained, lost = sum(one.value > 0 for one in each), sum(one.value < 0 for one in each)
-    signs = [one.beyond_noise for one in each]
-    return [f"{gained}, {lost}", f"{signs.count(1)}, {signs.count(-1)}"]
+    differences = np.array([gain.value for gain in gains])
+    above, _, below = verdicts(gains)
+    return [f"{(differences > 0).sum()}, {(differences < 0).sum()}", f"{above}, {below}"]
+
+
+def learned_tasks(group: SettingRecords) -> list[str]:
+    """Tasks where the better of icl and bc, mean over the seeds, is clearly above chance.
+
+    `LEARNED_MARGIN` points above 100 % / number of labels, and its 95 % interval over seeds and
+    rows above that and above the share of the most frequent label. Each of the two has one chance
+    in 40 to pass by luck. Nothing is learned where icl or bc was not run.
+    """
+    if not compared(group, REFERENCES):
+        return []
+    return [task for task in group.records if _is_learned(group, task)]
+
+
+def _is_learned(group: SettingRecords, task: str) -> bool:
+    records = group.records[task]
+    chance = 1 / len(records[0].label_names)
+    means = [group.values(task, method).mean() for method in REFERENCES]
+    better = int(np.argmax(means))
+    # Rounded: 60 % of two labels is learned, whatever the last bit says.
+    above = round(float(100 * (means[better] - chance)), 6)
+    low = accuracy(group, task, REFERENCES[better]).low
+    frequent = max(max(record.classes) / sum(record.classes) for record in records)
+    return above >= LEARNED_MARGIN and low > max(chance, frequent)
+
+
+def learned_note(group: SettingRecords) -> str:
+    """The sentence under a table of marked tasks; nothing where none can be marked."""
+    if not compared(group, REFERENCES):
+        return ""
+    return (
+        f"{LEARNED} learned ({len(learned_tasks(group))} of {len(group.records)}): the better of "
+        f"icl and bc, mean over seeds, is {LEARNED_MARGIN:.0f} points or more above chance (100 % "
+        "/ number of labels), and its 95 % interval over seeds and rows excludes chance and the "
+        "share of the most frequent label, which are below it."
+    )

@@ -1,6 +1,9 @@
 """Groups records by setting: one setting, its tasks, its methods, a value per seed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +14,11 @@ from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 BASELINE = "icl"
-"""What others are said to gain over."""
+"""The method that gains are measured against."""
 CORRECTED = "bc"
-"""The method that paragraphs tell of."""
+"""The method that paragraphs describe."""
 REFERENCES = (BASELINE, CORRECTED)
-"""What published variants are shown beside."""
+"""The methods that published variants are shown beside."""
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
     "same_context": ", all prompts (†) lose shots where one is long",
@@ -24,7 +27,7 @@ SHORTENED = {
 VARIED = ("selection", "order", "template", "verbalizer")
 """Choices of the prompt that a robustness study varies."""
 CONTROLS = ("demonstration_labels", "label_words")
-"""Choices that say how much a model reads in its demonstrations; no prompt that one would use."""
+"""Choices that test how much a model reads in its demonstrations, not prompts for use."""
 CONTROL = "demonstration labels"
 """The study in which they vary."""
 AXES = {
@@ -34,7 +37,7 @@ AXES = {
     ("template",): "templates",
     ("verbalizer",): "verbalizers",
 }
-"""Which choices of the prompt differ from a task's own, and the study in which they vary."""
+"""Choices of the prompt that differ from the task's own -> the study in which they vary."""
 
 
 class Setting(NamedTuple):
@@ -53,58 +56,69 @@ class Setting(NamedTuple):
     def __str__(self) -> str:
         """In words, for titles and file names' captions."""
         if self.shots is None:
-            return self.words()
-        return self.words("zero-shot" if self.shots == 0 else f"{self.shots}-shot")
+            return self.describe()
+        return self.describe("zero-shot" if self.shots == 0 else f"{self.shots}-shot")
 
-    def words(self, how: str = "") -> str:
-        """All but the shots in words, `how` before the split."""
+    def describe(self, shots: str = "") -> str:
+        """The setting in words; `shots` stands before the split."""
         model = self.model or "unnamed model"
-        parts = [model if self.data in ("", self.model) else f"{model} on {self.data}", how]
-        parts += [f"{self.split} split"] if self.split else []
-        parts += [f"first {self.limit} rows"] if self.limit else ["all rows"] if self.split else []
-        long = SHORTENED.get(self.over_long, "")
+        phrases = [model if self.data in ("", self.model) else f"{model} on {self.data}", shots]
+        phrases.append(f"{self.split} split" if self.split else "")
+        # Scores without a split are some rows of unknown origin: "all rows" would claim too much.
+        all_rows = "all rows" if self.split else ""
+        phrases.append(f"first {self.limit} rows" if self.limit else all_rows)
+        shortened = SHORTENED.get(self.over_long, "")
         variant = f", scorer {self.variant}" if self.variant else ""
-        options = "".join(f", {option}" for option in self.options)
-        return f"{', '.join(filter(None, parts))}{long}{variant}{options}"
+        options = "".join(map(", {}".format, self.options))
+        return f"{', '.join(filter(None, phrases))}{shortened}{variant}{options}"
 
     @property
     def slug(self) -> str:
         """The setting as part of a file name."""
-        rows = f"-first{self.limit}" if self.limit else ""
-        long = "" if self.over_long == "error" else f"-{self.over_long}"
-        data = "" if self.data in ("", self.model) else f"-{self.data}"
-        variant = f"-{self.variant}" if self.variant else ""
-        options = "".join(f"-{option}" for option in self.options)
-        shots = "" if self.shots is None else f"-{self.shots}shot"
-        split = f"-{self.split}" if self.split else ""
-        name = f"{self.model or 'scores'}{data}{shots}{split}{rows}{long}{variant}{options}"
-        return name.replace(" ", "-")
+        parts = [self.model or "scores", "" if self.data == self.model else self.data]
+        parts.append("" if self.shots is None else f"{self.shots}shot")
+        parts += [self.split, f"first{self.limit}" if self.limit else ""]
+        parts += ["" if self.over_long == "error" else self.over_long, self.variant]
+        return "-".join([*filter(None, parts), *self.options]).replace(" ", "-")
 
 
-class SettingRecords(NamedTuple):
+@dataclass(frozen=True)
+class SettingRecords:
     """The records of one setting, by task, in the order of the seeds."""
 
     setting: Setting
     records: dict[str, list[Record]]
 
-    @property
-    def every(self) -> list[Record]:
+    # Tables and figures ask for these again and again: each is found once per group.
+    @cached_property
+    def all_records(self) -> list[Record]:
         """The records of all tasks."""
-        return [record for of_task in self.records.values() for record in of_task]
+        return list(chain.from_iterable(self.records.values()))
 
-    @property
+    @cached_property
     def methods(self) -> tuple[str, ...]:
         """Methods that every record has, in the order of the table of methods."""
-        return tuple(name for name in METHODS if all(name in one.methods for one in self.every))
+        shared = set(METHODS)
+        for record in self.all_records:
+            shared &= record.methods.keys()
+        return tuple(filter(shared.__contains__, METHODS))
+
+    @cached_property
+    def judged(self) -> frozenset[str]:
+        """Methods of which every record keeps which rows they answer rightly."""
+        shared = set(self.methods)
+        for record in self.all_records:
+            shared &= record.right.keys()
+        return frozenset(shared)
+
+    @cached_property
+    def paper_methods(self) -> list[str]:
+        """Methods of the paper's comparison that every record has."""
+        return self.among(methods_of_group("paper"))
 
     def among(self, names: Sequence[str]) -> list[str]:
         """Of these methods, those that every record has."""
-        return [name for name in self.methods if name in names]
-
-    @property
-    def compared(self) -> list[str]:
-        """Methods of the paper's comparison that every record has."""
-        return self.among(of_group("paper"))
+        return list(filter(names.__contains__, self.methods))
 
     def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
         """One value per seed, `[s]`."""
@@ -115,7 +129,7 @@ class SettingRecords(NamedTuple):
         return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
 
 
-def of_group(group: Group) -> list[str]:
+def methods_of_group(group: Group) -> list[str]:
     """Names of the methods of a group."""
     return [name for name, method in METHODS.items() if method.group == group]
 
@@ -130,20 +144,21 @@ def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
     """
     groups: dict[Setting, dict[str, list[Record]]] = {}
     for setting, record in with_settings(records):
-        if axis(record):
+        if axis_name(record):
             continue
         task, seed = record.context.task, record.context.seed
-        group = groups.setdefault(setting, {}).setdefault(task, [])
-        if any(other.context.seed == seed for other in group):
-            of = task if seed is None else f"{task}, seed {seed},"
+        siblings = groups.setdefault(setting, {}).setdefault(task, [])
+        if any(sibling.context.seed == seed for sibling in siblings):
+            subject = task if seed is None else f"{task}, seed {seed},"
             raise InputError(
-                f"the workdir holds two records of {of} in the setting {setting}, "
+                f"the workdir holds two records of {subject} in the setting {setting}, "
                 "such as from before and after a change of the data; keep them in workdirs of "
                 "their own."
             )
-        group.append(record)
+        siblings.append(record)
+    # Unknown shots stand before zero-shot: None and numbers do not compare.
     order = sorted(
-        groups, key=lambda one: one._replace(shots=-1 if one.shots is None else one.shots)
+        groups, key=lambda key: key._replace(shots=-1 if key.shots is None else key.shots)
     )
     return [SettingRecords(setting, groups[setting]) for setting in order]
 
@@ -155,82 +170,91 @@ def with_settings(records: Iterable[Record]) -> list[tuple[Setting, Record]]:
     a folder of the same name, or another scale, is another scorer. A record that lacks a block
     stands beside those that have it, unless they made it in several ways.
     """
-    found = ordered(records)
+    ordered = sort_records(records)
     scorers: dict[Setting, set[str]] = {}
-    made: dict[tuple[Setting, str], set[tuple[str, ...]]] = {}
-    for record in found:
+    # (setting, its shots 0; block) -> the options with which the setting's records made the block.
+    block_options: dict[tuple[Setting, str], set[tuple[str, ...]]] = {}
+    for record in ordered:
         setting = _setting(record)
         scorers.setdefault(setting, set()).add(record.context.scorer.digest)
         for block, options in record.context.blocks.items():
-            made.setdefault((setting._replace(shots=0), block), set()).add(_words(options))
-    blocks = sorted({block for _, block in made})
+            key = setting._replace(shots=0), block
+            block_options.setdefault(key, set()).add(_option_texts(options))
+    blocks = sorted({block for _, block in block_options})
 
-    def whole(record: Record) -> Setting:
-        setting, given = _setting(record), record.context.blocks
-        several = len(scorers[setting]) > 1
-        options = list(setting.options)
+    def full_setting(record: Record) -> Setting:
+        setting, own_blocks = _setting(record), record.context.blocks
+        texts = list(setting.options)
         for block in blocks:
-            others = made.get((setting._replace(shots=0), block), set())
-            if block in given:
-                options += _words(given[block])
-            elif len(others) == 1:
-                options += next(iter(others))
-        variant = record.context.scorer.digest[:4] if several else ""
-        return setting._replace(variant=variant, options=tuple(options))
+            variants = block_options.get((setting._replace(shots=0), block), set())
+            if block in own_blocks:
+                texts += _option_texts(own_blocks[block])
+            elif len(variants) == 1:
+                texts += next(iter(variants))
+        variant = record.context.scorer.digest[:4] if len(scorers[setting]) > 1 else ""
+        return setting._replace(variant=variant, options=tuple(texts))
 
-    return [(whole(record), record) for record in found]
-
-
-def _words(options: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(f"{name} {_word(value)}" for name, value in sorted(options.items()))
+    return list(zip(map(full_setting, ordered), ordered, strict=True))
 
 
-def _word(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def _option_texts(options: Mapping[str, object]) -> tuple[str, ...]:
+    texts = []
+    for name, option in sorted(options.items()):
+        several = isinstance(option, list | tuple)
+        texts.append(f"{name} {' '.join(map(str, option)) if several else option}")  # type: ignore[call-overload]
+    return tuple(texts)
 
 
 def _setting(record: Record) -> Setting:
     """What the record's table holds fixed."""
-    about = record.context
-    held = {k: v for k, v in about.options.items() if k not in (*VARIED, *CONTROLS, "over_long")}
-    floor = {} if record.floor is None else {"floor": record.floor}
-    methods = {f"{m} {k}": v for m, given in record.options.items() for k, v in given.items()}
+    context = record.context
+    varied = {*VARIED, *CONTROLS, "over_long"}
+    options = {name: context.options[name] for name in context.options.keys() - varied}
+    if record.floor is not None:
+        options["floor"] = record.floor
+    for method, method_options in record.options.items():
+        options |= {f"{method} {name}": option for name, option in method_options.items()}
     return Setting(
-        about.model, about.scorer.kind, about.shots, about.split, about.limit,
-        str(about.options.get("over_long", "error")), about.data,
-        options=_words(held | floor | methods),
+        context.model, context.scorer.kind, context.shots, context.split, context.limit,
+        str(context.options.get("over_long", "error")), context.data,
+        options=_option_texts(options),
     )  # fmt: skip
 
 
-def axis(record: Record) -> str:
+def axis_name(record: Record) -> str:
     """The study of the prompt that a record belongs to; nothing where it is the task's own."""
     options = record.context.options
-    if any(name in options for name in CONTROLS):
+    if not options.keys().isdisjoint(CONTROLS):
         return CONTROL
-    varied = tuple(k for k in VARIED if k in options)
+    varied = tuple(filter(options.__contains__, VARIED))
     name = AXES.get(varied, "-".join(varied))
     selection = options.get("selection", "total")
     return name if selection == "total" else f"{name}-{selection}"
 
 
-def ordered(records: Iterable[Record]) -> list[Record]:
+def sort_records(records: Iterable[Record]) -> list[Record]:
     """Tasks in the order of `TASKS`, seeds ascending."""
-    position = {name: number for number, name in enumerate(TASKS)}
+    position = dict(zip(TASKS, range(len(TASKS)), strict=True))
 
     def rank(record: Record) -> tuple[int, str, int]:
-        task = record.context.task
-        seed = record.context.seed
+        task, seed = record.context.task, record.context.seed
         return position.get(task, len(position)), task, -1 if seed is None else seed
 
     return sorted(records, key=rank)
 
 
-def title(task: str) -> str:
+def sort_tasks(tasks: Iterable[str]) -> list[str]:
+    """Tasks in the order of `TASKS`, then the others as they come."""
+    names = list(dict.fromkeys(tasks))
+    return [*filter(names.__contains__, TASKS), *filter(lambda name: name not in TASKS, names)]
+
+
+def task_title(task: str) -> str:
     """A task's name as papers print it."""
     return TASKS[task].title if task in TASKS else task
 
 
-def joined(items: Iterable[str]) -> str:
-    """The items with commas, and `and` before the last."""
-    some = list(items)
-    return some[0] if len(some) == 1 else ", ".join(some[:-1]) + " and " + some[-1]
+def join_names(names: Iterable[str]) -> str:
+    """The names with commas, and `and` before the last."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.artifacts import curves, sizes
+from batch_calibration.artifacts import controls, robustness, two_way
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.scores import ScoreTable
@@ -17,7 +19,8 @@ ACROSS = "Across settings"
 """The section of what varies from one setting to the next."""
 
 
-class Results(NamedTuple):
+@dataclass(frozen=True)
+class Results:
     """What tables and figures are made of.
 
     Attributes:
@@ -27,7 +30,8 @@ class Results(NamedTuple):
         boundary_tasks: how many tasks the figure of boundaries shows, at most.
         models: names, smallest first, in the order of tables of several models; others come
             behind, by name.
-        whole: whether the figure of boundaries of all tasks is drawn, too, which takes longest.
+        all_boundaries: whether the figure of boundaries of all tasks, which takes longest, is
+            drawn, too.
     """
 
     records: list[Record]
@@ -35,28 +39,49 @@ class Results(NamedTuple):
     load: Callable[[Record], ScoreTable | None]
     boundary_tasks: int = 2
     models: tuple[str, ...] = ()
-    whole: bool = False
+    all_boundaries: bool = False
 
-    @property
-    def apart(self) -> list[SettingRecords]:
-        """Settings with a section of their own: a point of a curve has none."""
-        return curves.apart(self.groups)
+    # Tables, figures and the page walk the same studies: each is grouped once.
+    @cached_property
+    def sections(self) -> list[SettingRecords]:
+        """Settings with a section of their own: all but those whose tasks a wider setting has.
 
-    @property
+        Where shots alone differ they are points of a curve, and the curve shows them.
+        """
+
+        def is_wider(group: SettingRecords, narrow: SettingRecords) -> bool:
+            same = group.setting._replace(shots=0) == narrow.setting._replace(shots=0)
+            return same and narrow.records.keys() < group.records.keys()
+
+        return [
+            group for group in self.groups if not any(is_wider(wide, group) for wide in self.groups)
+        ]
+
+    @cached_property
+    def axes(self) -> list[robustness.Axis]:
+        """Studies in which one choice of the prompt varies, task by task."""
+        return robustness.find_axes(self.records)
+
+    @cached_property
+    def controls(self) -> list[controls.Control]:
+        """Studies in which the labels of demonstrations vary."""
+        return controls.find_controls(self.records)
+
+    @cached_property
     def sizes(self) -> list[SettingRecords]:
         """Settings of text with one shot that differ in the model alone, smallest first."""
-        return next(iter(sizes.alike(self.groups, 1, self.models)), [])
+        return next(iter(two_way.sizes(self.groups, 1, self.models)), [])
 
     @property
     def middle(self) -> list[SettingRecords]:
         """Of three sizes or more the one in the middle, of fewer none."""
         return self.sizes[1:-1][:1]
 
-    @property
+    @cached_property
     def main(self) -> SettingRecords | None:
         """Of these the one whose model has the most records: figures of one model show it."""
-        held = Counter(record.context.model for record in self.records)
-        return max(self.sizes, key=lambda one: held[one.setting.model], default=None)
+        counts = Counter(record.context.model for record in self.records)
+        return max(self.sizes, key=lambda group: counts[group.setting.model], default=None)
 
 
 class Table(NamedTuple):
@@ -69,7 +94,7 @@ class Table(NamedTuple):
         cells: header and rows.
         note: a sentence below it.
         last: rows at the end that sum up the others.
-        csv: what its CSV file holds, None for no such file.
+        csv: rows of its CSV file, None for no such file.
         shown: whether it is printed and in the report, or only written.
         unit: of its numbers.
         number: its number in the paper behind its kind; empty for what is not in it.
@@ -81,7 +106,7 @@ class Table(NamedTuple):
     cells: Cells
     note: str = ""
     last: int = 1
-    csv: str | None = None
+    csv: Cells | None = None
     shown: bool = True
     unit: str = "accuracy in %"
     number: str = ""
@@ -118,3 +143,8 @@ class Entry(NamedTuple):
     name: str
     tables: Callable[[Results], Iterable[Table]] = lambda results: ()
     figures: Callable[[Results], Iterable[Drawing]] = lambda results: ()
+
+
+def setting_slug(group: SettingRecords, kind: str) -> tuple[str, str]:
+    """The section and the slug of a table or figure of one setting."""
+    return str(group.setting), f"{group.setting.slug}-{kind}"

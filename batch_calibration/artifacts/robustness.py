@@ -1,12 +1,21 @@
 """The robustness study: accuracy as one choice of the prompt varies and the rest stays."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, best_of, spread, tested
+from batch_calibration.artifacts.cells import Cells, best_of, rows_cell, spread
+from batch_calibration.artifacts.gains import (
+    MARK,
+    WINS,
+    count_verdicts,
+    gain_cell,
+    gain_over_contexts,
+    right_rows,
+    verdicts,
+)
 from batch_calibration.artifacts.grouping import (
     AXES,
     BASELINE,
@@ -15,18 +24,18 @@ from batch_calibration.artifacts.grouping import (
     CORRECTED,
     REFERENCES,
     Setting,
-    axis,
-    joined,
-    of_group,
-    title,
+    axis_name,
+    join_names,
+    methods_of_group,
+    task_title,
     with_settings,
 )
-from batch_calibration.artifacts.steadiness import change_of_deviation
-from batch_calibration.methods import METHODS
-from batch_calibration.metrics import Estimate
+from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.store import Record
 
-SUMMARY = 2
+MIN_PROMPTS = 3
+"""Of fewer prompts no change of their standard deviation is told."""
+SUMMARY_ROWS = 2
 """Rows at the end of a table that sum up the others."""
 VARIES = {
     "choices": "Which training rows are shown as demonstrations",
@@ -39,13 +48,14 @@ NOTE = (
     "A row is one task whose prompt was varied in one way. ± is the standard deviation over the "
     "prompts; 'change' is bc's less icl's: below 0, the choice of the prompt matters less. In "
     "brackets 95 % intervals over prompts of this kind and over the test rows, which are the same "
-    f"for all prompts. {gains.MARK} beyond noise: 0 is outside it. '{gains.WINS}' counts prompts "
-    "with which bc gains, neither, loses beyond the noise of their rows."
+    f"for all prompts. {MARK} beyond noise: 0 is outside it. '{WINS}' counts prompts with which bc "
+    "gains, neither, loses beyond the noise of their rows."
 )
 """The sentences below the table of all studies."""
 
 
-class Axis(NamedTuple):
+@dataclass(frozen=True)
+class Axis:
     """The records of one task and setting in which one choice of the prompt varies."""
 
     setting: Setting
@@ -53,171 +63,230 @@ class Axis(NamedTuple):
     name: str
     records: list[Record]
 
-    @property
+    @cached_property
     def methods(self) -> list[str]:
         """Methods of the paper's comparison that every record has."""
-        return [
-            name
-            for name in METHODS
-            if name in of_group("paper") and all(name in r.methods for r in self.records)
-        ]
+        shared = set.intersection(*(set(record.methods) for record in self.records))
+        return list(filter(shared.__contains__, methods_of_group("paper")))
 
     @property
     def slug(self) -> str:
         """The axis as part of a file name."""
         return f"{self.setting.slug}-{self.task}-{self.name}"
 
-    @property
-    def compared(self) -> bool:
+    @cached_property
+    def is_compared(self) -> bool:
         """Whether the answers of icl and bc are known, of two prompts or more."""
-        known = all(name in record.right for record in self.records for name in REFERENCES)
+        known = all(record.right.keys() >= {*REFERENCES} for record in self.records)
         return known and len(self.records) > 1
 
     def values(self, method: str, records: Sequence[Record] | None = None) -> np.ndarray:
         """Accuracy in %, one for each record."""
-        some = self.records if records is None else records
-        return 100 * np.array([record.methods[method]["accuracy"] for record in some])
+        chosen = self.records if records is None else records
+        return 100 * np.array([record.methods[method]["accuracy"] for record in chosen])
 
+    def by_choice(self) -> dict[str, list[Record]]:
+        """The records by their choice of the prompt, numbers first."""
+        groups: dict[str, list[Record]] = {}
+        for record in self.records:
+            groups.setdefault(choice_name(record), []).append(record)
+        return {name: groups[name] for name in sorted(groups, key=choice_rank)}
+
+    @cached_property
     def gain(self) -> Estimate:
         """Bc's gain over icl, mean over the prompts, and its interval over prompts and rows."""
-        return gains.of(self.records, CORRECTED)
+        return gain_over_contexts(self.records, CORRECTED)
 
+    @cached_property
     def gains(self) -> list[Estimate]:
         """Bc's gain over icl with each prompt, and its interval over rows."""
-        return [gains.of([record], CORRECTED) for record in self.records]
+        return [gain_over_contexts([record], CORRECTED) for record in self.records]
 
+    @cached_property
     def change(self) -> Estimate | None:
         """The standard deviation over prompts, bc's less icl's; None where they are too few."""
-        before, after = (gains.right(self.records, name) for name in REFERENCES)
-        if len({len(rows) for rows in before}) > 1:
+        before, after = (right_rows(self.records, method) for method in REFERENCES)
+        if len(set(map(len, before))) > 1:
             return None
         return change_of_deviation(np.array(before), np.array(after))
 
 
-def axes(records: Iterable[Record]) -> list[Axis]:
+def change_of_deviation(
+    before: np.ndarray, after: np.ndarray, *, level: float = 0.95
+) -> Estimate | None:
+    """The standard deviation over prompts of the accuracy after a correction, less that before.
+
+    Below 0 the correction makes the choice of the prompt matter less. The interval is of the
+    jackknife, which leaves out a prompt at a time, and a row at a time: t sd of the first, with
+    Student's t of p - 1 degrees of freedom, and z sd of the second, added in squares. Prompts and
+    rows are the same on both sides, so what both lack cancels.
+
+    Args:
+        before: [p n], 1.0 where a row is right under a prompt.
+        after: the same after the correction.
+        level: how often the interval shall hold the change.
+
+    Returns:
+        None of fewer than `MIN_PROMPTS` prompts or two rows.
+
+    >>> before = np.array([[1.0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
+    >>> round(change_of_deviation(before, np.ones((3, 4))).value, 3)
+    -0.382
+    """
+    from scipy.special import ndtri, stdtrit
+
+    p, n = before.shape
+    if p < MIN_PROMPTS or n < 2:
+        return None
+    tail = 0.5 + level / 2
+
+    def change(means: np.ndarray, corrected_means: np.ndarray) -> np.ndarray:
+        difference: np.ndarray = deviation(corrected_means) - deviation(means)
+        return difference
+
+    sides = before, after
+    change_of_all = float(change(*(side.mean(axis=1) for side in sides)))
+    # [p, p - 1]: all prompts but one, for each.
+    kept = np.nonzero(~np.eye(p, dtype=bool))[1].reshape(p, p - 1)
+    # [p - 1, p] and [p, n]: means over the rows without one prompt, and without one row.
+    without_prompt = change(*(side.mean(axis=1)[kept].T for side in sides))
+    without_row = change(*((side.sum(axis=1, keepdims=True) - side) / (n - 1) for side in sides))
+    reach = float(np.hypot(
+        stdtrit(p - 1, tail) * np.sqrt((p - 1) * without_prompt.var()),
+        ndtri(tail) * np.sqrt((n - 1) * without_row.var()),
+    ))  # fmt: skip
+    return Estimate(change_of_all, change_of_all - reach, change_of_all + reach)
+
+
+def find_axes(records: Iterable[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
     groups: dict[tuple[str, Setting, str], list[Record]] = {}
     for setting, record in with_settings(records):
-        if (name := axis(record)) not in ("", CONTROL):
+        name = axis_name(record)
+        if name not in ("", CONTROL):
             groups.setdefault((record.context.task, setting, name), []).append(record)
     order = list(dict.fromkeys(AXES.values()))
-    found = [Axis(setting, task, name, group) for (task, setting, name), group in groups.items()]
-    return sorted(found, key=lambda a: order.index(a.name) if a.name in order else len(order))
+    axes = [Axis(setting, task, name, group) for (task, setting, name), group in groups.items()]
+    # Axes that the paper does not have stand behind its own.
+    return sorted(axes, key=lambda axis: [*order, axis.name].index(axis.name))
 
 
 def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc by the slug of a figure: one task and model, whatever the shots."""
     groups: dict[str, list[Axis]] = {}
-    for one in axes:
-        if {*REFERENCES} <= {*one.methods}:
-            groups.setdefault(f"{one.setting._replace(shots=1).slug}-{one.task}", []).append(one)
+    for axis in axes:
+        if {*REFERENCES} <= {*axis.methods}:
+            slug = f"{axis.setting._replace(shots=1).slug}-{axis.task}"
+            groups.setdefault(slug, []).append(axis)
     return groups
 
 
 def by_study(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc that vary the same choice of one setting, by slug, a task each."""
     groups: dict[str, list[Axis]] = {}
-    for one in axes:
-        if one.compared:
-            groups.setdefault(f"{one.setting.slug}-{one.name}", []).append(one)
+    for axis in axes:
+        if axis.is_compared:
+            groups.setdefault(f"{axis.setting.slug}-{axis.name}", []).append(axis)
     return groups
 
 
-def value(record: Record) -> str:
+def choice_name(record: Record) -> str:
     """Where on its axis a record stands: the draw, the order, the template, the verbalizer."""
     options = record.context.options
-    keys = ("order", "template", "verbalizer", *CONTROLS)
-    named = [str(options[key]) for key in keys if key in options]
+    keys = filter(options.__contains__, ("order", "template", "verbalizer", *CONTROLS))
+    names = [str(options[key]) for key in keys]
     if options.get("selection") == "explicit":
-        named += record.context.demonstrations
-    return ", ".join(named) or str(record.context.seed)
+        names += record.context.demonstrations
+    return ", ".join(names) or str(record.context.seed)
 
 
-def accuracy_cells(found: Axis) -> Cells:
+def choice_rank(name: str) -> tuple[bool, str]:
+    """Sorts numbers first, by size."""
+    return not name.isdigit(), name.zfill(8)
+
+
+def accuracy_cells(axis: Axis) -> Cells:
     """Header, one row for each value on the axis; of all records mean ± sd, and max - min."""
-    methods = found.methods
-    groups: dict[str, list[Record]] = {}
-    for record in found.records:
-        groups.setdefault(value(record), []).append(record)
-    numbered = sorted(groups, key=lambda name: (not name.isdigit(), name.zfill(8)))
-    rows: Cells = [[found.name, "rows", *methods]]
-    rows += [[name, *_row(found, methods, groups[name])] for name in numbered]
-    reach = [f"{np.ptp(found.values(method)):.1f}" for method in methods]
-    return [*rows, ["all", *_row(found, methods, found.records)], ["max - min", "", *reach]]
+    rows: Cells = [[axis.name, "rows", *axis.methods]]
+    for name, records in [*axis.by_choice().items(), ("all", axis.records)]:
+        cells = best_of([axis.values(method, records) for method in axis.methods])
+        rows.append([name, rows_cell(records), *cells])
+    return [*rows, ["max - min", "", *(_reach(axis, method) for method in axis.methods)]]
 
 
-def _row(found: Axis, methods: Sequence[str], records: Sequence[Record]) -> list[str]:
-    return [tested(records), *best_of([found.values(method, records) for method in methods])]
+def _reach(axis: Axis, method: str) -> str:
+    """How far the best prompt is from the worst, in points."""
+    return f"{np.ptp(axis.values(method)):.1f}"
 
 
 def study_cells(axes: Iterable[Axis]) -> Cells:
     """Header, and a row an axis: icl and bc, how far each moves, the gain, the change."""
     rows: Cells = [
         ["what varies", "task", "prompts", "icl", "icl max - min", "bc", "bc max - min",
-         "gain over icl", "change of ±", gains.WINS]
+         "gain over icl", "change of ±", WINS]
     ]  # fmt: skip
-    for one in axes:
-        change = one.change()
-        moves = [
-            cell
-            for values in map(one.values, REFERENCES)
-            for cell in (spread(values), f"{np.ptp(values):.1f}")
-        ]
-        sure = [gains.marked(one.gain()), gains.marked(change) if change else "-"]
-        counts = gains.said(gains.verdicts(one.gains()))
-        rows.append([one.name, title(one.task), str(len(one.records)), *moves, *sure, counts])
+    for axis in axes:
+        row = [axis.name, task_title(axis.task), str(len(axis.records))]
+        for method in REFERENCES:
+            row += [spread(axis.values(method)), _reach(axis, method)]
+        row += [gain_cell(axis.gain), gain_cell(axis.change) if axis.change else "-"]
+        rows.append([*row, count_verdicts(axis.gains)])
     return rows
 
 
 def prompt_cells(axes: Iterable[Axis]) -> Cells:
     """Header, and a row a task and prompt: accuracy of icl and bc in %, the gain and its ends."""
     rows: Cells = [["task", "prompt", *REFERENCES, "gain", "low", "high"]]
-    for one in axes:
-        for record, gain in zip(one.records, one.gains(), strict=True):
-            both = (f"{one.values(name, [record])[0]:.4g}" for name in REFERENCES)
-            ends = (f"{100 * x:.4g}" for x in gain)
-            rows.append([one.task, value(record), *both, *ends])
+    for axis in axes:
+        accuracies = np.stack(list(map(axis.values, REFERENCES)), axis=1)
+        for record, pair, gain in zip(axis.records, accuracies, axis.gains, strict=True):
+            numbers = [*pair, *(100 * end for end in gain)]
+            rows.append([axis.task, choice_name(record), *map("{:.4g}".format, numbers)])
     return rows
 
 
-def varied(axes: Sequence[Axis]) -> str:
+def describe_study(axes: Sequence[Axis]) -> str:
     """What a study varies, in words."""
-    said = VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
-    totals = {r.context.options.get("selection") == "total" for one in axes for r in one.records}
-    return f"{said} (shots are rows in all)" if totals == {True} else said
+    sentence = VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
+    selections = {
+        record.context.options.get("selection") for axis in axes for record in axis.records
+    }
+    return f"{sentence} (shots are rows in all)" if selections == {"total"} else sentence
 
 
 def paragraph(axes: Sequence[Axis]) -> str:
     """What one study varies, whether bc makes it matter less, how much, and how sure that is."""
-    tasks, changes = [title(one.task) for one in axes], [one.change() for one in axes]
-    counts = joined(dict.fromkeys(str(len(one.records)) for one in axes))
-    each = [f"{np.ptp(one.values(BASELINE)):.1f} and {np.ptp(one.values(CORRECTED)):.1f}"
-            for one in axes]  # fmt: skip
-    moves = "; ".join(f"{both} on {task}" for both, task in zip(each, tasks, strict=True))
-    gained = joined(gains.marked(one.gain()) for one in axes)
-    won, _, lost = zip(*(gains.verdicts(one.gains()) for one in axes), strict=True)
-    sds = [gains.marked(one) for one in changes if one]
-    of_sds = f"The standard deviation over them changes by {joined(sds)} points. " if sds else ""
+    first, moves, changes, won, lost = axes[0], [], [], [], 0
+    for axis in axes:
+        reach = f"{_reach(axis, BASELINE)} and {_reach(axis, CORRECTED)}"
+        moves.append(f"{reach} on {task_title(axis.task)}")
+        changes += [gain_cell(axis.change)] if axis.change else []
+        above, _, below = verdicts(axis.gains)
+        won.append(str(above))
+        lost += below
+    counts = join_names(dict.fromkeys(str(len(axis.records)) for axis in axes))
+    tasks = join_names(task_title(axis.task) for axis in axes)
+    of_changes = "The standard deviation over them changes by {} points. "
     return (
-        f"{varied(axes)} ({counts} {axes[0].name} on {joined(tasks)}, all else stays: "
-        f"{axes[0].setting}){_verdict(changes, tasks)}. From the worst to the best, accuracy moves "
-        f"by this many points with the plain scores (icl) and with Batch Calibration (bc): {moves}."
-        f" {of_sds}On average over them bc gains {gained} points; with {joined(map(str, won))} of "
-        f"{counts} it gains beyond noise, with {sum(lost) or 'none'} it loses. In brackets 95 % "
-        f"intervals over prompts and test rows, {gains.MARK} where 0 is outside."
+        f"{describe_study(axes)} ({counts} {first.name} on {tasks}, all else stays: "
+        f"{first.setting}){_verdict(axes)}. From the worst to the best, accuracy moves by this "
+        "many points with the plain scores (icl) and with Batch Calibration (bc): "
+        f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
+        f"average over them bc gains {join_names(gain_cell(axis.gain) for axis in axes)} points; "
+        f"with {join_names(won)} of {counts} it gains beyond noise, with {lost or 'none'} it "
+        f"loses. In brackets 95 % intervals over prompts and test rows, {MARK} where 0 is outside."
     )
 
 
-def _verdict(changes: Sequence[Estimate | None], tasks: Sequence[str]) -> str:
+def _verdict(axes: Sequence[Axis]) -> str:
     """On which tasks the choice matters less with bc, on which more, and where that is noise."""
-    kinds = {
+    verdicts_by_sign = {
         -1: "it matters less after the correction",
         1: "it matters more after the correction",
         0: "the correction makes no difference beyond noise to how much it matters",
     }
-    said = []
-    for sign, words in kinds.items():
-        pairs = zip(changes, tasks, strict=True)
-        if on := [task for change, task in pairs if change and change.beyond_noise == sign]:
-            said.append(f"on {joined(on)} {words}")
-    return f": {'; '.join(said)}" if said else ""
+    clauses = []
+    for sign, verdict in verdicts_by_sign.items():
+        tasks = [task_title(a.task) for a in axes if a.change and a.change.beyond_noise == sign]
+        clauses += [f"on {join_names(tasks)} {verdict}"] if tasks else []
+    return f": {'; '.join(clauses)}" if clauses else ""

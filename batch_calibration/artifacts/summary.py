@@ -1,22 +1,31 @@
 """Writes what was found in paragraphs, computed from the numbers: a setting, a study."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts import controls, curves, demonstration_labels, gains, robustness
-from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, joined, title
-from batch_calibration.artifacts.learned import MARGIN, learned
+from batch_calibration.artifacts import curves, demonstration_labels, gains, robustness
+from batch_calibration.artifacts.grouping import (
+    BASELINE,
+    CORRECTED,
+    REFERENCES,
+    SettingRecords,
+    join_names,
+    task_title,
+)
+from batch_calibration.artifacts.items import Results
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
-from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
-FEW = 3
-"""Tasks that are named one by one; of more the number is said."""
-MANY = 13
-"""The paper's tasks; of more than these, five are named."""
+MAX_TASKS_NAMED = 3
+"""Of more tasks the number is told in place of the names."""
+MAX_NAMES = 13
+"""The paper's tasks; of more names than these, `FIRST_NAMES` are told."""
+FIRST_NAMES = 5
+MIN_GAIN = 0.0005
+"""Smaller gains are +0.0 or -0.0 in print: neither won nor lost."""
 
 
 def paragraph(group: SettingRecords) -> str:
@@ -27,102 +36,108 @@ def paragraph(group: SettingRecords) -> str:
             "to compare; run experiments.calibrate with all methods."
         )
     tasks = list(group.records)
-    where = _join([title(t) for t in tasks]) if len(tasks) <= FEW else f"{len(tasks)} tasks"
-    each = {task: gains.gain(group, task, "bc") for task in tasks}
-    parts = [
+    scope = f"{len(tasks)} tasks"
+    if len(tasks) <= MAX_TASKS_NAMED:
+        scope = _list_names(list(map(task_title, tasks)))
+    gain_by_task = gains.gain_by_task(group, CORRECTED)
+    # `points` is "+1.5 [0.2, 2.8]": the unit belongs behind the number.
+    points = over_tasks(list(gain_by_task.values())).points.replace(" ", " points ", 1)
+    over = "rows and seeds" if gains.max_seeds(group) > 1 else "rows alone"
+    sentences = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
-        f"{_average(group, 'icl', tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, 'bc', tasks)} %, on average over {where}: "
-        f"{_gained(each.values(), gains.seeds(group))}.",
-        _gains(each),
-        _not_learned(group, tasks),
-        _two_fields(group, tasks),
-        _best(group),
-        _spread(group, tasks),
-        _preference(group, tasks),
+        f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
+        f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {points} (95 % interval "
+        f"over {over}; noise where it holds 0).",
+        _describe_gains(gain_by_task),
+        _describe_not_learned(group, tasks),
+        _describe_two_fields(group, tasks),
+        _describe_best(group),
+        _describe_spread(group, tasks),
+        _describe_preference(group),
     ]
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, sentences))
 
 
-def studies(records: Iterable[Record], groups: Sequence[SettingRecords]) -> dict[str, str]:
+def study_paragraphs(study: Results) -> dict[str, str]:
     """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
-    axes = robustness.by_study(robustness.axes(records))
-    said = {f"{slug}-prompts": robustness.paragraph(one) for slug, one in axes.items()}
-    said |= {one.slug: demonstration_labels.paragraph(one) for one in controls.controls(records)}
-    said |= {f"{one.slug}-curve": curves.paragraph(one) for one in curves.by_shots(groups)}
-    return {slug: paragraph for slug, paragraph in said.items() if paragraph}
+    paragraphs = {}
+    for slug, axes in robustness.by_study(study.axes).items():
+        paragraphs[f"{slug}-prompts"] = robustness.paragraph(axes)
+    for control in study.controls:
+        paragraphs[control.slug] = demonstration_labels.paragraph(control)
+    for curve in curves.by_shots(study.groups):
+        paragraphs[f"{curve.slug}-curve"] = curves.paragraph(curve)
+    return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
 
 
 def _average(group: SettingRecords, method: str, tasks: Sequence[str]) -> str:
     return f"{100 * np.mean([group.values(task, method).mean() for task in tasks]):.1f}"
 
 
-def _gained(each: Iterable[Estimate], seeds: int) -> str:
-    """The average gain with its interval, of what chance this is, and what noise is."""
-    points = over_tasks(list(each)).points.replace(" ", " points ", 1)
-    over = "rows and seeds" if seeds > 1 else "rows alone"
-    return f"{points} (95 % interval over {over}; noise where it holds 0)"
-
-
-def _gains(each: Mapping[str, Estimate]) -> str:
+def _describe_gains(gain_by_task: Mapping[str, Estimate]) -> str:
     """On how many tasks BC gains, and on how many by more than noise; every task it loses on."""
-    order = sorted(each, key=lambda task: each[task].value)
-    more = [task for task in order if each[task].value >= 0.0005]
-    less = [task for task in order if each[task].value < -0.0005]
-    points = {task: f"{title(task)} ({100 * each[task].value:+.1f})" for task in order}
-    said = f"BC gains on {len(more)} of {len(each)} tasks" if len(each) > 1 else "BC gains"
-    if more:
-        said += f", {_beyond([each[task] for task in more])}"
-        said += f", most on {points[more[-1]]}" if len(more) > 1 else f", on {points[more[0]]}"
-    elif len(each) == 1:
-        said = "BC does not gain"
-    if not less:
-        return f"{said}; it loses on none."
-    lost = f"{_join([points[task] for task in less])}, {_beyond([each[task] for task in less])}"
-    return f"{said}; it loses on {lost}: calibration does not help everywhere."
+    order = sorted(gain_by_task, key=lambda task: gain_by_task[task].value)
+    won = [task for task in order if gain_by_task[task].value >= MIN_GAIN]
+    lost = [task for task in order if gain_by_task[task].value < -MIN_GAIN]
+
+    def points(task: str) -> str:
+        return f"{task_title(task)} ({100 * gain_by_task[task].value:+.1f})"
+
+    sentence = "BC gains"
+    if len(order) > 1:
+        sentence += f" on {len(won)} of {len(order)} tasks"
+    if won:
+        sentence += f", {_describe_noise(won, gain_by_task)}"
+        sentence += f", {'most ' * (len(won) > 1)}on {points(won[-1])}"
+    elif len(order) == 1:
+        sentence = "BC does not gain"
+    if not lost:
+        return f"{sentence}; it loses on none."
+    losses = f"{_list_names(list(map(points, lost)))}, {_describe_noise(lost, gain_by_task)}"
+    return f"{sentence}; it loses on {losses}: calibration does not help everywhere."
 
 
-def _beyond(some: Sequence[Estimate]) -> str:
+def _describe_noise(tasks: Sequence[str], gain_by_task: Mapping[str, Estimate]) -> str:
     """How many of these are more than noise."""
-    sure = sum(one.beyond_noise != 0 for one in some)
-    if len(some) == 1:
-        return "by more than noise" if sure else "by no more than noise"
-    return f"on {sure or 'none'} of them by more than noise"
+    count = sum(gain_by_task[task].beyond_noise != 0 for task in tasks)
+    if len(tasks) == 1:
+        return "by more than noise" if count else "by no more than noise"
+    return f"on {count or 'none'} of them by more than noise"
 
 
-def _not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_not_learned(group: SettingRecords, tasks: Sequence[str]) -> str:
     """Tasks the model has not learned, and the averages without them."""
-    known = learned(group)
-    rest = [title(task) for task in tasks if task not in known]
-    if not rest:
+    learned = gains.learned_tasks(group)
+    missing = [task_title(task) for task in tasks if task not in learned]
+    if not missing:
         return ""
     rule = (
-        f"the better of ICL and BC is less than {MARGIN:.0f} points above chance, or its interval "
-        "holds chance or the most frequent label's share"
+        f"the better of ICL and BC is less than {gains.LEARNED_MARGIN:.0f} points above chance, or "
+        "its interval holds chance or the most frequent label's share"
     )
-    if not known:
+    if not learned:
         return f"No task is learned ({rule})."
     return (
-        f"Not learned ({rule}): {_join(rest)}; over the other {len(known)} ICL has "
-        f"{_average(group, 'icl', known)} % and BC {_average(group, 'bc', known)} %."
+        f"Not learned ({rule}): {_list_names(missing)}; over the other {len(learned)} ICL has "
+        f"{_average(group, BASELINE, learned)} % and BC {_average(group, CORRECTED, learned)} %."
     )
 
 
-def _two_fields(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_two_fields(group: SettingRecords, tasks: Sequence[str]) -> str:
     """CC and DC where a row has more than one field."""
-    several = [task for task in tasks if _fields(group, task) > 1]
+    several = [task for task in tasks if _count_fields(group, task) > 1]
     methods = group.among(["cc", "dc"])
     if not several or not methods:
         return ""
-    have = _join([f"{name.upper()} has {_average(group, name, several)} %" for name in methods])
-    many = f"the {len(several)} tasks" if len(several) > 1 else "the task"
+    shares = [f"{name.upper()} has {_average(group, name, several)} %" for name in methods]
+    subject = f"the {len(several)} tasks" if len(several) > 1 else "the task"
     return (
-        f"On {many} whose rows are more than one text {have} beside ICL's "
-        f"{_average(group, 'icl', several)} %."
+        f"On {subject} whose rows are more than one text {_list_names(shares)} beside ICL's "
+        f"{_average(group, BASELINE, several)} %."
     )
 
 
-def _fields(group: SettingRecords, task: str) -> int:
+def _count_fields(group: SettingRecords, task: str) -> int:
     """Fields of a row: the task's, or those in the template of a task file's."""
     if task in TASKS:
         return len(TASKS[task].fields)
@@ -130,56 +145,53 @@ def _fields(group: SettingRecords, task: str) -> int:
     return len(set(re.findall(r"\{(\w+)\}", template)) - {"label"})
 
 
-def _best(group: SettingRecords) -> str:
+def _describe_best(group: SettingRecords) -> str:
     """The method with the best average, and where it reads labels the best that does not."""
     best = max(group.methods, key=group.average)
-    said = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
-    others = [name for name in group.methods if "labeled" not in METHODS[name].probe.blocks]
-    if best in others or not others:
-        return said + "."
-    other = max(others, key=group.average)
+    sentence = f"The best average is {best}'s, {100 * group.average(best):.1f} %"
+    unlabeled = [name for name in group.methods if "labeled" not in METHODS[name].probe.blocks]
+    if best in unlabeled or not unlabeled:
+        return sentence + "."
+    second = max(unlabeled, key=group.average)
     return (
-        f"{said} (it reads labeled rows; of the others {other}'s, "
-        f"{100 * group.average(other):.1f} %)."
+        f"{sentence} (it reads labeled rows; of the others {second}'s, "
+        f"{100 * group.average(second):.1f} %)."
     )
 
 
-def _spread(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_spread(group: SettingRecords, tasks: Sequence[str]) -> str:
     """How far the seeds are apart, mean over the tasks."""
-    if any(len(records) < 2 for records in group.records.values()):
+    if min(map(len, group.records.values())) < 2:
         return ""
-    icl, bc = (
-        np.mean([deviation(100 * group.values(t, method)) for t in tasks])
-        for method in ("icl", "bc")
-    )
+
+    def mean_deviation(method: str) -> float:
+        return float(np.mean([deviation(100 * group.values(task, method)) for task in tasks]))
+
     return (
-        "From one draw of demonstrations to the next, accuracy moves by "
-        f"{icl:.1f} points (one standard deviation) without calibration and by {bc:.1f} with it."
+        f"From one draw of demonstrations to the next, accuracy moves by "
+        f"{mean_deviation(BASELINE):.1f} points (one standard deviation) without calibration and "
+        f"by {mean_deviation(CORRECTED):.1f} with it."
     )
 
 
-def _preference(group: SettingRecords, tasks: Sequence[str]) -> str:
+def _describe_preference(group: SettingRecords) -> str:
     """The largest bias BC found: which label, over which, by how many nats."""
-    found = []
-    for task in tasks:
-        for record in group.records[task]:
-            if "bc" not in record.bias:
-                continue
-            bias = np.asarray(record.bias["bc"])
-            low, high = int(bias.argmin()), int(bias.argmax())
-            found.append((bias[high] - bias[low], task, record, high, low))
-    if not found:
+    records = [record for record in group.all_records if CORRECTED in record.bias]
+    if not records:
         return ""
-    size, task, record, high, low = max(found, key=lambda item: item[0])
-    labels, seed = record.label_names, record.context.seed
-    where = title(task) if seed is None else f"{title(task)} (seed {seed})"
+    record = max(records, key=lambda record: np.ptp(record.bias[CORRECTED]))
+    bias = np.asarray(record.bias[CORRECTED])
+    favored, disfavored = (record.label_names[int(i)] for i in (bias.argmax(), bias.argmin()))
+    task, seed = task_title(record.context.task), record.context.seed
     return (
-        f"The strongest preference was on {where}: "
-        f"averaged over the batch, the scores favor {labels[high]!r} over {labels[low]!r} by "
-        f"{size:.1f} nats, which BC takes for bias."
+        f"The strongest preference was on {task}{'' if seed is None else f' (seed {seed})'}: "
+        f"averaged over the batch, the scores favor {favored!r} over {disfavored!r} by "
+        f"{np.ptp(bias):.1f} nats, which BC takes for bias."
     )
 
 
-def _join(items: Sequence[str]) -> str:
-    """The items in a sentence; of many the first five."""
-    return joined([*items[:5], f"{len(items) - 5} others"] if len(items) > MANY else items)
+def _list_names(names: Sequence[str]) -> str:
+    """The names in a sentence; of many the first few."""
+    if len(names) > MAX_NAMES:
+        names = [*names[:FIRST_NAMES], f"{len(names) - FIRST_NAMES} others"]
+    return join_names(names)

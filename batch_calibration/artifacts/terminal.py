@@ -9,14 +9,14 @@ from unicodedata import category, east_asian_width
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cells
 
-WIDTH = 100
-"""Letters a line of words has, at most."""
+NOTE_WIDTH = 100
+"""Letters a line of a note has, at most."""
 
 
 def show(table: Table) -> None:
     """Print one table, and below it its note."""
-    where = "" if table.section == ACROSS else f": {table.section}"
-    show_cells(f"{table.title}{where}", table.cells, table.note)
+    setting = "" if table.section == ACROSS else f": {table.section}"
+    show_cells(f"{table.title}{setting}", table.cells, table.note)
 
 
 def show_cells(heading: str, cells: Cells, note: str = "") -> None:
@@ -24,37 +24,38 @@ def show_cells(heading: str, cells: Cells, note: str = "") -> None:
 
     A terminal too narrow for all columns gets them in parts, each with the first column.
     """
-    rows = [[_plain(cell) for cell in row] for row in cells]
+    rows = [list(map(_plain, row)) for row in cells]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     print(f"\n{_plain(heading)}")
-    for part in _parts(widths):
+    for columns in _split_columns(widths):
         print()
         for number, (row, marked) in enumerate(zip(rows, cells, strict=True)):
-            print("  ".join(_cell(row[i], widths[i], i, marked) for i in part))
+            print("  ".join(_align(row[i], widths[i], i, marked) for i in columns))
             if not number:
-                print("  ".join("─" * widths[i] for i in part))
+                print("  ".join("─" * widths[i] for i in columns))
     if note:
-        print(f"\n{fill(_plain(note), WIDTH)}")
+        print(f"\n{fill(_plain(note), NOTE_WIDTH)}")
 
 
-def _parts(widths: Sequence[int]) -> Iterator[list[int]]:
+def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:
     """The columns that fit into the terminal together; all of them in a file or a pipe."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sum(widths) * 3
-    part = [0]
+    columns, used = [0], widths[0] + 2
     for i in range(1, len(widths)):
-        if len(part) > 1 and sum(widths[j] + 2 for j in part) + widths[i] > room:
-            yield part
-            part = [0]
-        part.append(i)
-    yield part
+        if len(columns) > 1 and used + widths[i] > room:
+            yield columns
+            columns, used = [0], widths[0] + 2
+        columns.append(i)
+        used += widths[i] + 2  # two spaces between columns
+    yield columns
 
 
-def _cell(text: str, width: int, place: int, marked: Sequence[str]) -> str:
+def _align(text: str, width: int, column: int, marked: Sequence[str]) -> str:
     """The first column to the left, the others to the right; the best of a row bold."""
     space = " " * (width - _width(text))
-    if isinstance(marked[place], Best) and sys.stdout.isatty():
+    if isinstance(marked[column], Best) and sys.stdout.isatty():
         text = f"\033[1m{text}\033[0m"
-    return f"{text}{space}" if not place else f"{space}{text}"
+    return f"{space}{text}" if column else f"{text}{space}"
 
 
 def _plain(text: str) -> str:
@@ -64,7 +65,9 @@ def _plain(text: str) -> str:
 
 def _width(text: str) -> int:
     """Columns of a terminal that a text takes."""
-    return sum(
-        0 if category(sign) in ("Mn", "Me") else 2 if east_asian_width(sign) in "WF" else 1
-        for sign in text
-    )
+    width = 0
+    for sign in text:
+        # Accents stand on the letter before them; signs of East Asia are two columns wide.
+        if category(sign) not in ("Mn", "Me"):
+            width += 2 if east_asian_width(sign) in "WF" else 1
+    return width

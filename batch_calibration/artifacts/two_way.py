@@ -1,32 +1,47 @@
 """Two-way tables: accuracy over models and tasks, and over two choices of the prompt at once."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Best, Cells, best_of
+from batch_calibration.artifacts.cells import (
+    Best,
+    Cells,
+    Second,
+    best_of,
+    mark_best,
+    rows_cell,
+    spread,
+    task_cell,
+)
 from batch_calibration.artifacts.grouping import (
     CONTROL,
     REFERENCES,
     VARIED,
     Setting,
     SettingRecords,
-    axis,
-    ordered,
-    title,
+    axis_name,
+    sort_tasks,
+    task_title,
     with_settings,
 )
+from batch_calibration.methods import METHODS
 from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 SHOTS = "shots"
 OWN = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
 """What a choice of the prompt is called where it is the task's own, or the default."""
-OF_MODELS = (
+MODELS_NOTE = (
     "Means over seeds; the tables of each setting say how far these vary. The best of each model "
     "and task is marked. An average is over the tasks that all models have."
+)
+SIZES_NOTE = (
+    "Best of each model in bold, second best underlined (in Markdown italic), as printed. "
+    "Of several seeds mean ± standard deviation."
 )
 
 
@@ -36,46 +51,132 @@ class Models(NamedTuple):
     held: Setting
     groups: list[SettingRecords]
 
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that any model has; those that are none of ours by name."""
+        names = sorted({task for group in self.groups for task in group.records})
+        return sort_tasks(names)
 
-def models(groups: Iterable[SettingRecords]) -> list[Models]:
+
+def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
     """Settings of two models or more, with two tasks or more."""
-    alike: dict[Setting, list[SettingRecords]] = {}
+    families: dict[Setting, list[SettingRecords]] = {}
     for group in groups:
         held = group.setting._replace(model="", scorer="", variant="")
-        alike.setdefault(held, []).append(group)
-    return [
-        Models(held._replace(model=held.data or "unnamed data"), some)
-        for held, some in alike.items()
-        if len(some) > 1 and len({task for group in some for task in group.records}) > 1
-    ]
+        families.setdefault(held, []).append(group)
+    several = []
+    for held, family in families.items():
+        models = Models(held._replace(model=held.data or "unnamed data"), family)
+        if len(family) > 1 and len(models.tasks) > 1:
+            several.append(models)
+    return several
 
 
-def model_cells(found: Models) -> Cells:
+def model_cells(models: Models) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
-    has = {task for group in found.groups for task in group.records}
-    tasks = [task for task in TASKS if task in has] + sorted(has - TASKS.keys())
-    shared = [task for task in tasks if all(task in group.records for group in found.groups)]
-    rows: Cells = [["model", "method", *map(title, tasks), "average"]]
-    for group in found.groups:
-        methods, model = group.compared, group.setting.model or "unnamed"
-        name = f"{model} {group.setting.variant}".rstrip()
-        means = [
-            {task: 100 * float(group.values(task, method).mean()) for task in group.records}
-            for method in methods
-        ]
-        columns = [_marked([of.get(task) for of in means]) for task in tasks]
-        columns.append(
-            _marked([float(np.mean([of[t] for t in shared])) if shared else None for of in means])
-        )
-        rows += [[name, *row] for row in zip(methods, *columns, strict=True)]
+    tasks = models.tasks
+    rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
+    shared = set.intersection(*(set(group.records) for group in models.groups))
+    for group in models.groups:
+        # [method, task] in the order of `tasks`; what was not run is NaN.
+        means = np.full((len(group.paper_methods), len(tasks)), np.nan)
+        for i, method in enumerate(group.paper_methods):
+            for j, task in enumerate(tasks):
+                if task in group.records:
+                    means[i, j] = 100 * float(group.values(task, method).mean())
+        columns = [_marked(means[:, j]) for j in range(len(tasks))]
+        compared = [task in shared for task in tasks]
+        averages = [float(np.mean(row[compared])) if shared else np.nan for row in means]
+        columns.append(_marked(averages))
+        name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
+        for row in zip(group.paper_methods, *columns, strict=True):
+            rows.append([name, *row])
     return rows
 
 
-def _marked(values: Sequence[float | None]) -> list[str]:
-    """A cell for each method's mean, the highest as printed marked."""
-    shown = ["-" if value is None else f"{value:.1f}" for value in values]
-    best = max((value for value in values if value is not None), default=0.0)
-    return [Best(cell) if cell == f"{best:.1f}" else cell for cell in shown]
+def _marked(means: Sequence[float] | np.ndarray) -> list[str]:
+    """A cell for each method's mean, the highest as printed marked; a dash for NaN."""
+    known = [None if np.isnan(mean) else float(mean) for mean in means]
+    return mark_best(known, ["-" if mean is None else f"{mean:.1f}" for mean in known])
+
+
+def compared_by_size() -> list[str]:
+    """The methods that the paper's tables of sizes compare: those that need no labels."""
+    methods = []
+    for name, method in METHODS.items():
+        if method.group == "paper" and not method.probe.labels and not method.in_order:
+            methods.append(name)
+    return methods
+
+
+def sizes(
+    groups: Sequence[SettingRecords], shots: int, models: Sequence[str] = ()
+) -> list[list[SettingRecords]]:
+    """Settings of text that differ in the model alone, those with the most tasks first.
+
+    Args:
+        groups: of which to choose.
+        shots: per class.
+        models: their order, smallest first; others come behind, by name.
+    """
+    families: dict[Setting, list[SettingRecords]] = {}
+    for group in groups:
+        of_images = any(task in TASKS and TASKS[task].is_image for task in group.records)
+        is_compared = len(group.among(compared_by_size())) > 1
+        if group.setting.shots == shots and not of_images and is_compared:
+            held = group.setting._replace(model="", variant="")
+            families.setdefault(held, []).append(group)
+
+    def rank(group: SettingRecords) -> tuple[int, str]:
+        name = group.setting.model
+        return models.index(name) if name in models else len(models), name
+
+    def count_cells(family: list[SettingRecords]) -> int:
+        return len(family) * max(len(group.records) for group in family)
+
+    by_size = [sorted(family, key=rank) for family in families.values()]
+    return sorted(by_size, key=count_cells, reverse=True)
+
+
+def first_seeds(group: SettingRecords) -> SettingRecords:
+    """The group with one record a task, that of the first seed."""
+    return replace(group, records={task: seeds[:1] for task, seeds in group.records.items()})
+
+
+def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
+    """Header, a row a task (accuracy in %), and the average over the tasks that a model has.
+
+    Args:
+        columns: what stands over a model's columns, and its records.
+    """
+    header, averages = ["task", "rows"], ["average", ""]
+    tasks = sort_tasks(task for _, group in columns for task in group.records)
+    body = {task: [""] * 2 for task in tasks}
+    for name, group in columns:
+        methods = group.among(compared_by_size())
+        header += [f"{name} {method}" for method in methods]
+        averages += _ranked([np.array([100 * group.average(method)]) for method in methods])
+        for task, row in body.items():
+            records = group.records.get(task)
+            if records is None:
+                row += ["-"] * len(methods)
+                continue
+            # The first model that has a task names it.
+            if not row[0]:
+                row[:2] = [task_cell(task, records), rows_cell(records)]
+            row += _ranked([100 * group.values(task, method) for method in methods])
+    return [header, *body.values(), averages]
+
+
+def _ranked(values: Sequence[np.ndarray]) -> list[str]:
+    """A cell for each method's values, the best and the second best marked, as printed."""
+    means = [round(float(accuracies.mean()), 1) for accuracies in values]
+    ranks = sorted(set(means), reverse=True)
+    marks = dict(zip(ranks, (Best, Second), strict=False))
+    cells = []
+    for mean, accuracies in zip(means, values, strict=True):
+        cells.append(marks.get(mean, str)(spread(accuracies)))
+    return cells
 
 
 class Grid(NamedTuple):
@@ -100,8 +201,9 @@ class Grid(NamedTuple):
     @property
     def heading(self) -> str:
         """What the grid shows."""
-        where = self.setting.words() if self.across == SHOTS else str(self.setting)
-        return f"{title(self.task)}, {self.down} × {self.across}: {', '.join([where, *self.held])}"
+        setting = self.setting.describe() if self.across == SHOTS else str(self.setting)
+        title = f"{task_title(self.task)}, {self.down} × {self.across}"
+        return f"{title}: {', '.join([setting, *self.held])}"
 
     @property
     def slug(self) -> str:
@@ -109,59 +211,58 @@ class Grid(NamedTuple):
         slug = self.setting.slug
         if self.across == SHOTS:
             slug = slug.replace("-0shot", "", 1)
-        held = "".join(f"-{words.replace(' ', '-')}" for words in self.held)
-        return f"{slug}-{self.task}-{self.down}-{self.across}{held}"
+        held = [choice.replace(" ", "-") for choice in self.held]
+        return "-".join([slug, self.task, self.down, self.across, *held])
 
-    def values(self, place: int) -> list[str]:
+    def values(self, dimension: int) -> list[str]:
         """The values of `down` (0) or `across` (1), numbers first."""
-        return sorted({key[place] for key in self.records}, key=_rank)
+        return sorted({key[dimension] for key in self.records}, key=_rank)
+
+    def accuracies(self, method: str, down: str, across: str) -> np.ndarray:
+        """In %, of all seeds, [s]; of nothing that was run [0]."""
+        records = self.records.get((down, across), [])
+        return 100 * np.array([record.methods[method]["accuracy"] for record in records])
 
 
-def _rank(value: str) -> tuple[bool, int, str]:
-    return not value.isdigit(), int(value) if value.isdigit() else 0, value
+def _rank(choice: str) -> tuple[bool, int, str]:
+    return not choice.isdigit(), int(choice) if choice.isdigit() else 0, choice
 
 
-def grids(records: Iterable[Record]) -> list[Grid]:
+def find_grids(records: Iterable[Record]) -> list[Grid]:
     """Every two choices of the prompt, the shots among them, that were varied together."""
-    found: dict[tuple[object, ...], Grid] = {}
-    for setting, record in with_settings(ordered(records)):
-        compared = set(REFERENCES) <= record.methods.keys()
-        if setting.shots is None or not compared or axis(record) == CONTROL:
+    grids: dict[tuple[object, ...], Grid] = {}
+    for setting, record in with_settings(records):
+        is_compared = record.methods.keys() >= {*REFERENCES}
+        if setting.shots is None or not is_compared or axis_name(record) == CONTROL:
             continue
-        chosen = {SHOTS: str(setting.shots)} | {
-            name: str(record.context.options.get(name, OWN[name])) for name in VARIED
-        }
+        chosen = {SHOTS: str(setting.shots)}
+        for name in VARIED:
+            chosen[name] = str(record.context.options.get(name, OWN[name]))
+        changed = [name for name in VARIED if chosen[name] != OWN[name]]
         for across, down in combinations((SHOTS, *VARIED), 2):
-            held = setting._replace(shots=0) if across == SHOTS else setting
-            others = tuple(
-                f"{name} {chosen[name]}"
-                for name in VARIED
-                if name not in (across, down) and chosen[name] != OWN[name]
-            )
-            key = (record.context.task, held, across, down, others)
-            grid = found.setdefault(key, Grid(held, record.context.task, down, across, others, {}))
+            setting_held = setting._replace(shots=0) if across == SHOTS else setting
+            fixed = [name for name in changed if name not in (across, down)]
+            held = tuple(f"{name} {chosen[name]}" for name in fixed)
+            task = record.context.task
+            key = (task, setting_held, across, down, held)
+            grid = grids.setdefault(key, Grid(setting_held, task, down, across, held, {}))
             grid.records.setdefault((chosen[down], chosen[across]), []).append(record)
-    return [grid for grid in found.values() if _crossed(grid)]
+    return list(filter(_is_crossed, grids.values()))
 
 
-def _crossed(grid: Grid) -> bool:
+def _is_crossed(grid: Grid) -> bool:
     """Whether both choices vary at once: one at a time is a cross, which has fewer cells."""
     return len(grid.records) >= len(grid.values(0)) + len(grid.values(1))
 
 
-def grid_cells(found: Grid) -> Cells:
+def grid_cells(grid: Grid) -> Cells:
     """Header, then rows of icl and bc for each value down: accuracy in %, mean ± sd over seeds."""
-    across = found.values(1)
-    rows: Cells = [[found.down, "method", *(f"{found.across} {value}" for value in across)]]
-    for value in found.values(0):
-        columns = [_both(found.records.get((value, other), [])) for other in across]
-        rows += [[value, *row] for row in zip(REFERENCES, *columns, strict=True)]
+    rows: Cells = [[grid.down, "method", *map(f"{grid.across} {{}}".format, grid.values(1))]]
+    for down in grid.values(0):
+        columns = []
+        for across in grid.values(1):
+            pair = [grid.accuracies(method, down, across) for method in REFERENCES]
+            columns.append(best_of(pair) if len(pair[0]) else ["-"] * len(REFERENCES))
+        for row in zip(REFERENCES, *columns, strict=True):
+            rows.append([down, *row])
     return rows
-
-
-def _both(records: Sequence[Record]) -> list[str]:
-    """Cells of icl and bc, the better one marked."""
-    found = [
-        100 * np.array([one.methods[name]["accuracy"] for one in records]) for name in REFERENCES
-    ]
-    return best_of(found) if records else ["-"] * len(REFERENCES)

@@ -1,30 +1,34 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
-from batch_calibration.artifacts.cells import latex, markdown, plain_csv
+from batch_calibration.artifacts.cells import latex, markdown
+from batch_calibration.artifacts.grouping import SettingRecords, axis_name, with_settings
+from batch_calibration.artifacts.robustness import choice_name
+from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.scores import ScoreTable
-from batch_calibration.store import Run
+from batch_calibration.store import Records, Run, csv_text
 
 
-def write_tables(results: Results, folder: Path) -> list[catalogue.Table]:
+def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
     """Each table as Markdown and LaTeX, some as CSV."""
-    found = catalogue.tables(results)
-    for table in found:
-        write_table(table, _place(folder, table.slug))
-    return found
+    tables = catalogue.tables(study)
+    for table in tables:
+        write_table(table, _file_path(folder, table.slug))
+    return tables
 
 
 def write_figures(
-    results: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
+    study: Results, folder: Path, notify: Callable[[Path], None] = lambda path: None
 ) -> None:
     """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
-    for drawing in catalogue.figures(results):
-        for path in write_figure(drawing, _place(folder, drawing.slug)):
+    for drawing in catalogue.figures(study):
+        for path in write_figure(drawing, _file_path(folder, drawing.slug)):
             notify(path)
 
 
@@ -35,7 +39,7 @@ def write_table(table: catalogue.Table, path: Path) -> list[Path]:
         "tex": latex(table.cells, table.note, table.last),
     }
     if table.csv is not None:
-        texts["csv"] = table.csv
+        texts["csv"] = csv_text(table.csv)
     return [_write(path, ending, text) for ending, text in texts.items()]
 
 
@@ -45,7 +49,7 @@ def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
 
     written = style.save(drawing.draw(), path)
     if drawing.data:
-        written.append(_write(path, "csv", plain_csv(drawing.data())))
+        written.append(_write(path, "csv", csv_text(drawing.data())))
     return written
 
 
@@ -56,7 +60,7 @@ def _write(path: Path, ending: str, text: str) -> Path:
 
 
 def write_report(
-    results: Results,
+    study: Results,
     page: Path,
     figures: Path,
     missing: Sequence[str] = (),
@@ -69,7 +73,7 @@ def write_report(
     """One HTML page with every table, and every figure: drawn by plotly.js or from their folder.
 
     Args:
-        results: what is shown.
+        study: what is shown.
         page: the file.
         figures: the folder of the figures.
         missing: sentences on what is not shown, or on what shown results are no longer true of.
@@ -81,53 +85,94 @@ def write_report(
     Returns:
         Those sentences, and the paragraph of each setting and of each study.
     """
-    tables, drawn = catalogue.tables(results), _figures(results, figures, texts)
-    said = {str(group.setting): summary.paragraph(group) for group in results.apart}
-    studied = summary.studies(results.records, results.groups).values()
-    words = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studied])
+    tables, drawn = catalogue.tables(study), _find_figures(study, figures, texts)
     sections = [report.Section("Left out or not up to date", " ".join(missing))] if missing else []
     sections += first
-    for name, paragraph in {**said, ACROSS: words}.items():
+    paragraphs = []
+    for group in study.sections:
+        name = str(group.setting)
+        paragraphs.append(summary.paragraph(group))
         shown = [table for table in tables if table.section == name and table.shown]
-        seen = [figure for section, figure in drawn if section == name]
-        single = _contexts(results, name) if contexts else []
-        if shown or seen or name != ACROSS:
-            sections.append(report.Section(name, paragraph, shown, seen, single))
+        single = list(_diagnose(study, group)) if contexts else []
+        sections.append(report.Section(name, paragraphs[-1], shown, drawn.get(name, []), single))
+    studies = summary.study_paragraphs(study).values()
+    shown = [table for table in tables if table.section == ACROSS and table.shown]
+    if shown or ACROSS in drawn:
+        lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
+        sections.append(report.Section(ACROSS, lines, shown, drawn.get(ACROSS, [])))
     write_whole(page, report.page(sections, runs).encode())
-    return [*missing, *said.values(), *studied]
+    return [*missing, *paragraphs, *studies]
 
 
-def _figures(
-    results: Results, folder: Path, texts: Callable[[ScoreTable], Mapping[str, str]]
-) -> list[tuple[str, report.Figure]]:
-    """The catalogue's figures with their sections: those that are in the folder or interactive."""
+def _diagnose(study: Results, group: SettingRecords) -> Iterator[report.Context]:
+    for record in group.all_records:
+        if table := study.load(record):
+            yield report.diagnose_record(record, table)
+
+
+def _find_figures(
+    study: Results, folder: Path, texts: Callable[[ScoreTable], Mapping[str, str]]
+) -> dict[str, list[report.Figure]]:
+    """The catalogue's figures by section: those that are in the folder or interactive."""
     try:
-        plots = report.every_plot(results, texts)
-        drawings = catalogue.figures(results)
+        plots = report.every_plot(study, texts)
+        drawings = catalogue.figures(study)
     except ImportError:
         # matplotlib, which says what there is to draw, need not be installed.
-        return []
-    found = []
+        return {}
+    by_section: dict[str, list[report.Figure]] = {}
     for drawing in drawings:
-        if report.is_part(drawing.slug, plots):
+        if report.is_covered(drawing.slug, plots):
             continue
-        image = _place(folder, drawing.slug, ".png")
-        plot = plots.get(drawing.slug)
-        if plot or image.exists():
-            data = drawing.data() if drawing.data else None
-            shown = image if image.exists() else None
-            one = report.Figure(drawing.slug, drawing.heading, shown, plot, data)
-            found.append((drawing.section, one))
-    return found
+        image = _file_path(folder, drawing.slug, ".png")
+        plot, still = plots.get(drawing.slug), image if image.exists() else None
+        if plot or still:
+            cells = drawing.data() if drawing.data else None
+            figure = report.Figure(drawing.slug, drawing.heading, still, plot, cells)
+            by_section.setdefault(drawing.section, []).append(figure)
+    return by_section
 
 
-def _contexts(results: Results, section: str) -> list[report.Context]:
-    """Each context of a setting, diagnosed."""
-    records = [r for group in results.apart if str(group.setting) == section for r in group.every]
-    loaded = ((record, results.load(record)) for record in records)
-    return [report.diagnosed(record, table) for record, table in loaded if table]
-
-
-def _place(folder: Path, slug: str, ending: str = "") -> Path:
+def _file_path(folder: Path, slug: str, ending: str = "") -> Path:
     """Where a table or figure is written: in `folder`, whatever the names in a record are."""
     return folder / f"{file_name(slug)}{ending}"
+
+
+def write_events(records: Records, folder: Path) -> int:
+    """Write `folder/SETTING/METHOD` for TensorBoard, tags `METRIC/TASK` and the seed as step.
+
+    What an earlier call wrote there is replaced. The files hold the time of writing: unlike
+    tables, they are not the same bytes twice.
+
+    Returns:
+        How many scalars were written.
+
+    Raises:
+        InputError: tensorboardX is not installed.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise InputError(
+            "TensorBoard's files need tensorboardX: pip install tensorboardX, or leave "
+            "--tensorboard out."
+        ) from error
+    for path in folder.rglob("events.out.tfevents.*"):
+        path.unlink()
+    runs = {}
+    for setting, record in with_settings(records):
+        # Of a robustness study each prompt is a run of its own.
+        axis = axis_name(record)
+        prompt = f"-{axis}-{choice_name(record)}" if axis else ""
+        runs[record.id] = file_name(f"{setting.slug}{prompt}")
+
+    def run_and_method(row: dict[str, object]) -> tuple[str, str]:
+        return runs[str(row["id"])], file_name(str(row["method"]))
+
+    rows = sorted(records.rows(), key=run_and_method)
+    for (run, method), scalars in groupby(rows, run_and_method):
+        with SummaryWriter(str(folder / run / method)) as writer:
+            for row in scalars:
+                tag = f"{row['metric']}/{row['task'] or 'scores'}"
+                writer.add_scalar(tag, row["value"], row["seed"] or 0)
+    return len(rows)

@@ -1,10 +1,14 @@
 """How figures look: one size of type, colors that survive color blindness, PNG and PDF."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 
@@ -13,20 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from batch_calibration.files import write_whole
-from batch_calibration.methods import METHODS
 
-# Okabe and Ito's palette, one color a method, the same in every figure.
-COLORS = {
-    "icl": "#7f7f7f", "cc": "#E69F00", "dc": "#56B4E9", "pc": "#CC79A7", "bc": "#0072B2",
-    "bcl": "#009E73", "bc_running": "#4c9be8",
-}  # fmt: skip
-OTHERS = ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22")
-"""Colors of methods that have none of their own, in the order of the table of methods."""
-DASHES = ("-", "--", ":", "-.")
-"""Lines of those that share a color, in the same order."""
 COLUMNS = 4
 """Panels side by side, at most."""
-CLASSES = ("#D55E00", "#0072B2")
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -39,44 +32,87 @@ STYLE: Any = {
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
+SCREEN_DPI = 100
+"""Of figures of many panels, whose files would be large."""
 
 
-def color(method: str) -> str:
-    """The color of a method, the same in every figure."""
-    return COLORS.get(method) or OTHERS[_place(method) % len(OTHERS)]
+@contextmanager
+def styled(dpi: int = 150, bbox: str = "tight") -> Iterator[None]:
+    """Draws in `STYLE`; also a decorator of functions that draw."""
+    with plt.rc_context({**STYLE, "figure.dpi": dpi, "savefig.bbox": bbox}):
+        yield
 
 
-def dash(method: str) -> str:
-    """The line of a method: methods of one color have others."""
-    return "-" if method in COLORS else DASHES[_place(method) // len(OTHERS) % len(DASHES)]
+def make_panels(
+    count: int, width: tuple[float, float], height: tuple[float, float], *,
+    columns: int = COLUMNS, sharex: bool = False, sharey: bool = False,
+) -> tuple[Figure, np.ndarray]:  # fmt: skip
+    """A figure, and its axes [line column]; those beyond `count` are empty.
+
+    Args:
+        count: panels.
+        width: inches of the figure beside its columns, and of each column.
+        height: the same of lines.
+        columns: panels side by side, at most.
+        sharex: whether all have the same horizontal axis.
+        sharey: likewise the vertical one.
+    """
+    columns = min(count, columns)
+    lines = -(-count // columns)
+    size = width[0] + width[1] * columns, height[0] + lines * height[1]
+    figure, grid = plt.subplots(
+        lines, columns, squeeze=False, layout="constrained", figsize=size, sharex=sharex,
+        sharey=sharey,
+    )  # fmt: skip
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, grid
 
 
-def _place(method: str) -> int:
-    """Where a method without a color of its own stands among these."""
-    return [name for name in METHODS if name not in COLORS].index(method)
+def set_heading(figure: Figure, heading: str, letters: int = 0, size: float | None = 10) -> None:
+    """The heading above the panels, of so many letters a line; 0: as it is."""
+    plain = fill(heading, letters) if letters else heading
+    figure.suptitle(plain, x=0.01, ha="left", fontsize=size or plt.rcParams["figure.titlesize"])
+
+
+def add_legend(figure: Figure, grid: np.ndarray, columns: int | None = None) -> None:
+    """A legend below the panels, of what the first panel shows."""
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    count = min(columns or len(labels), len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=count)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF, close it, and say where they are."""
-    written = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
-    with plt.rc_context({**STYLE, "savefig.bbox": "standard"}):
+    targets = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]
+    with styled(bbox="standard"):
         # Laid out and measured once for both files, and drawn once for each: cutting makes
         # matplotlib draw twice, so only what reaches beyond the figure is cut to its own size.
         if engine := figure.get_layout_engine():
             engine.execute(figure)
             figure.set_layout_engine(None)
         box, pad = figure.get_tightbbox(), plt.rcParams["savefig.pad_inches"]
-        whole = Bbox.from_extents(box.x0 - pad, box.y0 - pad, box.x1 + pad, box.y1 + pad)
+        padded = Bbox.from_extents(box.x0 - pad, box.y0 - pad, box.x1 + pad, box.y1 + pad)
         wide, high = figure.get_size_inches()
-        inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0
-        for target in written:
-            data = io.BytesIO()
+        is_inside = engine and min(box.x0, box.y0, wide - box.x1, high - box.y1) >= 0
+        for target in targets:
             # A date in the file would make every drawing another one.
             undated = {"CreationDate": None} if target.suffix == ".pdf" else None
-            figure.savefig(
-                data, format=target.suffix[1:], metadata=undated,
-                bbox_inches=None if inside else whole,
-            )  # fmt: skip
-            write_whole(target, data.getvalue())
+            extent = None if is_inside else padded
+            _write(figure, target, metadata=undated, bbox_inches=extent)
     plt.close(figure)
-    return written
+    return targets
+
+
+def save_as(figure: Figure, path: Path) -> None:
+    """Write a figure in the form that its ending names, and close it."""
+    with styled():
+        _write(figure, path)
+    plt.close(figure)
+
+
+def _write(figure: Figure, path: Path, **options: Any) -> None:
+    """Whole or not at all."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], **options)
+    write_whole(path, buffer.getvalue())

@@ -1,20 +1,29 @@
 """The page as text: its style, its program and plotly.js are in it, nothing is fetched."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.artifacts.catalogue import Table
-from batch_calibration.artifacts.report import facts, plots, tables
-from batch_calibration.artifacts.report.contexts import Context
-from batch_calibration.artifacts.report.contexts import html as context_html
+from batch_calibration.artifacts.cells import Best
+from batch_calibration.artifacts.report import plots
+from batch_calibration.artifacts.report.contexts import Context, context_html
 from batch_calibration.store import Run
 
 TITLE = "Label-bias correction"
-FEW = 4
-"""Tables that stand open in a section; of more the first alone does."""
-HERE = Path(__file__).parent
+MAX_TABLES_OPEN = 4
+"""Of more tables in a section the first alone stands open."""
+FOLDER = Path(__file__).parent
+NUMBER = r"[+-]?[\d.,]+"
+INTERVAL = re.compile(rf"({NUMBER}) (\[{NUMBER}, {NUMBER}\])(\*?)")
+"""A number, its interval, and the mark of what exceeds noise."""
+NO_RUNS = (
+    "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
+    "version that kept none."
+)
 
 
 class Section(NamedTuple):
@@ -34,70 +43,131 @@ def page(sections: Sequence[Section], runs: Sequence[Run] | None = None) -> str:
         sections: what it shows, in order.
         runs: what was run; None leaves that out.
     """
-    parts = [f"<h1>{TITLE}</h1>"]
+    lines = [f"<h1>{TITLE}</h1>"]
     if runs is not None:
-        parts.append(f'<section id="run"><h2>What was run</h2>{facts.html(runs)}</section>')
-    parts.append(_contents(sections))
-    parts += [_section(section, f"s{number}") for number, section in enumerate(sections)]
-    body = "\n".join(parts)
+        lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
+    lines.append(_contents(sections))
+    for number, section in enumerate(sections):
+        lines.append(_section(section, f"s{number}"))
+    body = "\n".join(lines)
     # Without a figure to draw, its library of some megabytes stays out.
     library = ""
     if 'class="plot"' in body:
         library = f'<script id="library" type="text/plain">{plots.library()}</script>\n'
+    style, program = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{TITLE}</title>\n<style>{_file('page.css')}</style></head>\n"
-        f"<body><main>\n{body}\n</main>\n{library}<script>{_file('page.js')}</script></body></html>\n"
+        f"<title>{TITLE}</title>\n<style>{style}</style></head>\n"
+        f"<body><main>\n{body}\n</main>\n{library}<script>{program}</script></body></html>\n"
     )
-
-
-def _file(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
 
 
 def _contents(sections: Sequence[Section]) -> str:
     lines = []
     for number, section in enumerate(sections):
-        # What the section's heading says need not be said again.
-        ends = (f": {section.heading}", f" on {section.heading}")
-        named = [(f"t{i}", table.heading) for i, table in enumerate(section.tables)]
-        named += [(f"f{i}", figure.heading) for i, figure in enumerate(section.figures)]
-        links = [
-            f'<a href="#s{number}-{place}">{escape(_without(heading, ends))}</a>'
-            for place, heading in named
-        ]
-        links += [f'<a href="#s{number}-contexts">Each context in words</a>'] * bool(
-            section.contexts
-        )
-        inner = f"<p>{' · '.join(links)}</p>" if links else ""
-        lines.append(f'<li><a href="#s{number}">{escape(section.heading)}</a>{inner}</li>')
+        links = []
+        headings = {f"t{i}": table.heading for i, table in enumerate(section.tables)}
+        headings |= {f"f{i}": figure.heading for i, figure in enumerate(section.figures)}
+        for anchor, heading in headings.items():
+            # What the section's heading says need not be said again.
+            title = heading.removesuffix(f": {section.heading}")
+            if title == heading:
+                title = title.removesuffix(f" on {section.heading}")
+            links.append(f'<a href="#s{number}-{anchor}">{escape(title)}</a>')
+        if section.contexts:
+            links.append(f'<a href="#s{number}-contexts">Each context in words</a>')
+        listed = f"<p>{' · '.join(links)}</p>" if links else ""
+        lines.append(f'<li><a href="#s{number}">{escape(section.heading)}</a>{listed}</li>')
     return f'<nav aria-label="Contents"><h2>Contents</h2><ol>{"".join(lines)}</ol></nav>'
 
 
-def _without(heading: str, ends: Sequence[str]) -> str:
-    return next((heading.removesuffix(end) for end in ends if heading.endswith(end)), heading)
-
-
 def _section(section: Section, name: str) -> str:
-    parts = [f'<section id="{name}"><h2>{escape(section.heading)}</h2>']
-    parts += [f"<p>{escape(line)}</p>" for line in section.paragraph.splitlines()]
+    lines = [f'<section id="{name}"><h2>{escape(section.heading)}</h2>']
+    lines += map("<p>{}</p>".format, escape(section.paragraph).splitlines())
     for i, table in enumerate(section.tables):
-        state = " open" if not i or len(section.tables) <= FEW else ""
-        parts.append(
+        state = " open" if not i or len(section.tables) <= MAX_TABLES_OPEN else ""
+        lines.append(
             f'<details id="{name}-t{i}"{state}><summary><h3>{escape(table.title)}</h3></summary>\n'
-            f"{tables.html(table)}</details>"
+            f"{table_html(table)}</details>"
         )
-    parts += [
-        f'<div id="{name}-f{i}">{plots.html(figure)}</div>'
-        for i, figure in enumerate(section.figures)
-    ]
+    for i, figure in enumerate(section.figures):
+        lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
     if section.contexts:
-        parts.append(
-            f'<details id="{name}-contexts"><summary><h3>Each context in words '
-            f"({len(section.contexts)})</h3></summary>\n"
-            + "\n".join(context_html(one, f"{name}-c{i}") for i, one in enumerate(section.contexts))
-            + "</details>"
+        count = len(section.contexts)
+        contexts = [
+            context_html(context, f"{name}-c{i}") for i, context in enumerate(section.contexts)
+        ]
+        lines.append(
+            f'<details id="{name}-contexts"><summary><h3>Each context in words ({count})</h3>'
+            "</summary>\n" + "\n".join(contexts) + "</details>"
         )
-    return "\n".join([*parts, "</section>"])
+    return "\n".join([*lines, "</section>"])
+
+
+def table_html(table: Table) -> str:
+    """Rows that can be sorted and filtered, sums and a note below, and a link to them as CSV."""
+    header, *rows = table.cells
+    split = len(rows) - max(min(table.last, len(rows) - 1), 0)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
+    note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
+    return (
+        f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}"><table>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
+        + (f"\n<tfoot>{foot}</tfoot>" if foot else "")
+        + f"</table></div>\n{note}<p>{plots.download(table.slug, table.cells)}</p>"
+    )
+
+
+def _row(row: Sequence[str]) -> str:
+    name = _marked(row[0], escape(row[0]))
+    return f'<tr><th scope="row">{name}</th>{"".join(map(_cell, row[1:]))}</tr>'
+
+
+def _cell(cell: str) -> str:
+    match = INTERVAL.fullmatch(cell)
+    if not match:
+        return f"<td>{_marked(cell, escape(cell))}</td>"
+    number, interval, mark = match.groups()
+    shown = f'{_marked(cell, number)}<span class="interval"> {interval}</span>{mark}'
+    return f'<td data-whole="{cell}">{shown}</td>'
+
+
+def _marked(cell: str, shown: str) -> str:
+    return f"<b>{shown}</b>" if isinstance(cell, Best) else shown
+
+
+def runs_html(runs: Sequence[Run]) -> str:
+    """A line a run; runs that differ only in when they were and what they did, are one."""
+    alike: dict[str, list[Run]] = {}
+    for run in runs:
+        key = repr(replace(run, began="", rows=None, seconds=None))
+        alike.setdefault(key, []).append(run)
+    lines = "\n".join(f"<li>{_run(group)}</li>" for group in alike.values())
+    return f'<ol class="runs">{lines}</ol>' if runs else f"<p>{NO_RUNS}</p>"
+
+
+def _run(runs: Sequence[Run]) -> str:
+    first = runs[0]
+    lines = [f"<code>{escape(first.command)}</code>"]
+    lines.append(f"<p>{escape('; '.join(map(_progress, runs)))}.</p>")
+    versions = ", ".join(map(" ".join, first.versions.items()))
+    code = f"Commit {first.commit}. {versions}." if first.commit else f"{versions}."
+    lines.append(f"<p>{first.contexts:,} contexts on {escape(first.device)}. {escape(code)}</p>")
+    settings = []
+    for name, setting in first.config.items():
+        several = isinstance(setting, list | tuple)
+        shown = ", ".join(map(str, setting)) if several else str(setting)  # type: ignore[call-overload]
+        settings.append(f"<dt>{escape(name)}</dt><dd>{escape(shown)}</dd>")
+    if settings:
+        listed = "\n".join(settings)
+        lines.append(f"<details><summary>Settings</summary><dl>{listed}</dl></details>")
+    return "\n".join(lines)
+
+
+def _progress(run: Run) -> str:
+    if run.rows is None or run.seconds is None:
+        return f"{run.began} UTC: did not come to its end"
+    return f"{run.began} UTC: {run.rows:,} rows in {run.seconds:,.1f} s"

@@ -1,0 +1,184 @@
+"""Tables that the paper alone asks for: methods, data, BCL, images, numbered choices."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from batch_calibration.artifacts import gains
+from batch_calibration.artifacts.cells import (
+    Best,
+    Cells,
+    best_mean,
+    best_of,
+    rows_cell,
+    task_cell,
+)
+from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
+from batch_calibration.artifacts.method_display import FORMULAS
+from batch_calibration.artifacts.robustness import Axis, choice_rank
+from batch_calibration.artifacts.two_way import first_seeds
+from batch_calibration.methods import METHODS
+from batch_calibration.metrics import Estimate, over_tasks
+from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
+
+METHODS_NOTE = (
+    "s are log-probabilities, p probabilities of the labels. Forward passes are those for a batch "
+    "beyond its own. The columns of gains are points over ICL in this workdir, averaged over the "
+    "tasks of one text, of several texts and of three labels or more: where the paper crosses a "
+    "method out by hand, these are measured."
+)
+KINDS: dict[str, Callable[[str], bool]] = {
+    "one text": lambda task: len(TASKS[task].fields) == 1,
+    "several texts": lambda task: len(TASKS[task].fields) > 1,
+    "three labels or more": lambda task: len(TASKS[task].label_names) > 2,
+}
+"""What tasks a column of gains is of."""
+BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
+DATA_NOTE = "Rows in the paper are those of the whole validation split."
+IMAGES = {
+    "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
+    "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
+}  # fmt: skip
+"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
+FIGURE_7 = ("svhn", "eurosat", "clevr")
+"""The tasks of images in the paper's Fig. 7."""
+PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)
+"""Names of its checkpoint."""
+DRAWN_IMAGES = (
+    "These are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
+    "was chosen with a look at the test images (docs/mini.md): a small CLIP's accuracy on them is "
+    "no result on the data sets of these names, and the paper's numbers do not stand beside it."
+)
+"""The note where the images are the embedded suite's."""
+UNLIKE_IMAGES = (
+    "The paper's numbers are of CLIP ViT-B/16 on all test images and classes; this is another "
+    "setting, so they do not stand here."
+)
+
+
+def method_cells(measured: SettingRecords | None = None) -> Cells:
+    """Table 1: a row for each method that has formulas; its gains where text was measured."""
+    rows: Cells = [
+        ["method", "probe", "forward passes", "learning costs", "scores after", "learned",
+         "decides where"],
+    ]  # fmt: skip
+    for name in filter(FORMULAS.__contains__, METHODS):
+        probe = METHODS[name].probe
+        passes = f"{probe.forwards} + 1" if probe.forwards else "1"
+        rows.append([name, probe.name, passes, *FORMULAS[name]])
+    if measured is None:
+        return rows
+    compared = gains.compared(measured, [row[0] for row in rows])
+    for kind, is_kind in KINDS.items():
+        tasks = [task for task in measured.records if task in TASKS and is_kind(task)]
+        if not tasks or not compared:
+            continue
+        rows[0].append(f"gain, {kind}")
+        for row in rows[1:]:
+            gain_of = partial(gains.gain, measured, method=row[0])
+            known = row[0] in compared
+            row.append(gains.gain_cell(over_tasks(list(map(gain_of, tasks)))) if known else "-")
+    return rows
+
+
+def bcl_cells(group: SettingRecords) -> Cells:
+    """Table 3: a row a task with the learned strength, the average; nothing without a curve."""
+    group = first_seeds(group)
+    learned = group.among([name for name, method in METHODS.items() if method.has_curve])
+    methods = group.among([*REFERENCES, *learned])
+    if not learned or not group.records:
+        return []
+    rows: Cells = [["task", "rows", *methods, "γ learned"]]
+    for task, (record,) in group.records.items():
+        strength = "-" if record.strength is None else f"{record.strength:+.1f}"
+        cells = best_of([100 * group.values(task, method) for method in methods])
+        rows.append([task_cell(task, [record]), rows_cell([record]), *cells, strength])
+    averages = best_mean([100 * group.average(method) for method in methods])
+    return [*rows, ["average", "", *averages, ""]]
+
+
+def data_cells(group: SettingRecords) -> Cells:
+    """Table 4: a row a task of the paper's; none where the setting has no such task."""
+    rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
+    for name, records in group.records.items():
+        if name in PAPER_LANGUAGE:
+            task = TASKS[name]
+            counts = [str(len(task.fields)), str(len(task.label_names)), rows_cell(records)]
+            rows.append([task_cell(name, records), task.objective, *counts, str(task.test_rows)])
+    return rows if len(rows) > 1 else []
+
+
+def data_note(group: SettingRecords) -> str:
+    """What the two numbers of rows are of."""
+    suite = group.setting.data
+    return f"{DATA_NOTE} Rows tested are those of the data {suite}." if suite else DATA_NOTE
+
+
+def is_of_paper(group: SettingRecords) -> bool:
+    """Whether images are scored as in the paper: by its checkpoint, real images, all of them."""
+    setting = group.setting
+    is_whole = setting.data != "mini" and not setting.limit and not setting.options
+    return is_whole and bool(PAPER_MODEL.search(setting.model))
+
+
+def image_note(group: SettingRecords) -> str:
+    """Why the paper's numbers do not stand in the table; nothing where they do."""
+    if is_of_paper(group):
+        return ""
+    return DRAWN_IMAGES if group.setting.data == "mini" else UNLIKE_IMAGES
+
+
+def image_cells(group: SettingRecords) -> Cells | None:
+    """Table 6: zero-shot and BC, in %, and the paper's where the setting is its; None without."""
+    tasks = list(filter(IMAGES.__contains__, group.records))
+    if not tasks or not set(REFERENCES) <= set(group.methods):
+        return None
+    ours = [[100 * group.values(task, m).mean() for m in REFERENCES] for task in tasks]
+    sides = {"": np.array(ours)}  # [task, 2]
+    if is_of_paper(group):
+        sides["paper "] = np.array([IMAGES[task] for task in tasks])
+    rows: Cells = [["task"]]
+    rows += [[task_cell(task, group.records[task])] for task in tasks]
+    rows.append(["average"])
+    for side, accuracies in sides.items():
+        rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
+        means = np.vstack([accuracies, accuracies.mean(axis=0)])
+        for row, (before, after) in zip(rows[1:], means, strict=True):
+            row += [f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
+    return rows
+
+
+def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
+    """Figure 7: task -> zero-shot and BC with their intervals."""
+    if not gains.compared(group, REFERENCES):
+        return {}
+    panels = {}
+    for task in filter(group.records.__contains__, FIGURE_7):
+        estimates = {
+            method: gains.accuracy(group, task, method) for method in group.among(REFERENCES)
+        }
+        panels[task_title(task)] = estimates
+    return panels
+
+
+def choice_cells(axes: Sequence[Axis]) -> Cells:
+    """Table 7: two rows an axis, a column a number, the better of ICL and BC marked."""
+    numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
+    numbers = sorted({name for axis in numbered for name in axis.by_choice()}, key=choice_rank)
+    rows: Cells = [["choice", "method", *numbers]]
+    for axis in numbered:
+        columns = [_better_of(axis, number) for number in numbers]
+        rows += map(list, zip([axis.name] * len(REFERENCES), REFERENCES, *columns, strict=True))
+    return rows if len(rows) > 1 else []
+
+
+def _better_of(axis: Axis, number: str) -> list[str]:
+    """Cells of ICL and BC for one choice, the better as printed marked; dashes where not run."""
+    records = axis.by_choice().get(number)
+    if not records:
+        return ["-"] * len(REFERENCES)
+    cells = [f"{np.mean(axis.values(method, records)):.1f}" for method in REFERENCES]
+    best = max(map(float, cells))
+    return [Best(cell) if float(cell) == best else cell for cell in cells]

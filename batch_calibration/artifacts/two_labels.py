@@ -1,0 +1,243 @@
+"""Scores of two labels in the plane: what each bias takes away, and where each method decides."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, task_title
+from batch_calibration.artifacts.method_display import boundary_axes
+from batch_calibration.methods import METHODS, Evidence, fit
+from batch_calibration.metrics import accuracy, boundary
+from batch_calibration.scores import ScoreTable
+from batch_calibration.store import ContextInfo, Record
+
+OPPOSITE = "entailment", "contradiction"
+"""The two labels drawn of a task that has them among others, wherever they stand."""
+TICKS = 201
+"""Points along each side of a panel at which a boundary is computed."""
+
+
+class Shifted(NamedTuple):
+    """The test rows of a context with two labels, and what each method takes from their scores.
+
+    Attributes:
+        name: the task, and the seed.
+        labels: the two labels.
+        scores: log-probabilities in nats, [n 2].
+        gold: the right label of each row, [n]; -1 where it is not known.
+        biases: method -> what it takes away, [2]; of the scores as they are nothing.
+    """
+
+    name: str
+    labels: tuple[str, str]
+    scores: np.ndarray
+    gold: np.ndarray
+    biases: dict[str, np.ndarray]
+
+    def margin(self, method: str) -> np.ndarray:
+        """By how much the first label beats the second after a method, in nats, [n]."""
+        return np.asarray((self.scores - self.biases[method]) @ np.array([1.0, -1.0]))
+
+    def accuracy(self, method: str) -> float:
+        """The share of rows that a method answers rightly, 0 to 1."""
+        is_known = self.gold >= 0
+        return float(((self.margin(method) < 0) == self.gold)[is_known].mean())
+
+    @property
+    def preference(self) -> float:
+        """By how many nats BC's bias favors the first label."""
+        return float(self.biases[CORRECTED] @ [1, -1])
+
+
+def shift_scores(record: Record, table: ScoreTable) -> Shifted | None:
+    """A record with two labels, of which both occur, and its scores; None of another."""
+    block = table.blocks["test"]
+    if len(record.label_names) != 2 or not {0, 1} <= set(block.labels.tolist()):
+        return None
+    scores = np.asarray(block.log_probs, np.float64)
+    if record.floor is not None:
+        scores = np.maximum(scores, record.floor)
+    biases = {BASELINE: np.zeros(2)}
+    # The paper's methods that take one bias from all rows and need no labels.
+    for name, method in METHODS.items():
+        if method.group == "paper" and not method.probe.labels and name in record.bias:
+            biases[name] = np.array(record.bias[name])
+    if not np.isfinite(scores).all() or CORRECTED not in biases:
+        return None
+    seed = "" if record.context.seed is None else f", seed {record.context.seed}"
+    return Shifted(
+        f"{task_title(record.context.task)}{seed}", (record.label_names[0], record.label_names[1]),
+        scores, np.asarray(block.labels), biases,
+    )  # fmt: skip
+
+
+def shifted_cells(contexts: Sequence[Shifted]) -> Cells:
+    """A line a row of each context: both scores, the right label, and the margin after each."""
+    methods = list(contexts[0].biases)
+    header = ["context", "label", "log p first", "log p second"]
+    lines: Cells = [[*header, *map("margin after {}".format, methods)]]
+    for context in contexts:
+        margins = [context.margin(method) for method in methods]
+        numbers = np.column_stack([context.scores, *margins])
+        for gold, row in zip(context.gold, numbers, strict=True):
+            label = context.labels[gold] if gold >= 0 else ""
+            lines.append([context.name, label, *map("{:.5g}".format, row)])
+    return lines
+
+
+class TwoLabels(NamedTuple):
+    """A table cut to two labels: their columns, and of the test rows those with these labels."""
+
+    task: str
+    seed: int | None
+    is_cut: bool
+    names: tuple[str, str]
+    blocks: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @property
+    def heading(self) -> str:
+        """The task and its seed, and which rows are drawn where it has more than two labels."""
+        pair = f"\n{self.names[0]} / {self.names[1]} rows only" if self.is_cut else ""
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"{task_title(self.task)}{seed}{pair}"
+
+
+class Panel(NamedTuple):
+    """Where one method decides.
+
+    Attributes:
+        low: the least value on both axes.
+        high: the largest.
+        margin: by how much the first label beats the second at each point.
+        accuracy: of the test rows, 0 to 1.
+        answers: the label of each test row.
+        in_probs: whether the axes are probabilities, not log-probabilities.
+    """
+
+    low: float
+    high: float
+    margin: np.ndarray
+    accuracy: float
+    answers: np.ndarray
+    in_probs: bool
+
+    @property
+    def ticks(self) -> np.ndarray:
+        """The numbers along each side at which the margin was computed."""
+        low = 1e-4 * self.high if self.in_probs else self.low
+        return np.linspace(low, self.high, TICKS, dtype=np.float32)
+
+
+def drawn_methods() -> tuple[str, ...]:
+    """Methods that have a panel, in the order of the table of methods."""
+    return tuple(filter(boundary_axes, METHODS))
+
+
+def _drawn_blocks() -> set[str]:
+    """The test rows and what the drawn methods learn from."""
+    return {"test"}.union(*(METHODS[name].probe.blocks for name in drawn_methods()))
+
+
+def _drawn_columns(table: ScoreTable) -> list[int]:
+    """The columns of the two labels that are drawn."""
+    names = table.label_names
+    pair = OPPOSITE if set(OPPOSITE) <= set(names) else (names[0], names[-1])
+    return list(map(names.index, pair))
+
+
+def cut_table(table: ScoreTable) -> TwoLabels:
+    """Two labels of a table: all of a two-label task, one pair of a larger one.
+
+    For NLI with three labels these are entailment and contradiction, otherwise the first and the
+    last.
+    """
+    k, columns, blocks = len(table.label_names), _drawn_columns(table), {}
+    # Blocks that no drawn method reads would only make programs of other shapes.
+    for name in sorted(_drawn_blocks() & set(table.blocks)):
+        block = table.blocks[name]
+        keep = np.isin(block.labels, columns) if name in ("test", "labeled") else block.labels < k
+        gold = block.labels[keep]
+        labels = np.where(gold < 0, -1, (gold == columns[1]).astype(int))
+        blocks[name] = (block.log_probs[keep][:, columns], labels.astype(np.int32))
+    first, second = (table.label_names[column] for column in columns)
+    context = ContextInfo.from_table(table)
+    return TwoLabels(context.task, context.seed, k > 2, (first, second), blocks)
+
+
+def can_draw(table: ScoreTable) -> bool:
+    """Whether the table has all probes of the drawn methods, and rows of both labels."""
+    labels = set(table.blocks["test"].labels.tolist())
+    return _drawn_blocks() <= set(table.blocks) and set(_drawn_columns(table)) <= labels
+
+
+def find_boundaries(two: TwoLabels, *, in_probs: bool = True) -> dict[str, Panel]:
+    """The panel of each drawn method, by name.
+
+    Args:
+        two: the scores.
+        in_probs: whether a method whose boundary is straight in probabilities is shown in these;
+            without it all panels lie in one plane of log-probabilities.
+    """
+    scores, _ = two.blocks["test"]
+    low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
+    probable = float(np.quantile(np.exp(scores), 0.995)) * 1.05
+    reach = {"log_probs": (low - 0.4, high + 0.4), "probs": (0.0, probable)}
+    points = {"log_probs": boundary.plane(*reach["log_probs"], TICKS)}
+    axes = dict.fromkeys(drawn_methods(), "log_probs")
+    if in_probs:
+        points["probs"] = jnp.log(boundary.plane(1e-4 * probable, probable, TICKS))
+        axes = {name: str(boundary_axes(name)) for name in axes}
+    blocks = {name: _pad(*block) for name, block in two.blocks.items()}
+    decided = jax.device_get(_decide(blocks, points, jax.random.key(0), tuple(axes.items())))
+    panels = {}
+    # In the order of the table of methods: a compiled program returns a dict sorted by key.
+    for name, plane in axes.items():
+        margin, share, answers = decided[name]
+        answers = answers[: len(scores)]  # without the padding
+        panels[name] = Panel(*reach[plane], margin, float(share), answers, plane == "probs")
+    return panels
+
+
+def row_cells(tables: Sequence[ScoreTable]) -> Cells:
+    """A line a test row: both scores in nats, and the right label."""
+    rows: Cells = [["task", "first", "second", "label", "log p first", "log p second"]]
+    for two in map(cut_table, tables):
+        for pair, label in zip(*two.blocks["test"], strict=True):
+            gold = two.names[label] if label >= 0 else ""
+            rows.append([two.task, *two.names, gold, *map("{:.5g}".format, pair)])
+    return rows
+
+
+def _pad(scores: np.ndarray, labels: np.ndarray) -> Evidence:
+    """A block with rows of weight 0 up to the next power of two: tables share a program."""
+    missing = (1 << (len(scores) - 1).bit_length()) - len(scores)
+    return Evidence(
+        jnp.asarray(np.pad(scores, ((0, missing), (0, 0)))),
+        jnp.asarray(np.pad(labels, (0, missing), constant_values=-1)),
+        jnp.asarray(np.pad(np.ones(len(scores), np.float32), (0, missing))),
+    )
+
+
+# The least optimization: compiling takes longer than the few small fits.
+@partial(jax.jit, static_argnames="axes", compiler_options={"xla_backend_optimization_level": 0})
+def _decide(
+    blocks: Mapping[str, Evidence],
+    points: Mapping[str, jax.Array],
+    key: jax.Array,
+    axes: tuple[tuple[str, str], ...],
+) -> dict[str, tuple[jax.Array, jax.Array, jax.Array]]:
+    """Of each method the margin at its points `[t t]`, its accuracy and answers on test rows."""
+    test, decided = blocks["test"], {}
+    for name, plane in axes:
+        method = METHODS[name]
+        calibrator, state = method.make(), fit(method, blocks, key=key)
+        margin = boundary.decision_margin(calibrator, state, points[plane])
+        corrected = calibrator.apply(state, test.log_probs)
+        share = accuracy(corrected, jnp.asarray(test.labels), test.weight)
+        decided[name] = margin, share, corrected.argmax(axis=-1)
+    return decided
