@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown, plain_csv
-from batch_calibration.artifacts.gains import marked
+from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.files import write_whole
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import OF_GAIN, over_rows, over_tasks
+from batch_calibration.store import csv_text
 from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
 
 ALL = "mean of tasks"
@@ -99,7 +100,7 @@ def write(found: Found, workdir: Path) -> str:
     """Keep both tables as Markdown and CSV; the Markdown."""
     tables = {"label_biases": bias_cells(found), "label_biases_changes": change_cells(found)}
     for name, cells in tables.items():
-        write_whole(workdir / f"{name}.csv", plain_csv(cells).encode())
+        write_whole(workdir / f"{name}.csv", csv_text(cells).encode())
     notes = (NOTE, CHANGE)
     text = "\n".join(
         markdown(cells, note) for cells, note in zip(tables.values(), notes, strict=True)
@@ -149,7 +150,7 @@ def _less(each: Sequence[Measured], name: str, others: Sequence[Measured], other
     """The mean over tasks of one share less another, with its interval."""
     values = (a.shares[name] - b.shares[other] for a, b in zip(each, others, strict=True))
     found = [over_rows(one, OF_GAIN) for one in values]
-    return marked(over_tasks(found) if len(found) > 1 else found[0])
+    return gain_cell(over_tasks(found) if len(found) > 1 else found[0])
 
 
 def _is(key: tuple[str, str], task: str, words: str) -> bool:

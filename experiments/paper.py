@@ -13,14 +13,14 @@ MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for table
 
 def main() -> None:
     """Write what there is into W/paper under the paper's numbers; say where, and what lacks."""
-    from batch_calibration.artifacts import catalogue, paper_page
+    from batch_calibration.artifacts import catalogue, paper
     from batch_calibration.store import Store
 
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)
     records = store.records()
-    results = catalogue.gather(records, store.table_of, models=MODELS.value, whole=True)
-    for line in paper_page.write(results, store.workdir):
+    results = catalogue.gather(records, store.table_of, models=MODELS.value, all_boundaries=True)
+    for line in paper.write_paper(results, store.workdir):
         print(line)
     for sentence in store.unmatched(records):
         print(sentence)

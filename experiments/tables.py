@@ -13,7 +13,7 @@ TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "also write WORKDIR/tensor
 
 def main() -> None:
     """Write every table, print those that are no point of a curve, and write all results."""
-    from batch_calibration.artifacts import catalogue, tensorboard, terminal, writing
+    from batch_calibration.artifacts import catalogue, terminal, writing
     from batch_calibration.store import Store, write_results
 
     store = Store(WORKDIR.value)
@@ -21,7 +21,7 @@ def main() -> None:
     tables = writing.write_tables(catalogue.gather(records, store.table_of), folder)
     files, lacks = write_results(records, store.workdir)
     if TENSORBOARD.value:
-        tensorboard.write_events(records, store.workdir / "tensorboard")
+        writing.write_events(records, store.workdir / "tensorboard")
     for table in tables:
         if table.shown:
             terminal.show(table)

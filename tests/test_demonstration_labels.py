@@ -20,7 +20,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.prompts import label_words
 from batch_calibration.prompts.demonstrations import flipped_labels, random_labels
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
-from batch_calibration.store import Store
+from batch_calibration.store import Store, csv_text
 from batch_calibration.study import calibrate_store, run_scoring
 from batch_calibration.study.scoring import render_contexts
 from batch_calibration.tasks import TASKS
@@ -233,9 +233,9 @@ def study(scorer, workdir):
 )
 def test_the_verdict_on_models_of_which_it_is_known(scorer, verdict, tmp_path):
     store = study(scorer(), tmp_path)
-    (control,) = controls.controls(store.records())
-    assert demonstration_labels.reading(control).verdict == verdict
-    said = summary.studies(store.records(), by_setting(store.records()))[control.slug]
+    (control,) = controls.find_controls(store.records())
+    assert demonstration_labels.read_control(control).verdict == verdict
+    said = summary.study_paragraphs(catalogue.gather(store.records()))[control.slug]
     assert f"Reads its demonstrations: {verdict}." in said and "shots per class: 1 and 2" in said
     found = {
         (method, name): [control.accuracy(controls.Point("sst2", n, name, method)) for n in (1, 2)]
@@ -279,7 +279,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     assert likelier.cells[1][5] == f"{100 * share:.1f}" != percent
     # Beside the curve of shots there is no other table of these contexts, and no robustness study.
     assert not [one for one in catalogue.tables(results) if "label_words" in one.heading]
-    csv = drawn.csv.splitlines()
+    csv = csv_text(drawn.csv).splitlines()
     assert csv[0] == "task,shots,method,condition,value,low,high"
     assert csv[2].startswith(f"sst2,1,icl,gold,{100 * RIGHT:.4g},")
     (figure,) = [one for one in catalogue.figures(results) if "demonstration-labels" in one.slug]
@@ -290,7 +290,7 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     lines = {one.get_label(): one for one in axes[0].containers}
     np.testing.assert_allclose(lines["flipped"][0].get_ydata(), [100 - 100 * RIGHT] * 2, 1e-4)
     graph_objects = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
-    plot = interactive.every(results)[figure.slug]
+    plot = interactive.plots_of_records(results)[figure.slug]
     assert [view.name for view in plot.views] == ["SST-2: bc", "SST-2: icl"]
     for view in plot.views:
         drawn_by = graph_objects.Figure(view.traces, view.layout)
@@ -323,16 +323,16 @@ def records(task, gold, flipped, words=None, words_flipped=None, *, options=(), 
 
 
 def one_control(some):
-    (control,) = controls.controls(some)
+    (control,) = controls.find_controls(some)
     return control
 
 
 def test_the_verdict_needs_every_task():
     reads, ignores = records("sst2", 270, 30, 240, 60), records("rte", 270, 270, 180, 180)
-    assert demonstration_labels.reading(one_control(reads)).verdict == "yes"
-    assert demonstration_labels.reading(one_control(ignores)).verdict == "no"
+    assert demonstration_labels.read_control(one_control(reads)).verdict == "yes"
+    assert demonstration_labels.read_control(one_control(ignores)).verdict == "no"
     both = one_control(reads + ignores)
-    assert demonstration_labels.reading(both).verdict == "partly"
+    assert demonstration_labels.read_control(both).verdict == "partly"
     assert "above 0 beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
     assert "below chance beyond noise on 1 of 2 tasks" in demonstration_labels.verdict(both)
     # A few rows that happen to agree are no proof that nothing is read.
@@ -341,7 +341,7 @@ def test_the_verdict_needs_every_task():
     wide = one_control([*records("sst2", 180, 160, seeds=1)[:1], *FLIPPED_DRAWS])
     assert "cannot be told, for seeds or rows are too few." in demonstration_labels.verdict(wide)
     words_only = records("sst2", 270, None, 240, 60)
-    assert demonstration_labels.reading(one_control(words_only)).verdict == "yes"
+    assert demonstration_labels.read_control(one_control(words_only)).verdict == "yes"
     nothing = one_control(records("sst2", 270, None, 240) + RANDOM)
     assert demonstration_labels.verdict(nothing) == demonstration_labels.paragraph(nothing) == ""
 
@@ -362,15 +362,15 @@ RANDOM = [
 
 def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own():
     usual = records("sst2", 270, None)
-    assert controls.controls(usual) == []
+    assert controls.find_controls(usual) == []
     other = records("sst2", 240, 60, options={"template": "1"}.items())
-    plain, second = controls.controls(usual + RANDOM + other)
+    plain, second = controls.find_controls(usual + RANDOM + other)
     assert plain.others == () and second.others == ("template 1",)
     assert second.slug.endswith("-template-1-demonstration-labels")
     assert "template 1" in second.heading
     # Tables of settings have the usual records alone.
     (group,) = by_setting(usual + RANDOM + records("sst2", 270, 30)[3:])
-    assert len(group.every) == 3
+    assert len(group.all_records) == 3
 
 
 def test_gold_is_of_the_seeds_and_shots_that_were_asked_otherwise_too():
@@ -436,7 +436,9 @@ def test_seeds_are_the_unit_of_the_interval_over_shots():
     """Contexts of one seed share drawn words: more numbers of shots are no more draws."""
     one, two = records("sst2", 270, 30, 240, 60), records("sst2", 270, 30, 240, 60)
     more = [replace(r, id=f"{r.id}-2", context=replace(r.context, shots=2)) for r in two]
-    narrow, wide = (demonstration_labels.reading(one_control(some)) for some in (one, one + more))
+    narrow, wide = (
+        demonstration_labels.read_control(one_control(some)) for some in (one, one + more)
+    )
     assert narrow == wide
 
 

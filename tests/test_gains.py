@@ -11,19 +11,12 @@ import pytest
 from making import make_record
 from matplotlib import pyplot as plt
 
-from batch_calibration.artifacts import (
-    catalogue,
-    gains,
-    learned,
-    main_table,
-    probabilities,
-    terminal,
-)
-from batch_calibration.artifacts.cells import Best, latex, markdown, plain_csv
-from batch_calibration.artifacts.figures import forest
+from batch_calibration.artifacts import catalogue, gains, method_tables, terminal
+from batch_calibration.artifacts.cells import Best, latex, markdown
 from batch_calibration.artifacts.grouping import by_setting
+from batch_calibration.artifacts.palette import VERDICTS
 from batch_calibration.cli import said
-from batch_calibration.store import Records
+from batch_calibration.store import Records, csv_text
 
 
 def study(*records):
@@ -91,10 +84,10 @@ def test_gains_stay_what_they_are_in_every_form():
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
-    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE), gains.SUMMARY)
-    assert latex(cells, "", gains.SUMMARY).count("midrule") == 2
-    assert f'"{cell}"' in plain_csv(cells) and "'+" not in plain_csv(cells)
-    assert "'+1 [=cmd()]" in plain_csv([["+1 [=cmd()]"]])
+    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE), gains.SUMMARY_ROWS)
+    assert latex(cells, "", gains.SUMMARY_ROWS).count("midrule") == 2
+    assert f'"{cell}"' in csv_text(cells) and "'+" not in csv_text(cells)
+    assert "'+1 [=cmd()]" in csv_text([["+1 [=cmd()]"]])
 
 
 def test_the_catalogue_has_a_table_of_gains_for_each_table_of_methods():
@@ -117,14 +110,17 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
     }
     group = study(dataclasses.replace(one, methods=methods))
     tables = {kind: (heading, unit, cells) for kind, heading, unit, cells in
-              probabilities.tables(group)}  # fmt: skip
+              method_tables.probability_tables(group)}  # fmt: skip
     assert list(tables) == ["probabilities", "nll", "brier", "ece"]
     cells = tables["probabilities"][2]
     assert cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
     assert cells[1:] == [["icl", "0.700", "0.500", "0.100"], ["bc", "0.600", "0.400", "0.200"]]
     assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
     assert tables["ece"][:2] == ("ECE", "0 to 1") and tables["ece"][2][1][2:] == ["0.100", "0.200"]
-    assert "not label bias" in probabilities.NOTE and "Lower is better" in probabilities.NOTE
+    assert (
+        "not label bias" in method_tables.PROBABILITIES_NOTE
+        and "Lower is better" in method_tables.PROBABILITIES_NOTE
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,7 @@ def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
     accuracy, rows, classes, said
 ):
     one = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
-    assert learned.learned(study(one)) == ["rte"] * said
+    assert gains.learned_tasks(study(one)) == ["rte"] * said
 
 
 def test_compare_counts_what_is_beyond_noise():
@@ -184,16 +180,16 @@ def test_the_note_says_over_what_the_intervals_are():
 
 def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     group = study(record(), record("sst2", 0.8, 0.804), record("wic", 0.6, 0.5))
-    found = main_table.accuracy_cells(group, ["icl", "bc"])
+    found = method_tables.accuracy_cells(group, ["icl", "bc"])
     assert [row[2] for row in found[1:4]] == ["80.0", "50.0", "60.0"]
     assert [row[3] for row in found[1:4]] == ["80.4", "60.0 *", "50.0 *"]
     assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
     assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
     assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
-    assert main_table.summary_rows(group, ["icl", "bc"]) == 3
-    assert main_table.summary_rows(group, ["icl"]) == 1
-    assert "± is the standard" not in main_table.note(group, ["icl", "bc"])
-    (table, *_) = catalogue.tables(catalogue.gather(group.every))
+    assert method_tables.summary_rows(group, ["icl", "bc"]) == 3
+    assert method_tables.summary_rows(group, ["icl"]) == 1
+    assert "± is the standard" not in method_tables.accuracy_note(group, ["icl", "bc"])
+    (table, *_) = catalogue.tables(catalogue.gather(group.all_records))
     assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.last)
     assert "beyond noise: 0 is outside it" in table.note
 
@@ -207,6 +203,6 @@ def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     assert names == ["SST-2", "RTE", "WiC", "average"]
     dots = [line for line in axes.lines if line.get_marker() == "o"]
     assert [round(float(dot.get_xdata()[0]), 1) for dot in dots] == [0.4, 10.0, -10.0, 0.1]
-    shades = [forest.COLORS["gain"], forest.COLORS["loss"]]
+    shades = [VERDICTS["gain"], VERDICTS["loss"]]
     assert [dot.get_color() for dot in dots[1:3]] == shades
     plt.close("all")

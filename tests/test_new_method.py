@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from batch_calibration import METHODS, calibrate
-from batch_calibration.artifacts import catalogue, writing
-from batch_calibration.artifacts.figures import boundaries
+from batch_calibration.artifacts import catalogue, two_labels, writing
 from batch_calibration.calibration.shift import shift
 from batch_calibration.methods import Method, probes
 from batch_calibration.scores import ScoreTable, make_block
@@ -85,9 +84,9 @@ def test_every_table_names_it(workdir, tmp_path):
 def test_every_figure_draws_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
-    assert boundaries.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
+    assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
     drawn_panels = [axes.get_title(loc="left") for axes in drawn["boundariesm"].draw().axes]
-    assert [title.split(":")[0] for title in drawn_panels[:7]] == [*boundaries.drawn_methods()]
+    assert [title.split(":")[0] for title in drawn_panels[:7]] == [*two_labels.drawn_methods()]
     said = {}
     for name, drawing in drawn.items():
         figure = drawing.draw()

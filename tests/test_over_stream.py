@@ -71,7 +71,7 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
     cells = curves.accuracy_cells(found)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
-    (axes,) = [axes for axes in lines.draw(found).axes if axes.axison]
+    (axes,) = [axes for axes in lines.draw_curves(found).axes if axes.axison]
     levels = {line.get_label(): float(line.get_ydata()[0]) for line in axes.lines}
     assert levels["icl, all rows"] == 50.0 and levels["bc, all rows"] == pytest.approx(80.0)
     # The band is the error of the mean of six orders: 5.48 / sqrt(6) around 55.

@@ -1,5 +1,6 @@
 """The paper's tables and figures: each is drawn under its number, or says what it lacks."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -10,18 +11,13 @@ from making import make_record
 
 from batch_calibration import calibrate
 from batch_calibration.artifacts import (
-    bcl_table,
     catalogue,
-    choices_table,
-    data_table,
-    images,
     method_display,
-    method_table,
     paper,
-    paper_page,
+    paper_tables,
     robustness,
-    shifted,
-    sizes,
+    two_labels,
+    two_way,
 )
 from batch_calibration.artifacts.cells import Best, Second, latex, markdown
 from batch_calibration.artifacts.grouping import Setting, SettingRecords, by_setting
@@ -76,14 +72,14 @@ def workdir(tmp_path_factory, planted):
 
 def gathered(store):
     return catalogue.gather(
-        store.records(), store.table_of, models=("small", "middle", "big"), whole=True
+        store.records(), store.table_of, models=("small", "middle", "big"), all_boundaries=True
     )
 
 
 @pytest.fixture(scope="module")
 def page(workdir):
     """What is said, and by name every file."""
-    said = list(paper_page.write(gathered(workdir), workdir.workdir))
+    said = list(paper.write_paper(gathered(workdir), workdir.workdir))
     folder = workdir.workdir / "paper"
     return said, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -111,11 +107,11 @@ def test_every_item_is_drawn_and_says_where(page):
 def test_files_written_again_are_the_same(workdir, page, tmp_path):
     again = [
         state
-        for state in paper.states(gathered(workdir))
+        for state in paper.find_states(gathered(workdir))
         if state.item.number.startswith("Table") or state.item.number in ("Figure 2", "Figure 7")
     ]
     for state in again:
-        paper.write(state, tmp_path)
+        paper.write_item(state, tmp_path)
     names = [path.name for path in tmp_path.iterdir()]
     assert len(names) > 20 and {name.rsplit(".")[-1] for name in names} == {
         "md", "tex", "csv", "png", "pdf"
@@ -182,7 +178,7 @@ def test_only_what_is_asked_for_is_calibrated(program, planted, tmp_path):
 
 
 def test_methods_are_described_from_their_table():
-    header, *rows = method_table.cells()
+    header, *rows = paper_tables.method_cells()
     described = [name for name in METHODS if name in method_display.FORMULAS]
     assert [row[0] for row in rows] == described and {"cc", "dc", "pc", "bc"} <= set(described)
     passes = {row[0]: row[header.index("forward passes")] for row in rows}
@@ -197,7 +193,7 @@ def test_gains_stand_by_the_kind_of_task():
         *(make_record("rte", {"icl": 0.6, "bc": 0.5}, context={"shots": 1}),),
     ]
     (group,) = by_setting(rows)
-    header, *found = method_table.cells(group)
+    header, *found = paper_tables.method_cells(group)
     assert header[-2:] == ["gain, one text", "gain, several texts"]
     bc = next(row for row in found if row[0] == "bc")
     assert bc[-2].startswith("+20.2 [") and bc[-1].startswith("-10.1 [")
@@ -214,9 +210,9 @@ def test_best_and_second_best_of_each_size_are_marked():
         sized("s", rte={"icl": 0.5, "cc": 0.6, "dc": 0.6, "bc": 0.55})
         + sized("l", rte={"icl": 0.9, "bc": 0.8}, cb={"icl": 0.7, "bc": 0.7})
     )
-    (same,) = sizes.alike(found, 1, models=("s",))
+    (same,) = two_way.sizes(found, 1, models=("s",))
     assert [group.setting.model for group in same] == ["s", "l"]
-    cells = sizes.cells([sizes.Column(one.setting.model, one) for one in same])
+    cells = two_way.size_cells([(one.setting.model, one) for one in same])
     assert cells[0] == ["task", "rows", "s icl", "s cc", "s dc", "s bc", "l icl", "l bc"]
     cb, rte, average = cells[1:]
     assert cb == ["CB", "277", "-", "-", "-", "-", "70.0", "70.0"]
@@ -247,20 +243,20 @@ def test_bcl_stands_beside_bc_of_the_first_seed():
         for seed in range(2)
     ]  # fmt: skip
     (group,) = by_setting(records)
-    assert bcl_table.cells(group) == [
+    assert paper_tables.bcl_cells(group) == [
         ["task", "rows", "icl", "bc", "bcl", "γ learned"],
         ["RTE", "277", "50.0", "60.0", "70.0", "+1.2"],
         ["average", "", "50.0", "60.0", "70.0", ""],
     ]
-    assert bcl_table.cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
+    assert paper_tables.bcl_cells(by_setting(sized("m", rte={"icl": 0.5}))[0]) == []
 
 
 def test_data_are_described_as_in_the_paper():
     (group,) = by_setting(sized("m", cb={"icl": 0.5}))
-    assert data_table.cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
+    assert paper_tables.data_cells(group)[1] == ["CB", "NLI", "2", "3", "277", "56"]
     assert set(PAPER_LANGUAGE) == {n for n, task in TASKS.items() if task.test_rows}
-    assert "of the data mini" in data_table.note(
-        group._replace(setting=group.setting._replace(data="mini"))
+    assert "of the data mini" in paper_tables.data_note(
+        dataclasses.replace(group, setting=group.setting._replace(data="mini"))
     )
 
 
@@ -270,7 +266,7 @@ def test_numbered_choices_stand_side_by_side():
         for key, name, icl in (("template", "10", 0.6), ("template", "2", 0.4),
                                ("verbalizer", "2", 0.5))
     ]  # fmt: skip
-    cells = choices_table.cells(robustness.axes(records))
+    cells = paper_tables.choice_cells(robustness.find_axes(records))
     assert cells == [
         ["choice", "method", "2", "10"],
         ["templates", "icl", "40.0", "60.0"],
@@ -280,7 +276,7 @@ def test_numbered_choices_stand_side_by_side():
     ]
     marked = [[isinstance(cell, Best) for cell in row[2:]] for row in cells[1:]]
     assert marked == [[False, True], [True, False], [True, False], [True, False]]
-    assert choices_table.cells([]) == []
+    assert paper_tables.choice_cells([]) == []
 
 
 def test_the_papers_images_stand_beside_its_own_setting_alone():
@@ -291,37 +287,39 @@ def test_the_papers_images_stand_beside_its_own_setting_alone():
     group = SettingRecords(
         setting, {"svhn": [record("svhn", 0.2, 0.3)], "dtd": [record("dtd", 0.5, 0.4)]}
     )
-    header, svhn, dtd, average = images.cells(group)
+    header, svhn, dtd, average = paper_tables.image_cells(group)
     assert svhn == ["SVHN", "20.0", "30.0", "+10.0", "18.0", "35.0", "+17.0"]
     assert dtd[-1] == "-2.7" and average == [
         "average", "35.0", "35.0", "+0.0", "31.2", "38.4", "+7.2"
     ]  # fmt: skip
-    assert header[4] == "paper ZS" and images.note(group) == ""
+    assert header[4] == "paper ZS" and paper_tables.image_note(group) == ""
     for other, note in (
         ({"data": "mini"}, "12 of its 47 classes"),
         ({"limit": 100}, "another setting"),
         ({"options": ("classes present",)}, "another setting"),
         ({"model": "openai-clip-vit-large-patch14"}, "another setting"),
     ):
-        unlike = group._replace(setting=setting._replace(**other))
-        assert len(images.cells(unlike)[0]) == 4 and note in images.note(unlike)
+        unlike = dataclasses.replace(group, setting=setting._replace(**other))
+        assert len(paper_tables.image_cells(unlike)[0]) == 4 and note in paper_tables.image_note(
+            unlike
+        )
     text = SettingRecords(setting, {"sst2": [record("sst2", 0.5, 0.6)]})
-    assert images.cells(text) is None
+    assert paper_tables.image_cells(text) is None
 
 
 def test_shifted_scores_are_those_of_the_method(workdir):
     record = next(one for one in workdir.records() if one.context.task == "qnli")
     table = workdir.table_of(record)
-    found = shifted.of(record, table)
+    found = two_labels.shift_scores(record, table)
     assert list(found.biases) == ["icl", "cc", "dc", "bc"]
     after = np.asarray(calibrate(table.blocks["test"].log_probs, method="bc"))
     np.testing.assert_allclose(found.margin("bc"), after[:, 0] - after[:, 1], atol=1e-5)
     for name in found.biases:
         assert found.accuracy(name) == pytest.approx(record.methods[name]["accuracy"])
-    rows = shifted.data([found])
+    rows = two_labels.shifted_cells([found])
     assert len(rows) == 1 + len(found.gold) and len({len(row) for row in rows}) == 1
     of_three = next(one for one in workdir.records() if one.context.task == "cb")
-    assert shifted.of(of_three, workdir.table_of(of_three)) is None
+    assert two_labels.shift_scores(of_three, workdir.table_of(of_three)) is None
 
 
 def test_main_setting_is_of_the_model_that_has_most():

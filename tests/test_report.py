@@ -12,8 +12,9 @@ import pytest
 from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.artifacts import catalogue, report, writing
+from batch_calibration.artifacts.palette import PAGE
 from batch_calibration.artifacts.report import plots
-from batch_calibration.artifacts.report.tables import html as table_html
+from batch_calibration.artifacts.report.page import table_html
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store, runs
 from batch_calibration.study import calibrate_store
@@ -326,7 +327,7 @@ def test_colors_have_the_contrast_that_wcag_asks_for(page):
         said = dict(re.findall(r"--(\w+): (#\w{6})", block))
         for back in ("page", "raised"):
             assert min(contrast(said[name], said[back]) for name in ("ink", "faint", "link")) >= 4.5
-        drawn = (*plots.COLORS.values(), *plots.OTHERS, *plots.CLASSES)
+        drawn = (*PAGE.methods.values(), *PAGE.spares, *PAGE.labels)
         assert min(contrast(one, said["page"]) for one in drawn) >= 3
 
 

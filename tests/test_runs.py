@@ -6,7 +6,7 @@ import sys
 import pytest
 from workers import CONTEXTS, SIZES, FakeScorer, render, score
 
-from batch_calibration.artifacts.report.facts import html
+from batch_calibration.artifacts.report.page import runs_html
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
@@ -45,7 +45,7 @@ def test_settings_that_are_not_the_default_are_kept(tmp_path):
     scoring.run_scoring(settings, [Cell("fake")], tmp_path, scorer=FakeScorer(tmp_path / "log"))
     ((run,), _) = runs.read(tmp_path)
     assert run.config == {"model": "m", "limit": 5, "tasks": ["rte", "cb"]}
-    said = html([run])
+    said = runs_html([run])
     assert "<dt>limit</dt><dd>5</dd>" in said and "<dd>rte, cb</dd>" in said
 
 
@@ -57,7 +57,7 @@ def test_a_run_that_is_stopped_is_known(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         score(tmp_path, tmp_path / "log", scorer=Stopped(tmp_path / "log"))
     ((run,), _) = runs.read(tmp_path)
-    assert run.rows is None and "did not come to its end" in html([run])
+    assert run.rows is None and "did not come to its end" in runs_html([run])
 
 
 def test_a_run_whose_contexts_fail_still_says_what_it_scored(tmp_path):
@@ -93,7 +93,7 @@ def test_a_program_of_somebody_else_keeps_its_arguments_to_itself():
 def test_workers_are_one_line_and_their_dates_all_there():
     one = runs.Run("2026-01-02 03:04:05", "a", {}, 3, "d", rows=5, seconds=1.0)
     other = runs.Run("2026-01-02 03:04:06", "a", {}, 3, "d", rows=6, seconds=1.5)
-    said = html([one, other, runs.Run("2026-01-03 00:00:00", "b", {}, 1, "d")])
+    said = runs_html([one, other, runs.Run("2026-01-03 00:00:00", "b", {}, 1, "d")])
     assert said.count("<li>") == 2
     assert "2026-01-02 03:04:05 UTC: 5 rows in 1.0 s; 2026-01-02 03:04:06 UTC: 6 rows" in said
 

@@ -7,10 +7,10 @@ from matplotlib import pyplot as plt
 from scipy.stats import norm, t
 
 from batch_calibration.artifacts import catalogue, curves, robustness, summary
-from batch_calibration.artifacts.figures import prompts
-from batch_calibration.artifacts.figures.forest import COLORS
+from batch_calibration.artifacts.figures import studies
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.steadiness import change_of_deviation
+from batch_calibration.artifacts.palette import VERDICTS
+from batch_calibration.artifacts.robustness import change_of_deviation
 
 
 def outcomes(p, n, deviations, seed=0):
@@ -69,7 +69,7 @@ WORSE = [record(0.7, 0.5 + 0.03 * i, str(i), "wic") for i in range(10)]
 
 
 def test_a_study_of_the_prompt_in_words():
-    (found,) = robustness.by_study(robustness.axes([*STEADY, *ALIKE, *WORSE])).values()
+    (found,) = robustness.by_study(robustness.find_axes([*STEADY, *ALIKE, *WORSE])).values()
     said = robustness.paragraph(found)
     assert said.startswith("The wording around the row (10 templates on SST-2, RTE and WiC, all ")
     verdict = said.split("): ")[1].split(". ")[0]
@@ -84,8 +84,8 @@ def test_a_study_of_the_prompt_in_words():
 
 def test_prompts_on_unlike_rows_tell_of_no_change():
     axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
-    (one,) = robustness.axes(axes)
-    assert one.change() is None and robustness.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
+    (one,) = robustness.find_axes(axes)
+    assert one.change is None and robustness.study_cells([one])[1][-2:] == ["-", "3, 0, 0"]
     assert "changes" not in robustness.paragraph([one])
 
 
@@ -93,7 +93,7 @@ def test_a_study_without_icl_or_of_one_prompt_is_not_told():
     lone = [make_record("rte", {"bc": 0.5}, context={"options": {"template": str(i)}})
             for i in range(3)]  # fmt: skip
     for records in (lone, STEADY[:1]):
-        assert robustness.by_study(robustness.axes(records)) == {}
+        assert robustness.by_study(robustness.find_axes(records)) == {}
         assert "prompts" not in {one.slug for one in catalogue.tables(catalogue.gather(records))}
 
 
@@ -111,15 +111,15 @@ def test_the_table_and_the_figure_of_all_prompts():
     panels = [axes for axes in figure.axes if axes.axison]
     assert [axes.get_title(loc="left").split(",")[0] for axes in panels] == ["SST-2", "RTE", "WiC"]
     shades = [line.get_color() for line in panels[2].lines if line.get_lw() == 2]
-    assert shades.count(COLORS["loss"]) == 7 and shades.count(COLORS["gain"]) == 2
+    assert shades.count(VERDICTS["loss"]) == 7 and shades.count(VERDICTS["gain"]) == 2
     names = [label.get_text() for label in panels[1].get_yticklabels()]
     assert names == list("0123456789")
     plt.close(figure)
 
 
 def test_many_prompts_are_not_named():
-    many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(prompts.NAMED + 1)]
-    figure = prompts.draw(robustness.axes(many))
+    many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(studies.MAX_PROMPTS_NAMED + 1)]
+    figure = studies.draw_prompts(robustness.find_axes(many))
     assert figure.axes[0].get_yticklabels() == []
     plt.close(figure)
 
@@ -145,6 +145,6 @@ def test_the_study_of_shots_in_words():
     assert "50.0 (at 0) and 50.0 (at 0) with icl and 40.0 (at 0) and 50.0 (at 4) with bc" in said
     assert "50.0 (at 4) and 60.0 (at 0) with icl and 60.0 (at 0) and 70.0 (at 4) with bc" in said
     assert "moves by 1.0 points (one standard deviation, mean over all) with icl and by 0.1" in said
-    assert summary.studies(records, by_setting(records)) == {f"{one.slug}-curve": said}
+    assert summary.study_paragraphs(catalogue.gather(records)) == {f"{one.slug}-curve": said}
     alone = [make_record("rte", {"bc": 0.5}, context={"shots": n}) for n in (0, 1)]
-    assert summary.studies(alone, by_setting(alone)) == {}
+    assert summary.study_paragraphs(catalogue.gather(alone)) == {}

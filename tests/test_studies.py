@@ -8,13 +8,20 @@ from making import make_record, make_sizes
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from batch_calibration.artifacts import catalogue, cells, curves, main_table, robustness
+from batch_calibration.artifacts import (
+    catalogue,
+    cells,
+    curves,
+    method_tables,
+    robustness,
+    two_labels,
+)
 from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import boundaries, boxes, lines, strength
+from batch_calibration.artifacts.figures import lines, studies
 from batch_calibration.artifacts.figures.style import save
-from batch_calibration.artifacts.grouping import axis, by_setting
+from batch_calibration.artifacts.grouping import axis_name, by_setting
 from batch_calibration.scores import ScoreTable, make_block
-from batch_calibration.store import Store
+from batch_calibration.store import Store, csv_text
 
 
 def record(seed=0, shots=1, accuracy=0.5, task="rte", shortened=0, sizes=None, **options):
@@ -39,8 +46,8 @@ def test_bands_and_tables_have_one_standard_deviation(monkeypatch):
     drawn = []
     monkeypatch.setattr(Axes, "fill_between", lambda self, x, low, high, **_: drawn.append(high))
     values = np.array([40.0, 50.0, 60.0])
-    lines.draw(curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}}))
-    strength._band(plt.figure().subplots(), np.repeat(values[:, None], 101, 1), "red", "bc")
+    lines.draw_curves(curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}}))
+    lines.draw_band(plt.figure().subplots(), np.repeat(values[:, None], 101, 1), "red", "bc")
     plt.close("all")
     (wide, alone), band = drawn[0], drawn[1]
     assert (wide, alone) == (60.0, 40.0) and set(band) == {60.0}
@@ -58,7 +65,7 @@ def test_bands_and_tables_have_one_standard_deviation(monkeypatch):
 def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
     rows = np.log([[0.5, 0.2, 0.1], [0.1, 0.6, 0.2], [0.2, 0.1, 0.4]])
     table = ScoreTable({"task": "cb"}, names, {"test": make_block(rows, [0, 1, 2])})
-    two = boundaries.cut(table)
+    two = two_labels.cut_table(table)
     kept = [names.index(name) for name in drawn]
     scores, gold = two.blocks["test"]
     assert two.names == drawn and gold.tolist() == [0, 1]
@@ -68,14 +75,14 @@ def test_boundaries_are_drawn_between_opposite_labels(names, drawn):
 def test_a_robustness_study_is_not_mixed_with_the_main_table():
     (group,) = by_setting([*MAIN, *ROBUST])
     assert len(group.records["rte"]) == 5
-    assert [(a.name, len(a.records)) for a in robustness.axes([*MAIN, *ROBUST])] == [
+    assert [(a.name, len(a.records)) for a in robustness.find_axes([*MAIN, *ROBUST])] == [
         ("choices", 10), ("orders", 24), ("templates", 10), ("verbalizers", 10)]  # fmt: skip
-    assert by_setting(ROBUST) == [] and robustness.axes(MAIN) == []
+    assert by_setting(ROBUST) == [] and robustness.find_axes(MAIN) == []
 
 
 def test_two_choices_at_once_are_an_axis_of_their_own():
-    assert axis(record(template="1", verbalizer="2")) == "template-verbalizer"
-    (one,) = robustness.axes([record(template="1", verbalizer="2")])
+    assert axis_name(record(template="1", verbalizer="2")) == "template-verbalizer"
+    (one,) = robustness.find_axes([record(template="1", verbalizer="2")])
     assert robustness.accuracy_cells(one)[1][0] == "1, 2"
 
 
@@ -90,12 +97,12 @@ def test_policies_for_long_prompts_are_settings():
     )
     assert plain.setting.slug == "m-1shot-validation"
     assert dropped.setting.slug == "m-1shot-validation-drop_shots"
-    assert main_table.accuracy_cells(plain, ["icl"])[1][1] == "277"
-    assert main_table.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
+    assert method_tables.accuracy_cells(plain, ["icl"])[1][1] == "277"
+    assert method_tables.accuracy_cells(dropped, ["icl"])[1][1] == "277 †9"
 
 
 def test_table_of_an_axis_has_a_row_for_each_value_in_order():
-    templates = next(a for a in robustness.axes(ROBUST) if a.name == "templates")
+    templates = next(a for a in robustness.find_axes(ROBUST) if a.name == "templates")
     found = robustness.accuracy_cells(templates)
     assert found[0] == ["templates", "rows", "icl", "bc"]
     assert [row[0] for row in found[1:]] == [*map(str, range(1, 11)), "all", "max - min"]
@@ -103,7 +110,7 @@ def test_table_of_an_axis_has_a_row_for_each_value_in_order():
     assert found[-2] == ["all", "277", "35.5 ± 3.0", "45.5 ± 3.0"]
     assert [isinstance(cell, Best) for cell in found[1]] == [False, False, False, True]
     assert found[-1] == ["max - min", "", "9.0", "9.0"]
-    assert cells.plain_csv(found).splitlines()[1] == "1,277,31.0,41.0"
+    assert csv_text(found).splitlines()[1] == "1,277,31.0,41.0"
     assert "| 1 | 277 | 31.0 | **41.0** |" in cells.markdown(found)
 
 
@@ -142,15 +149,15 @@ def test_probe_sizes_make_curves_with_draws_of_all_seeds():
 @pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
-        figure = boxes.draw(robustness.axes(ROBUST))
+        figure = studies.draw_boxes(robustness.find_axes(ROBUST))
         assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "24 orders\n4-shot"
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        figure = lines.draw(curves.by_shots(by_setting(records))[0])
+        figure = lines.draw_curves(curves.by_shots(by_setting(records))[0])
         assert sum(axes.axison for axes in figure.axes) == 5
     else:
-        figure = lines.draw(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
+        figure = lines.draw_curves(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
         assert figure.axes[0].get_xscale() == "log"
     assert [path.stat().st_size > 5000 for path in save(figure, tmp_path / "f")] == [True, True]
 

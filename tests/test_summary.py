@@ -5,18 +5,19 @@ import textwrap
 import pytest
 from making import make_curve, make_record
 
-from batch_calibration.artifacts import cells as forms
 from batch_calibration.artifacts import (
+    catalogue,
     curves,
-    learned,
-    main_table,
+    gains,
+    method_tables,
     report,
     robustness,
     summary,
 )
+from batch_calibration.artifacts import cells as forms
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import differences, strength
+from batch_calibration.artifacts.figures import intervals, lines
 from batch_calibration.artifacts.figures.style import COLUMNS
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.tasks import TASKS
@@ -51,21 +52,21 @@ def study(*records):
     ],
 )
 def test_a_task_is_learned_ten_points_above_chance(icl, bc, labels, said):
-    assert learned.learned(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
+    assert gains.learned_tasks(study(record("cb", icl, bc, labels=labels))) == ["cb"] * said
 
 
 def test_the_mean_over_seeds_decides_and_of_it_the_better_method():
     seeds = [record("rte", 0.9, 0.5), record("rte", 0.2, 0.5, seed=1)]
-    assert learned.learned(study(*seeds)) == []
+    assert gains.learned_tasks(study(*seeds)) == []
     # 60 % on average, but draws so far apart say little of the next.
-    assert learned.learned(study(*seeds, record("rte", 0.7, 0.5, seed=2))) == []
+    assert gains.learned_tasks(study(*seeds, record("rte", 0.7, 0.5, seed=2))) == []
     near = [record("rte", icl, 0.5, seed) for seed, icl in enumerate((0.7, 0.68, 0.72))]
-    assert learned.learned(study(*near)) == ["rte"]
+    assert gains.learned_tasks(study(*near)) == ["rte"]
 
 
 def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
     one = study(record("sst2", 0.8, 0.85), record("rte", 0.5, 0.55))
-    cells, note = main_table.accuracy_cells(one, ["icl", "bc"]), learned.note(one)
+    cells, note = method_tables.accuracy_cells(one, ["icl", "bc"]), gains.learned_note(one)
     assert [row[0] for row in cells] == [
         "task", "SST-2 ✓", "RTE", "average", "gain over icl", "wins, ties, losses"]  # fmt: skip
     assert note.startswith("✓ learned (1 of 2)") and "10 points" in note
@@ -81,7 +82,10 @@ def test_the_mark_and_its_meaning_are_in_every_kind_of_table(tmp_path):
 
 def test_nothing_is_marked_where_icl_or_bc_was_not_run():
     one = study(make_record("sst2", {"icl": 0.9}))
-    assert main_table.accuracy_cells(one, ["icl"])[1][0] == "SST-2" and learned.note(one) == ""
+    assert (
+        method_tables.accuracy_cells(one, ["icl"])[1][0] == "SST-2"
+        and gains.learned_note(one) == ""
+    )
     assert "nothing to compare" in summary.paragraph(one)
 
 
@@ -150,12 +154,12 @@ def test_a_point_of_a_curve_is_not_shown_apart_and_a_lone_point_is_no_curve():
     wide = [record(task, 0.7, 0.8, bcl=0.9) for task in SUITE]
     few = [record("sst2", 0.6, 0.7, shots=shots) for shots in (0, 2)]
     every = by_setting([*wide, *few])
-    assert [one.setting.shots for one in curves.apart(every)] == [1]
+    assert [one.setting.shots for one in catalogue.gather([*wide, *few]).sections] == [1]
     (curve,) = curves.by_shots(every)
     assert list(curve.tasks) == ["sst2"] and sorted(curve.tasks["sst2"]) == ["bc", "icl"]
     assert sorted(curve.tasks["sst2"]["bc"]) == [0, 1, 2]
     # Equally wide settings are all shown; tasks of different settings make no curve.
-    assert len(curves.apart(by_setting([*few, record("sst2", 0.7, 0.8)]))) == 3
+    assert len(catalogue.gather([*few, record("sst2", 0.7, 0.8)]).sections) == 3
     assert curves.by_shots(by_setting([*wide, record("mr", 0.6, 0.7, shots=0)])) == []
 
 
@@ -163,21 +167,21 @@ def test_an_axis_ends_with_its_spread():
     records = []
     for i, accuracy in enumerate((0.5, 0.6, 0.52)):
         records.append(record("rte", accuracy, 0.7, options={"template": str(i)}))
-    (axis,) = robustness.axes(records)
+    (axis,) = robustness.find_axes(records)
     cells = robustness.accuracy_cells(axis)
     assert cells[-2:] == [
         ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"], ["max - min", "", "10.0", "0.0"]
     ]  # fmt: skip
     assert isinstance(cells[-2][-1], Best) and not isinstance(cells[-2][-2], Best)
-    latex = forms.latex(cells, last=robustness.SUMMARY)
+    latex = forms.latex(cells, last=robustness.SUMMARY_ROWS)
     assert "\\midrule\nall & 500" in latex and latex.count("midrule") == 2
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
-    figure = strength.draw(many())
+    figure = lines.draw_strength(many())
     drawn = [axes for axes in figure.axes if axes.axison]
     assert len(drawn) == 13 and len(figure.axes) == -(-13 // COLUMNS) * COLUMNS
-    figure = differences.draw(many(), ["pc", "bc"])
+    figure = intervals.draw_gains(many(), ["pc", "bc"])
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc", "bc"]
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == [*(TASKS[task].title for task in SUITE), "average"]

@@ -7,7 +7,7 @@ import pytest
 from making import make_record
 from tensorboardX.proto.event_pb2 import Event
 
-from batch_calibration.artifacts.tensorboard import write_events
+from batch_calibration.artifacts.writing import write_events
 from batch_calibration.errors import InputError
 from batch_calibration.store import Records
 

@@ -22,7 +22,7 @@ TWO = [
 
 
 def test_models_stand_below_one_another_beside_their_tasks():
-    (found,) = two_way.models(by_setting(TWO))
+    (found,) = two_way.find_models(by_setting(TWO))
     cells = two_way.model_cells(found)
     assert cells == [
         ["model", "method", "CB", "RTE", "mine", "average"],
@@ -38,17 +38,17 @@ def test_models_stand_below_one_another_beside_their_tasks():
 
 def test_an_average_is_over_the_tasks_of_all_models():
     some = [of_model("big", "rte", icl=0.5), of_model("big", "mine", icl=0.9)]
-    (found,) = two_way.models(by_setting([*some, of_model("small", "rte")]))
+    (found,) = two_way.find_models(by_setting([*some, of_model("small", "rte")]))
     assert two_way.model_cells(found)[1] == ["big", "icl", "50.0", "90.0", "50.0"]
-    (found,) = two_way.models(by_setting([some[0], of_model("small", "mine")]))
+    (found,) = two_way.find_models(by_setting([some[0], of_model("small", "mine")]))
     assert [row[-1] for row in two_way.model_cells(found)[1:]] == ["-"] * 6
 
 
 def test_other_shots_or_one_task_alone_are_no_table_of_models():
-    assert two_way.models(by_setting([of_model("big", "rte"), of_model("small", "rte")])) == []
+    assert two_way.find_models(by_setting([of_model("big", "rte"), of_model("small", "rte")])) == []
     apart = [of_model(name, task, shots=shots)
              for name, shots in (("big", 1), ("small", 2)) for task in ("rte", "cb")]  # fmt: skip
-    assert two_way.models(by_setting(apart)) == []
+    assert two_way.find_models(by_setting(apart)) == []
 
 
 def at(shots, seed=0, icl=0.5, **options):
@@ -65,7 +65,7 @@ GRID = [
 
 
 def test_shots_and_templates_make_a_grid():
-    (grid,) = two_way.grids(GRID)
+    (grid,) = two_way.find_grids(GRID)
     assert two_way.grid_cells(grid) == [
         ["template", "method", "shots 0", "shots 4"],
         *(
@@ -79,14 +79,14 @@ def test_shots_and_templates_make_a_grid():
 
 
 def test_a_cell_that_was_not_scored_is_empty():
-    (grid,) = two_way.grids([*GRID, at(2)])
+    (grid,) = two_way.find_grids([*GRID, at(2)])
     assert [row[3] for row in two_way.grid_cells(grid)] == ["shots 2", *"----", "50.0", "60.0"]
 
 
 def test_a_grid_beside_another_choice_has_a_name_of_its_own():
     others = [at(r.context.shots, r.context.seed, **r.context.options, verbalizer="3")
               for r in GRID]  # fmt: skip
-    found = two_way.grids([*GRID, *others])
+    found = two_way.find_grids([*GRID, *others])
     assert len({grid.slug for grid in found}) == len(found)
     beside = "RTE, template × shots: m, validation split, all rows, verbalizer 3"
     assert beside in [grid.heading for grid in found]
@@ -94,8 +94,8 @@ def test_a_grid_beside_another_choice_has_a_name_of_its_own():
 
 def test_one_choice_at_a_time_is_no_grid():
     cross = [at(shots) for shots in range(5)] + [at(1, template=str(i)) for i in range(1, 11)]
-    assert two_way.grids(cross) == []
-    assert two_way.grids([make_record("rte", {"icl": 0.5}, context={"shots": None})]) == []
+    assert two_way.find_grids(cross) == []
+    assert two_way.find_grids([make_record("rte", {"icl": 0.5}, context={"shots": None})]) == []
 
 
 def test_two_way_tables_are_in_the_catalogue_and_have_no_last_row_apart():

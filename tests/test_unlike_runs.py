@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from batch_calibration.artifacts.grouping import axis, by_setting, with_settings
-from batch_calibration.artifacts.robustness import value
+from batch_calibration.artifacts.grouping import axis_name, by_setting, with_settings
+from batch_calibration.artifacts.robustness import choice_name
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
 from batch_calibration.store import ContextInfo, Record
@@ -98,7 +98,9 @@ def record(table, **others):
 
 def places(records):
     """Where tables put each record but for its task and seed: alike is averaged."""
-    return [(s, name := axis(r), value(r) if name else "") for s, r in with_settings(records)]
+    return [
+        (s, name := axis_name(r), choice_name(r) if name else "") for s, r in with_settings(records)
+    ]
 
 
 def test_every_key_decides_a_number_or_is_listed_with_its_reason():
@@ -209,4 +211,4 @@ def test_draws_of_two_selections_are_no_one_study():
                           {"test": make_block([[-1.0, -2.0]], [0])}))
         for how in ("total", "round_robin")
     )  # fmt: skip
-    assert (axis(total), axis(other)) == ("choices", "choices-round_robin")
+    assert (axis_name(total), axis_name(other)) == ("choices", "choices-round_robin")

@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.arrays import DISTANCES, range_of
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
-from batch_calibration.artifacts.gains import MARK, counted, marked
+from batch_calibration.artifacts.gains import MARK, count_signs, gain_cell
 from batch_calibration.cli import advice
 from batch_calibration.diagnosis import Diagnosis, Recommendation, Right
 from batch_calibration.methods import METHODS
@@ -196,7 +196,7 @@ def model_cells(found: Sequence[Found]) -> Cells:
             before, after = (_over_rows(mine, of) for of in (_before, _after))
             counts = f"{sum(d.labeled for d in mine)}"
             shares = f"{before:.1f}", f"{after:.1f}"
-            rows.append([model, f"{len(mine)}", counts, *shares, *counted(gains)])
+            rows.append([model, f"{len(mine)}", counts, *shares, *count_signs(gains)])
     return rows
 
 
@@ -264,7 +264,7 @@ def method_cells(records: Records) -> Cells:
             against = [""] * len(last)
             if name != "icl" and "icl" in names:
                 gains = [_gain(record.methods[name]) for record in mine]
-                against = [marked(gains[0])] if len(records) == 1 else counted(gains)
+                against = [gain_cell(gains[0])] if len(records) == 1 else count_signs(gains)
             accuracy = Best(cell) if round(mean, 1) == best else cell
             shares = f"{100 * float(np.average(off, weights=counts)):.1f}"
             rows.append([model or "unnamed model", name, accuracy, shares, *against])

@@ -196,7 +196,7 @@ def draw_real(grids: Sequence[Grid]) -> "Figure":
             share_indices = [int(np.argmin(abs(grid.shares - share))) for share in shared]
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
             panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains
-    return heat_maps.draw(panels, *_ticks(grids[0], shared), LABELS, columns=len(grids))
+    return heat_maps.draw_gain_maps(panels, *_ticks(grids[0], shared), LABELS, columns=len(grids))
 
 
 def draw_methods(grid: Grid) -> "Figure":
@@ -204,7 +204,7 @@ def draw_methods(grid: Grid) -> "Figure":
     from batch_calibration.artifacts.figures import heat_maps
 
     panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}
-    return heat_maps.draw(panels, *_ticks(grid, list(grid.shares)), LABELS)
+    return heat_maps.draw_gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS)
 
 
 def draw_simulated(grids: Sequence[Grid]) -> "Figure":
@@ -217,8 +217,8 @@ def draw_simulated(grids: Sequence[Grid]) -> "Figure":
         for grid in grids
         for strength_index, strength in enumerate(grid.strengths)
     }  # fmt: skip
-    columns = len(grids[0].strengths)
-    return heat_maps.draw(panels, *_ticks(grids[0], list(grids[0].shares)), LABELS, columns)
+    ticks = _ticks(grids[0], list(grids[0].shares))
+    return heat_maps.draw_gain_maps(panels, *ticks, LABELS, len(grids[0].strengths))
 
 
 def _ticks(grid: Grid, shares: Sequence[float]) -> tuple[list[str], list[str]]:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from batch_calibration.artifacts.cells import Cells, plain_csv
+from batch_calibration.artifacts.cells import Cells
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
+from batch_calibration.store import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +59,7 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     files = []
     for slug, cells in written.tables.items():
         files.append(workdir / f"{slug}.csv")
-        write_whole(files[-1], plain_csv(cells).encode())
+        write_whole(files[-1], csv_text(cells).encode())
     for slug, draw in written.figures.items():
         drawn = style.save(draw(), workdir / slug)
         files += drawn

@@ -98,7 +98,7 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
 
 def draw(judged: Sequence[Judged]) -> "Figure":
     """A panel a set, a row a method."""
-    from batch_calibration.artifacts.figures import forest
+    from batch_calibration.artifacts.figures import intervals
 
     names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
     panels = {
@@ -109,7 +109,7 @@ def draw(judged: Sequence[Judged]) -> "Figure":
         }
         for judged_set in judged
     }
-    return forest.draw(panels, names, f"accuracy - {BASELINE} (points)")
+    return intervals.draw_forest(panels, names, f"accuracy - {BASELINE} (points)")
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:

@@ -158,7 +158,7 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
 
 def draw(curves_by_group: Sequence[Curves]) -> "Figure":
     """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
-    from batch_calibration.artifacts.figures import rows_learned
+    from batch_calibration.artifacts.figures import lines as line_figures
 
     lines = []
     for curves in curves_by_group:
@@ -186,4 +186,4 @@ def draw(curves_by_group: Sequence[Curves]) -> "Figure":
                     {n: gain.mean(axis=1) for n, gain in read.items()}, False),
             }
         )  # fmt: skip
-    return rows_learned.draw(lines, [curves.sizes for curves in curves_by_group])
+    return line_figures.draw_learning(lines, [curves.sizes for curves in curves_by_group])

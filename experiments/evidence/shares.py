@@ -188,4 +188,4 @@ def draw(grids: Sequence[Grid]) -> "Figure":
         "share of a label where the bias is learned",
         "share where it is applied", f"points above {BASELINE}",
     )  # fmt: skip
-    return heat_maps.draw(panels, across, up, labels)
+    return heat_maps.draw_gain_maps(panels, across, up, labels)

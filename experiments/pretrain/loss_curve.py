@@ -8,7 +8,8 @@ from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.style import COLORS, STYLE
+from batch_calibration.artifacts.figures.style import STYLE
+from batch_calibration.artifacts.palette import FIGURE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""
@@ -29,7 +30,7 @@ def draw_curve(
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3))
-        colors = ("black",) if tasks else (COLORS["bc"], COLORS["cc"])
+        colors = ("black",) if tasks else (FIGURE.color("bc"), FIGURE.color("cc"))
         for (key, name), color in zip(losses.items(), colors, strict=False):
             axes.plot(*_smooth(steps, key, window), color=color, label=name, zorder=3)
         palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
