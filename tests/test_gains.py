@@ -72,7 +72,7 @@ def test_each_method_over_the_tasks():
     assert [row[0] for row in found[1:]] == ["icl", "cc", "bc"]
     assert found[1][2:] == ["", ""] and found[2][3] == "0, 0, 2"
     assert isinstance(found[3][1], Best) and found[3][1].startswith("75.0 [")
-    rows = list(csv.DictReader(io.StringIO(gains.overview_csv(group))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(gains.overview_csv(group)))))
     assert len(rows) == 3 * (3 + 2)
     (one,) = (r for r in rows if (r["task"], r["method"], r["metric"]) == ("average", "bc", "gain"))
     low, value, high = (float(one[name]) for name in ("low", "value", "high"))
@@ -195,7 +195,7 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
 
 
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
-    results = catalogue.gather(ONE.every)
+    results = catalogue.gather(ONE.all_records)
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
     assert drawing.data() == gains.gain_cells(ONE, ["bc"])
     (axes,) = drawing.draw().axes

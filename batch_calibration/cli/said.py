@@ -69,7 +69,7 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
             if 1 < len(cells := model_cells(found)) <= len(found):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(found), advice.over_all(_advised(found))):
-                print(f"\n{textwrap.fill(words_of_all, terminal.WIDTH)}")
+                print(f"\n{textwrap.fill(words_of_all, terminal.NOTE_WIDTH)}")
             return
         for one in found:
             heading = f"{title(one.table)}: share of each label in %"
@@ -80,7 +80,7 @@ def show(found: Sequence[Found], changed: int, words: TextIO) -> None:
                 )
             print()
             for sentence in one.sentences():
-                print(textwrap.fill(sentence, terminal.WIDTH))
+                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
             if len(one.diagnosis.changed) and changed > 0:
                 terminal.show_cells("Rows whose prediction changes", _changed_cells(one, changed))
         print()
@@ -91,14 +91,14 @@ def show_advice(found: Sequence[Found], words: TextIO) -> None:
     with redirect_stdout(words):
         if len(found) > ALL:
             terminal.show_cells("Recommended", _advice_cells(found), ADVICE_NOTE)
-            print(f"\n{textwrap.fill(advice.over_all(_advised(found)), terminal.WIDTH)}")
+            print(f"\n{textwrap.fill(advice.over_all(_advised(found)), terminal.NOTE_WIDTH)}")
             if any(one.diagnosis.gain for one in found):
-                print(textwrap.fill(f"If it is followed: {over_all(found)}", terminal.WIDTH))
+                print(textwrap.fill(f"If it is followed: {over_all(found)}", terminal.NOTE_WIDTH))
             return
         for one in found:
             print(f"\n{title(one.table)}")
             for sentence in one.recommended.reason:
-                print(textwrap.fill(sentence, terminal.WIDTH))
+                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
             if one.recommended.measured:
                 cells = advice.measured_cells(one.recommended)
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
