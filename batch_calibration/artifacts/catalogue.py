@@ -55,6 +55,7 @@ def _in_sections(study: Results, artifacts: list[Artifact]) -> list[Artifact]:
     return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
 
 
+# Each table and figure, in the order in which they are shown.
 CATALOGUE = (
     Entry("methods", make.by_methods("Methods", "methods", "paper"), draw.of_methods),
     Entry("variants", make.by_methods("Published variants", "variants", "variant")),
@@ -91,4 +92,3 @@ CATALOGUE = (
         draw.of_curves(curves.by_rows_seen, sections=True),
     ),
 )
-"""Each table and figure, in the order in which they are shown."""

@@ -9,10 +9,8 @@ from batch_calibration.artifacts.grouping import task_title
 from batch_calibration.metrics import deviation
 from batch_calibration.store import Record
 
-LEARNED = "✓"
-"""Stands behind a task that the model has learned."""
-GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}
-"""Letters of formulas, and what LaTeX calls them."""
+LEARNED = "✓"  # stands behind a task that the model has learned
+GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}  # letters of formulas, and what LaTeX calls them
 LATEX = str.maketrans(
     dict(zip("&%$#_{}", (r"\&", r"\%", r"\$", r"\#", r"\_", r"\{", r"\}"), strict=True))
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}

@@ -23,12 +23,11 @@ from batch_calibration.store import Record
 
 NONE, GOLD, FLIPPED = "none", "gold", "flipped"
 NEW, NEW_FLIPPED = "held-out words", "held-out words, flipped"
+# What demonstrations show, in the order of the columns; others come behind.
 CONDITIONS = (NONE, GOLD, "random", FLIPPED, "training words", NEW, NEW_FLIPPED)
-"""What demonstrations show, in the order of the columns; others come behind."""
-Hits = dict[int | None, np.ndarray]
-"""Seed -> which test rows are right, [n]."""
+Hits = dict[int | None, np.ndarray]  # seed -> which test rows are right, [n]
+# A setting, its shots 0, and choices of the prompt that are not the task's own.
 Held = tuple[Setting, tuple[str, ...]]
-"""A setting, its shots 0, and choices of the prompt that are not the task's own."""
 
 
 class Point(NamedTuple):

@@ -19,14 +19,13 @@ from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
 
+# Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]
-"""Accuracies in %, one for each seed or draw, by the number on the axis below them."""
 STREAM_NOTE = (
     "Rows come in many orders, each corrected when it comes; a number is the accuracy of those "
     "between the number of rows seen above it and its own."
 )
-MAX_TASKS_NAMED = 4
-"""A paragraph names the accuracies of so many tasks at most."""
+MAX_TASKS_NAMED = 4  # a paragraph names the accuracies of so many tasks at most
 
 
 class Curves(NamedTuple):

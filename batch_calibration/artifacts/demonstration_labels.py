@@ -23,11 +23,12 @@ from batch_calibration.artifacts.grouping import (
 )
 from batch_calibration.metrics import Estimate, over_tasks
 
+# Flipped labels cost a model that does not read them less; one that reads them far more.
 MAX_DROP_UNREAD = 0.1
-"""Flipped labels cost a model that does not read them less; one that reads them far more."""
 UNKNOWN = "cannot be told, for seeds or rows are too few"
+# Conditions, and the one that differs from each in that the labels are flipped.
 FLIPS = {GOLD: FLIPPED, NEW: NEW_FLIPPED}
-"""Conditions, and the one that differs from each in that the labels are flipped."""
+# The sentences below the table.
 NOTE = (
     f"Accuracy against the rows' own labels, mean over seeds. '{NONE}': no demonstrations; "
     f"'{FLIPPED}': each is shown with the next label, so that a model that reads them falls below "
@@ -37,18 +38,17 @@ NOTE = (
     f"of demonstrations and the test rows, {MARK} where 0 is outside; the CSV has the interval of "
     "every number."
 )
-"""The sentences below the table."""
+# The sentences below the table of differences.
 DIFFERENCES_NOTE = (
     "'bc - icl': accuracy with bc less that with icl on the same prompts. 'icl' and 'bc': accuracy "
     "with the most shots less that with the fewest, of the same words. In points, with 95 % "
     f"intervals over the draws of demonstrations and the test rows; {MARK} where 0 is outside."
 )
-"""The sentences below the table of differences."""
+# What stands before the note of the table against the likelier label.
 LIKELIER_NOTE = (
     "A row is right where the answer is the likelier label of its text by the suite's grammar, "
     "not the label that was drawn for it. "
 )
-"""What stands before the note of the table against the likelier label."""
 
 
 def accuracy_cells(control: Control) -> Cells:

@@ -10,18 +10,13 @@ from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRe
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.store import Record, unpack
 
-MARK = "*"
-"""Stands behind a gain or a loss that exceeds noise."""
-SUMMARY_ROWS = 2
-"""Rows at the end of a table of gains that sum up the others."""
-WINS = "wins, ties, losses"
-"""The name of what `count_verdicts` counts."""
-MIN_TEST_ROWS = 200
-"""Of fewer test rows, an accuracy near one half is known to 7 points at best."""
-LEARNED_MARGIN = 10.0
-"""Points above chance."""
+MARK = "*"  # stands behind a gain or a loss that exceeds noise
+SUMMARY_ROWS = 2  # rows at the end of a table of gains that sum up the others
+WINS = "wins, ties, losses"  # the name of what `count_verdicts` counts
+MIN_TEST_ROWS = 200  # of fewer test rows, an accuracy near one half is known to 7 points at best
+LEARNED_MARGIN = 10.0  # points above chance
+# Of each context which rows are right, as a record holds it, and how many these are.
 Packed = tuple[tuple[str, int], ...]
-"""Of each context which rows are right, as a record holds it, and how many these are."""
 
 
 def max_seeds(group: SettingRecords) -> int:

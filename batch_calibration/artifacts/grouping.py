@@ -13,23 +13,20 @@ from batch_calibration.methods import METHODS, Group
 from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
-BASELINE = "icl"
-"""The method that gains are measured against."""
-CORRECTED = "bc"
-"""The method that paragraphs describe."""
-REFERENCES = (BASELINE, CORRECTED)
-"""The methods that published variants are shown beside."""
+BASELINE = "icl"  # the method that gains are measured against
+CORRECTED = "bc"  # the method that paragraphs describe
+REFERENCES = (BASELINE, CORRECTED)  # the methods that published variants are shown beside
 SHORTENED = {
     "drop_shots": ", long prompts (†) lose shots",
     "same_context": ", all prompts (†) lose shots where one is long",
     "truncate_left": ", long prompts (†) cut",
 }
+# Choices of the prompt that a robustness study varies.
 VARIED = ("selection", "order", "template", "verbalizer")
-"""Choices of the prompt that a robustness study varies."""
+# Choices that test how much a model reads in its demonstrations, not prompts for use.
 CONTROLS = ("demonstration_labels", "label_words")
-"""Choices that test how much a model reads in its demonstrations, not prompts for use."""
-CONTROL = "demonstration labels"
-"""The study in which they vary."""
+CONTROL = "demonstration labels"  # the study in which they vary
+# Choices of the prompt that differ from the task's own -> the study in which they vary.
 AXES = {
     ("selection",): "choices",
     ("order",): "orders",
@@ -37,7 +34,6 @@ AXES = {
     ("template",): "templates",
     ("verbalizer",): "verbalizers",
 }
-"""Choices of the prompt that differ from the task's own -> the study in which they vary."""
 
 
 class Setting(NamedTuple):

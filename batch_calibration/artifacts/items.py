@@ -15,8 +15,7 @@ from batch_calibration.store import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ACROSS = "Across settings"
-"""The section of what varies from one setting to the next."""
+ACROSS = "Across settings"  # the section of what varies from one setting to the next
 
 
 @dataclass(frozen=True)

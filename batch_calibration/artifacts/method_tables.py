@@ -16,12 +16,11 @@ from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, met
 from batch_calibration.methods import Group
 from batch_calibration.metrics import over_tasks
 
-GAIN = "gain over icl"
-"""The name of the row of average gains."""
+GAIN = "gain over icl"  # the name of the row of average gains
+# The sentence on what stands behind a mean.
 SPREAD = "± is the standard deviation over draws of demonstrations (n - 1)."
-"""The sentence on what stands behind a mean."""
+# Metric of probabilities -> what it is called, and its unit.
 PROBABILITIES = {"nll": ("NLL", "nats"), "brier": ("Brier", "0 to 2"), "ece": ("ECE", "0 to 1")}
-"""Metric of probabilities -> what it is called, and its unit."""
 PROBABILITIES_NOTE = (
     "Lower is better. Of each row's scores the softmax over its labels is taken first, corrected "
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "

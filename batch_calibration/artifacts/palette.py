@@ -52,13 +52,13 @@ PAGE = Palette(
     ("#d55e00", "#1f77c4"),
     ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot"),
 )  # fmt: skip
+# A color a condition of demonstrations, for both backgrounds; others have the library's.
 CONDITIONS = {
     NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
     "training words": "#2e8fc7", NEW: "#00936b", NEW_FLIPPED: "#b3659a",
 }  # fmt: skip
-"""A color a condition of demonstrations, for both backgrounds; others have the library's."""
+# Of what is beyond the noise in figures; the rest is gray.
 VERDICTS = {"gain": "#0072B2", "loss": "#D55E00"}
-"""Of what is beyond the noise in figures; the rest is gray."""
 GRAY = "#7f7f7f"
 
 

@@ -10,8 +10,7 @@ from batch_calibration.artifacts.items import Drawing, Results, Table
 from batch_calibration.files import write_whole
 from batch_calibration.tasks import TASKS
 
-MINI = "mini"
-"""The data of the embedded suite, whose studies have configs of their own."""
+MINI = "mini"  # the data of the embedded suite, whose studies have configs of their own
 LATEX_HEAD = r"""\documentclass{article}
 \usepackage[a3paper,landscape,margin=15mm]{geometry}
 \usepackage{amssymb,booktabs,graphicx}
@@ -123,8 +122,7 @@ def _main_tasks(study: Results) -> list[str]:
     return list(study.main.records) if study.main else []
 
 
-TEXT_TASKS = [name for name, task in TASKS.items() if task.test_rows]
-"""The paper's tasks of text."""
+TEXT_TASKS = [name for name, task in TASKS.items() if task.test_rows]  # the paper's tasks of text
 TWO_LABELS = [name for name in TEXT_TASKS if len(TASKS[name].label_names) == 2]
 TEXT, IMAGES = "scores of text with one shot per class", "scores of images"
 S, SL, CLIP = "PaLM 2-S, 1 shot", "PaLM 2-S and 2-L, 1 shot", "CLIP ViT-B/16, zero-shot"
@@ -138,6 +136,7 @@ MAIN = _real("main_table.py"), "mini.py"
 OTHER = _real("main_table.py", "OTHER"), "mini.py --config.model=mini_small"
 ROBUST = _real("robustness.py"), "mini_robustness.py"
 VISION = _real("vision.py"), "mini_vision.py"
+# Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order.
 ITEMS = (
     Item("Table 1", "Methods: cost, form, boundary", "", TEXT, *MAIN),
     Item("Table 2", "13 tasks, two sizes of model", SL, "two models", *OTHER, _lacks_second),
@@ -162,7 +161,6 @@ ITEMS = (
     Item("Figure 10", "Decision boundaries, all tasks", S, TEXT, *MAIN, _lacks(*TWO_LABELS)),
     Item("Figure 11", "Strength of BC, all tasks", S, "a labeled set", *MAIN, _lacks(*TEXT_TASKS)),
 )  # fmt: skip
-"""Every table and figure of the paper (Zhou et al. 2024) that shows results, in its order."""
 
 
 def find_states(study: Results) -> list[State]:

@@ -29,29 +29,27 @@ METHODS_NOTE = (
     "tasks of one text, of several texts and of three labels or more: where the paper crosses a "
     "method out by hand, these are measured."
 )
+# What tasks a column of gains is of.
 KINDS: dict[str, Callable[[str], bool]] = {
     "one text": lambda task: len(TASKS[task].fields) == 1,
     "several texts": lambda task: len(TASKS[task].fields) > 1,
     "three labels or more": lambda task: len(TASKS[task].label_names) > 2,
 }
-"""What tasks a column of gains is of."""
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 DATA_NOTE = "Rows in the paper are those of the whole validation split."
+# Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6).
 IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
     "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
 }  # fmt: skip
-"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
-FIGURE_7 = ("svhn", "eurosat", "clevr")
-"""The tasks of images in the paper's Fig. 7."""
-PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)
-"""Names of its checkpoint."""
+FIGURE_7 = ("svhn", "eurosat", "clevr")  # the tasks of images in the paper's Fig. 7.
+PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names of its checkpoint
+# The note where the images are the embedded suite's.
 DRAWN_IMAGES = (
     "These are drawn images of 48 x 48 pixels, of DTD 12 of its 47 classes, with noise whose size "
     "was chosen with a look at the test images (docs/mini.md): a small CLIP's accuracy on them is "
     "no result on the data sets of these names, and the paper's numbers do not stand beside it."
 )
-"""The note where the images are the embedded suite's."""
 UNLIKE_IMAGES = (
     "The paper's numbers are of CLIP ViT-B/16 on all test images and classes; this is another "
     "setting, so they do not stand here."

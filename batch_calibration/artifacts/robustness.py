@@ -6,16 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
+from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, best_of, rows_cell, spread
-from batch_calibration.artifacts.gains import (
-    MARK,
-    WINS,
-    count_verdicts,
-    gain_cell,
-    gain_over_contexts,
-    right_rows,
-    verdicts,
-)
 from batch_calibration.artifacts.grouping import (
     AXES,
     BASELINE,
@@ -33,25 +25,23 @@ from batch_calibration.artifacts.grouping import (
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.store import Record
 
-MIN_PROMPTS = 3
-"""Of fewer prompts no change of their standard deviation is told."""
-SUMMARY_ROWS = 2
-"""Rows at the end of a table that sum up the others."""
+MIN_PROMPTS = 3  # of fewer prompts no change of their standard deviation is told
+SUMMARY_ROWS = 2  # rows at the end of a table that sum up the others
+# What a study changes while all else stays, in words.
 VARIES = {
     "choices": "Which training rows are shown as demonstrations",
     "orders": "In which order the same demonstrations are shown",
     "templates": "The wording around the row",
     "verbalizers": "The words that stand for the labels",
 }
-"""What a study changes while all else stays, in words."""
+# The sentences below the table of all studies.
 NOTE = (
     "A row is one task whose prompt was varied in one way. ± is the standard deviation over the "
     "prompts; 'change' is bc's less icl's: below 0, the choice of the prompt matters less. In "
     "brackets 95 % intervals over prompts of this kind and over the test rows, which are the same "
-    f"for all prompts. {MARK} beyond noise: 0 is outside it. '{WINS}' counts prompts with which bc "
-    "gains, neither, loses beyond the noise of their rows."
+    f"for all prompts. {gains.MARK} beyond noise: 0 is outside it. '{gains.WINS}' counts prompts "
+    "with which bc gains, neither, loses beyond the noise of their rows."
 )
-"""The sentences below the table of all studies."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +85,17 @@ class Axis:
     @cached_property
     def gain(self) -> Estimate:
         """Bc's gain over icl, mean over the prompts, and its interval over prompts and rows."""
-        return gain_over_contexts(self.records, CORRECTED)
+        return gains.gain_over_contexts(self.records, CORRECTED)
 
     @cached_property
     def gains(self) -> list[Estimate]:
         """Bc's gain over icl with each prompt, and its interval over rows."""
-        return [gain_over_contexts([record], CORRECTED) for record in self.records]
+        return [gains.gain_over_contexts([record], CORRECTED) for record in self.records]
 
     @cached_property
     def change(self) -> Estimate | None:
         """The standard deviation over prompts, bc's less icl's; None where they are too few."""
-        before, after = (right_rows(self.records, method) for method in REFERENCES)
+        before, after = (gains.right_rows(self.records, method) for method in REFERENCES)
         if len(set(map(len, before))) > 1:
             return None
         return change_of_deviation(np.array(before), np.array(after))
@@ -223,14 +213,14 @@ def study_cells(axes: Iterable[Axis]) -> Cells:
     """Header, and a row an axis: icl and bc, how far each moves, the gain, the change."""
     rows: Cells = [
         ["what varies", "task", "prompts", "icl", "icl max - min", "bc", "bc max - min",
-         "gain over icl", "change of ±", WINS]
+         "gain over icl", "change of ±", gains.WINS]
     ]  # fmt: skip
     for axis in axes:
         row = [axis.name, task_title(axis.task), str(len(axis.records))]
         for method in REFERENCES:
             row += [spread(axis.values(method)), _reach(axis, method)]
-        row += [gain_cell(axis.gain), gain_cell(axis.change) if axis.change else "-"]
-        rows.append([*row, count_verdicts(axis.gains)])
+        row += [gains.gain_cell(axis.gain), gains.gain_cell(axis.change) if axis.change else "-"]
+        rows.append([*row, gains.count_verdicts(axis.gains)])
     return rows
 
 
@@ -260,21 +250,22 @@ def paragraph(axes: Sequence[Axis]) -> str:
     for axis in axes:
         reach = f"{_reach(axis, BASELINE)} and {_reach(axis, CORRECTED)}"
         moves.append(f"{reach} on {task_title(axis.task)}")
-        changes += [gain_cell(axis.change)] if axis.change else []
-        above, _, below = verdicts(axis.gains)
+        changes += [gains.gain_cell(axis.change)] if axis.change else []
+        above, _, below = gains.verdicts(axis.gains)
         won.append(str(above))
         lost += below
     counts = join_names(dict.fromkeys(str(len(axis.records)) for axis in axes))
     tasks = join_names(task_title(axis.task) for axis in axes)
+    gained = join_names(gains.gain_cell(axis.gain) for axis in axes)
     of_changes = "The standard deviation over them changes by {} points. "
     return (
         f"{describe_study(axes)} ({counts} {first.name} on {tasks}, all else stays: "
         f"{first.setting}){_verdict(axes)}. From the worst to the best, accuracy moves by this "
         "many points with the plain scores (icl) and with Batch Calibration (bc): "
         f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
-        f"average over them bc gains {join_names(gain_cell(axis.gain) for axis in axes)} points; "
-        f"with {join_names(won)} of {counts} it gains beyond noise, with {lost or 'none'} it "
-        f"loses. In brackets 95 % intervals over prompts and test rows, {MARK} where 0 is outside."
+        f"average over them bc gains {gained} points; with {join_names(won)} of {counts} it gains "
+        f"beyond noise, with {lost or 'none'} it loses. In brackets 95 % intervals over prompts "
+        f"and test rows, {gains.MARK} where 0 is outside."
     )
 
 

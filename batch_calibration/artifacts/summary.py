@@ -19,13 +19,10 @@ from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
 from batch_calibration.tasks import TASKS
 
-MAX_TASKS_NAMED = 3
-"""Of more tasks the number is told in place of the names."""
-MAX_NAMES = 13
-"""The paper's tasks; of more names than these, `FIRST_NAMES` are told."""
+MAX_TASKS_NAMED = 3  # of more tasks the number is told in place of the names
+MAX_NAMES = 13  # the paper's tasks; of more names than these, `FIRST_NAMES` are told
 FIRST_NAMES = 5
-MIN_GAIN = 0.0005
-"""Smaller gains are +0.0 or -0.0 in print: neither won nor lost."""
+MIN_GAIN = 0.0005  # smaller gains are +0.0 or -0.0 in print: neither won nor lost
 
 
 def paragraph(group: SettingRecords) -> str:

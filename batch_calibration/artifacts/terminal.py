@@ -9,8 +9,7 @@ from unicodedata import category, east_asian_width
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cells
 
-NOTE_WIDTH = 100
-"""Letters a line of a note has, at most."""
+NOTE_WIDTH = 100  # letters a line of a note has, at most
 
 
 def show(table: Table) -> None:

@@ -16,10 +16,9 @@ from batch_calibration.metrics import accuracy, boundary
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import ContextInfo, Record
 
+# The two labels drawn of a task that has them among others, wherever they stand.
 OPPOSITE = "entailment", "contradiction"
-"""The two labels drawn of a task that has them among others, wherever they stand."""
-TICKS = 201
-"""Points along each side of a panel at which a boundary is computed."""
+TICKS = 201  # points along each side of a panel at which a boundary is computed
 
 
 class Shifted(NamedTuple):

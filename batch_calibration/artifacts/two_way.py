@@ -33,8 +33,8 @@ from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
 
 SHOTS = "shots"
+# What a choice of the prompt is called where it is the task's own, or the default.
 OWN = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
-"""What a choice of the prompt is called where it is the task's own, or the default."""
 MODELS_NOTE = (
     "Means over seeds; the tables of each setting say how far these vary. The best of each model "
     "and task is marked. An average is over the tasks that all models have."

@@ -11,10 +11,8 @@ from batch_calibration.artifacts.figures.style import COLUMNS, SCREEN_DPI, make_
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.artifacts.two_way import Grid
 
-NAME_WIDTH = 34
-"""Letters a line of a row's name has, at most."""
-FARTHEST = 15.0
-"""The color of so many points, and of all beyond."""
+NAME_WIDTH = 34  # letters a line of a row's name has, at most
+FARTHEST = 15.0  # the color of so many points, and of all beyond
 
 
 @styled()

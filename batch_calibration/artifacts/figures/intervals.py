@@ -14,16 +14,12 @@ from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.artifacts.palette import FIGURE, GRAY, VERDICTS
 from batch_calibration.metrics import Estimate, over_tasks
 
+# What `draw_forest` calls a gain by its sign.
 VERDICT_OF_SIGN = {1: "gain", 0: "inside the noise", -1: "loss"}
-"""What `draw_forest` calls a gain by its sign."""
-STEP = 5.0
-"""The axes end at a multiple of so many points."""
-FARTHEST = 30.0
-"""A panel shows so many points on either side, at most."""
-Interval = tuple[float, float, float, str]
-"""A difference, its ends, and the verdict on it."""
-Panels = Mapping[str, Mapping[str, Estimate]]
-"""Title -> method -> accuracy, 0 to 1."""
+STEP = 5.0  # the axes end at a multiple of so many points
+FARTHEST = 30.0  # a panel shows so many points on either side, at most
+Interval = tuple[float, float, float, str]  # a difference, its ends, and the verdict on it
+Panels = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
 
 
 @styled(SCREEN_DPI)

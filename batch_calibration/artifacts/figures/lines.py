@@ -8,13 +8,7 @@ from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.curves import Curves, mean_and_band
-from batch_calibration.artifacts.figures.style import (
-    SCREEN_DPI,
-    add_legend,
-    make_panels,
-    set_heading,
-    styled,
-)
+from batch_calibration.artifacts.figures import style
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.palette import FIGURE, figure_dash
 from batch_calibration.calibration.learned_shift import STRENGTHS
@@ -23,28 +17,27 @@ from batch_calibration.store import Curve, Record
 
 LEARNED_COLOR = "#D55E00"
 NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-MIN_GAIN_SHOWN = -12.0
-"""Gains are shown from so many points on."""
+MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
+# Method -> values by size, and whether they are drawn on a logarithmic axis.
 Panel = tuple[Mapping[str, np.ndarray], bool]
-"""Method -> values by size, and whether they are drawn on a logarithmic axis."""
 
 
-@styled()
+@style.styled()
 def draw_curves(curves: Curves) -> Figure:
     """A panel a task, a line a method, its band one standard deviation (by n - 1, as in tables).
 
     Of a mean over many random orders the band is its standard error; a dashed line is a level.
     """
-    figure, grid = make_panels(len(curves.tasks), (1, 3), (0.6, 2.6))
+    figure, grid = style.make_panels(len(curves.tasks), (1, 3), (0.6, 2.6))
     for axes, task in zip(grid.flat, curves.tasks, strict=False):
         _draw_curves_panel(axes, curves, task)
         axes.set_title(task_title(task), loc="left")
         axes.set_xlabel(curves.axis)
     for axes in grid[:, 0]:
         axes.set_ylabel("accuracy (%)")
-    add_legend(figure, grid)
+    style.add_legend(figure, grid)
     band = "standard error of the mean" if curves.of_mean else "standard deviation of the draws"
-    set_heading(figure, f"{curves.heading}. Band: {band}.", 48 * grid.shape[1])
+    style.set_heading(figure, f"{curves.heading}. Band: {band}.", 48 * grid.shape[1])
     return figure
 
 
@@ -72,10 +65,10 @@ def has_strength(group: SettingRecords) -> bool:
     return all(record.curve is not None for record in group.all_records)
 
 
-@styled()
+@style.styled()
 def draw_strength(group: SettingRecords) -> Figure:
     """Accuracy against γ, a panel a task: mean and deviation over seeds, test and labeled rows."""
-    figure, grid = make_panels(len(group.records), (0, 3.2), (0.8, 2.3))
+    figure, grid = style.make_panels(len(group.records), (0, 3.2), (0.8, 2.3))
     for axes, (task, records) in zip(grid.flat, group.records.items(), strict=False):
         test, labeled = _strength_curves(records)
         draw_band(axes, test, FIGURE.color("bc"), "test rows")
@@ -92,9 +85,9 @@ def draw_strength(group: SettingRecords) -> Figure:
         axes.set_xlabel("strength γ (no unit)")
     for axes in grid[:, 0]:
         axes.set_ylabel("accuracy (%)")
-    add_legend(figure, grid, 3)
+    style.add_legend(figure, grid, 3)
     seeds = "one seed" if len(records) == 1 else f"mean ± sd of {len(records)} seeds"
-    set_heading(figure, f"Strength of BC, {seeds}: {group.setting}", 48 * grid.shape[1])
+    style.set_heading(figure, f"Strength of BC, {seeds}: {group.setting}", 48 * grid.shape[1])
     return figure
 
 
@@ -130,7 +123,7 @@ def draw_band(axes: Axes, curves: np.ndarray, shade: str, name: str) -> None:
     axes.fill_between(STRENGTHS, mean - band, mean + band, color=shade, alpha=0.2, linewidth=0)
 
 
-@styled(SCREEN_DPI)
+@style.styled(style.SCREEN_DPI)
 def draw_learning(lines: Sequence[Mapping[str, Panel]], sizes: Sequence[Sequence[int]]) -> Figure:
     """What methods reach against the rows they learned from, a line of panels a kind of rows.
 
@@ -139,7 +132,7 @@ def draw_learning(lines: Sequence[Mapping[str, Panel]], sizes: Sequence[Sequence
         sizes: rows learned from, of each line.
     """
     columns = max(map(len, lines))
-    figure, grid = make_panels(len(lines) * columns, (0, 4.2), (0, 3.1), columns=columns)
+    figure, grid = style.make_panels(len(lines) * columns, (0, 4.2), (0, 3.1), columns=columns)
     for row, panels, at in zip(grid, lines, sizes, strict=True):
         for axes, (title, panel) in zip(row, panels.items(), strict=False):
             _draw_learning_panel(axes, panel, np.array(at))

@@ -16,8 +16,7 @@ from batch_calibration.diagnosis import Diagnosis
 
 __all__ = ["draw", "save"]
 
-MAX_PANELS = 3
-"""Contexts that have panels of their own; of more the gains are drawn."""
+MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn
 
 
 @styled()

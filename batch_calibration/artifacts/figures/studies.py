@@ -11,27 +11,20 @@ from matplotlib.lines import Line2D
 
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.controls import NONE, Control, Point
-from batch_calibration.artifacts.figures.style import (
-    COLUMNS,
-    add_legend,
-    make_panels,
-    set_heading,
-    styled,
-)
+from batch_calibration.artifacts.figures import style
 from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.artifacts.palette import CONDITIONS, FIGURE, VERDICTS
 from batch_calibration.artifacts.robustness import Axis, choice_name, describe_study
 
+# The color of a line by the verdict on the gain that it shows.
 LINE_COLORS = {1: VERDICTS["gain"], 0: "#bbbbbb", -1: VERDICTS["loss"]}
-"""The color of a line by the verdict on the gain that it shows."""
-MAX_PROMPTS_NAMED = 12
-"""Of more prompts none is named at the side."""
+MAX_PROMPTS_NAMED = 12  # of more prompts none is named at the side
+# Above the legend.
 PROMPTS_NOTE = "* 0 is outside the 95 % interval; ±: standard deviation over the prompts"
-"""Above the legend."""
 
 
-@styled()
+@style.styled()
 def draw_boxes(studies: Sequence[Axis]) -> Figure:
     """ICL beside BC on each axis of one task: a box, and a dot for every prompt."""
     figure, axes = plt.subplots(figsize=(1.5 + 1.6 * len(studies), 3.2))
@@ -72,22 +65,22 @@ def box_cells(studies: Sequence[Axis]) -> Cells:
     return rows
 
 
-@styled()
+@style.styled()
 def draw_prompts(studies: Sequence[Axis]) -> Figure:
     """A panel a task: a line a prompt, from its accuracy with ICL to that with BC.
 
     Prompts are sorted by ICL's accuracy, the worst below, on one scale. Upright dots: the choice
     does not matter. A dashed line is chance.
     """
-    columns = min(len(studies), COLUMNS)
+    columns = min(len(studies), style.COLUMNS)
     prompts = max(8, *(len(study.records) for study in studies))
     # One column is too narrow for the legend.
     width = (1, 3) if columns > 1 else (6.0, 0)
-    figure, grid = make_panels(len(studies), width, (1.1, 0.9 + 0.13 * prompts), sharex=True)
+    figure, grid = style.make_panels(len(studies), width, (1.1, 0.9 + 0.13 * prompts), sharex=True)
     for panel, study in zip(grid.flat, studies, strict=False):
         _draw_prompts_panel(panel, study)
     heading = f"{describe_study(studies)}: {studies[0].setting}"
-    set_heading(figure, heading, max(42 * columns, 84))
+    style.set_heading(figure, heading, max(42 * columns, 84))
     figure.legend(handles=_prompt_legend(), loc="outside lower center", ncols=3, title=PROMPTS_NOTE)
     return figure
 
@@ -131,27 +124,27 @@ def _prompt_legend() -> list[Line2D]:
     ]
 
 
-@styled()
+@style.styled()
 def draw_control(control: Control) -> Figure:
     """A panel a task and method, a line a condition, its bars 95 % intervals.
 
     Dashed is accuracy without demonstrations, dotted chance.
     """
-    columns = min(len(control.tasks), COLUMNS)
+    columns = min(len(control.tasks), style.COLUMNS)
     # Lines of panels: the first tasks with each method, then the next tasks.
     starts = range(0, len(control.tasks), columns)
     lines = [(m, control.tasks[i : i + columns]) for i, m in product(starts, REFERENCES)]
     count = len(lines) * columns
-    figure, grid = make_panels(count, (1, 3), (0.8, 2.4), columns=columns, sharey=True)
+    figure, grid = style.make_panels(count, (1, 3), (0.8, 2.4), columns=columns, sharey=True)
     for row, (method, tasks) in zip(grid, lines, strict=True):
         for axes, task in zip(row, tasks, strict=False):
             _draw_control_panel(axes, control, task, method)
         for axes in row[len(tasks) :]:
             axes.set_axis_off()
         row[0].set_ylabel("accuracy (%)")
-    add_legend(figure, grid, 4)
+    style.add_legend(figure, grid, 4)
     heading = f"{control.heading}. Bars: 95 % intervals over draws and rows."
-    set_heading(figure, heading, 48 * columns)
+    style.set_heading(figure, heading, 48 * columns)
     return figure
 
 

@@ -18,8 +18,7 @@ from matplotlib.transforms import Bbox
 
 from batch_calibration.files import write_whole
 
-COLUMNS = 4
-"""Panels side by side, at most."""
+COLUMNS = 4  # panels side by side, at most
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -32,8 +31,7 @@ STYLE: Any = {
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
-SCREEN_DPI = 100
-"""Of figures of many panels, whose files would be large."""
+SCREEN_DPI = 100  # of figures of many panels, whose files would be large
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from batch_calibration.diagnosis import Diagnosis, diagnose
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record
 
-MAX_UPRIGHT = 12
-"""Of more labels the bars of their shares lie."""
+MAX_UPRIGHT = 12  # of more labels the bars of their shares lie
 
 
 class Context(NamedTuple):

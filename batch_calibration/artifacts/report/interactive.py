@@ -10,28 +10,20 @@ from batch_calibration.artifacts.curves import Curves, mean_and_band
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, SettingRecords, task_title
 from batch_calibration.artifacts.palette import GRAY, PAGE, page_dash
 from batch_calibration.artifacts.report import plane, plots, studies
-from batch_calibration.artifacts.report.plots import (
-    NAMES,
-    Parts,
-    Plot,
-    Slider,
-    View,
-    axis,
-    floats,
-    text,
-)
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.scores import ScoreTable
 
-ROW_HEIGHT = 26
-"""Pixels of a task's row."""
+ROW_HEIGHT = 26  # pixels of a task's row
 AVERAGE = "average"
+GAINS_NOTE = "A dot is the mean over seeds, the line its 95 % interval; filled: the interval does not hold 0."
+# Ends of the slugs of figures whose numbers the figure without that end shows, too.
 PART_ENDS = ("-examples", "-all")
-"""Ends of the slugs of figures whose numbers the figure without that end shows, too."""
 
 
-def every_plot(study: Results, texts: Callable[[ScoreTable], Mapping[str, str]]) -> dict[str, Plot]:
+def every_plot(
+    study: Results, texts: Callable[[ScoreTable], Mapping[str, str]]
+) -> dict[str, plots.Plot]:
     """The plots by the slug of the catalogue's figure; none where plotly is not installed.
 
     Raises:
@@ -45,9 +37,9 @@ def is_covered(slug: str, slugs: Collection[str]) -> bool:
     return any(slug.endswith(end) and slug.removesuffix(end) in slugs for end in PART_ENDS)
 
 
-def plots_of_records(study: Results) -> dict[str, Plot]:
+def plots_of_records(study: Results) -> dict[str, plots.Plot]:
     """The plots of all settings and across them, by slug; those of score tables are in `plane`."""
-    by_slug: dict[str, Plot] = {}
+    by_slug: dict[str, plots.Plot] = {}
     for group in study.sections:
         slug = group.setting.slug
         if gains.compared(group, group.methods):
@@ -67,7 +59,7 @@ def plots_of_records(study: Results) -> dict[str, Plot]:
     return by_slug
 
 
-def plot_gains(group: SettingRecords) -> Plot:
+def plot_gains(group: SettingRecords) -> plots.Plot:
     """What a method gains over ICL, a dot and an interval a task; a view a method, BC's first."""
     compared = gains.compared(group, group.methods)
     views = []
@@ -75,32 +67,32 @@ def plot_gains(group: SettingRecords) -> Plot:
         by_task = gains.gain_by_task(group, method)
         by_title = {task_title(task): gain for task, gain in by_task.items()}
         by_title[AVERAGE] = over_tasks(list(by_title.values()))
-        layout: Parts = {
-            "xaxis": axis("gain over icl (points)", zeroline=True),
-            "yaxis": NAMES, "height": 130 + ROW_HEIGHT * len(by_title), "showlegend": False,
+        layout: plots.Parts = {
+            "xaxis": plots.axis("gain over icl (points)", zeroline=True),
+            "yaxis": plots.NAMES, "height": 130 + ROW_HEIGHT * len(by_title),
+            "showlegend": False,
         }  # fmt: skip
-        views.append(View(method, [_gain_dots(method, by_title)], layout))
-    return Plot(views, note="A dot is the mean over seeds, the line its 95 % interval; filled: "
-                "the interval does not hold 0.")  # fmt: skip
+        views.append(plots.View(method, [_gain_dots(method, by_title)], layout))
+    return plots.Plot(views, note=GAINS_NOTE)
 
 
-def _gain_dots(method: str, by_title: Mapping[str, Estimate]) -> Parts:
+def _gain_dots(method: str, by_title: Mapping[str, Estimate]) -> plots.Parts:
     middle, low, high = (np.array(list(by_title.values())) * 100).T
     shade = PAGE.color(method)
     symbols = ["circle" if gain.beyond_noise else "circle-open" for gain in by_title.values()]
     return {
-        "type": "scatter", "mode": "markers", "x": floats(middle),
-        "y": list(map(text, by_title)), "name": method,
+        "type": "scatter", "mode": "markers", "x": plots.floats(middle),
+        "y": list(map(plots.text, by_title)), "name": method,
         "error_x": plots.error_bars(middle, low, high, color=shade),
         "marker": {"color": shade, "size": 9, "line": {"width": 2, "color": shade},
                    "symbol": symbols},
         "customdata": plots.pairs(low, high),
-        "hovertemplate": f"%{{y}}, {text(method)}: %{{x:+.1f}} points<br>95 % interval "
+        "hovertemplate": f"%{{y}}, {plots.text(method)}: %{{x:+.1f}} points<br>95 % interval "
                          "%{customdata[0]:+.1f} to %{customdata[1]:+.1f}<extra></extra>",
     }  # fmt: skip
 
 
-def plot_strength(group: SettingRecords) -> Plot:
+def plot_strength(group: SettingRecords) -> plots.Plot:
     """Accuracy against γ, and a slider that moves each task's dot along its curve."""
     icl, bc = (int(np.argmin(np.abs(STRENGTHS - strength))) for strength in (0.0, 1.0))
     lines: dict[str, np.ndarray] = {}
@@ -122,12 +114,12 @@ def plot_strength(group: SettingRecords) -> Plot:
             f"γ = {strength:.1f}: {accuracy:.1f} % on average over {len(lines) - 1} tasks; "
             f"γ = 0 (icl) {mean[icl]:.1f} %, γ = 1 (bc) {mean[bc]:.1f} %.{tail}"
         )
-    layout = _two_panels(len(lines), axis("strength γ (no unit)"), 1.0)
-    slider = Slider("γ", STRENGTHS.tolist(), bc, moved.tolist(), sentences)
-    return Plot([View("", traces, layout)], slider)
+    layout = _two_panels(len(lines), plots.axis("strength γ (no unit)"), 1.0)
+    slider = plots.Slider("γ", STRENGTHS.tolist(), bc, moved.tolist(), sentences)
+    return plots.Plot([plots.View("", traces, layout)], slider)
 
 
-def plot_sizes(curve: Curves) -> Plot:
+def plot_sizes(curve: Curves) -> plots.Plot:
     """Accuracy against the rows a bias is learned from, and a slider over their number."""
     sizes, names, shades = _shared_numbers(curve), [], []
     by_method: dict[str, list[np.ndarray]] = {}
@@ -146,57 +138,57 @@ def plot_sizes(curve: Curves) -> Plot:
     for i, size in enumerate(sizes):
         shares = ", ".join(f"{method} {mean[i]:.1f} %" for method, mean in means.items())
         sentences.append(f"{size:,} rows: {shares}, on average over {len(curve.tasks)} tasks.")
-    layout = _two_panels(len(names), axis(curve.axis, type="log"), sizes[-1])
-    slider = Slider(curve.axis, list(map(float, sizes)), start, moved.tolist(), sentences)
-    return Plot([View("", traces, layout)], slider, curve.note)
+    layout = _two_panels(len(names), plots.axis(curve.axis, type="log"), sizes[-1])
+    slider = plots.Slider(curve.axis, list(map(float, sizes)), start, moved.tolist(), sentences)
+    return plots.Plot([plots.View("", traces, layout)], slider, curve.note)
 
 
 def _line(
     name: str, at: Sequence[float] | np.ndarray, heights: np.ndarray, is_wide: bool,
     method: str = CORRECTED,
-) -> Parts:  # fmt: skip
+) -> plots.Parts:  # fmt: skip
     shade = PAGE.color(method if is_wide else BASELINE)
     return {
-        "type": "scatter", "mode": "lines", "x": floats(at), "y": floats(heights),
-        "name": text(name), "showlegend": is_wide,
+        "type": "scatter", "mode": "lines", "x": plots.floats(at), "y": plots.floats(heights),
+        "name": plots.text(name), "showlegend": is_wide,
         "line": {"color": shade, "width": 3 if is_wide else 1},
-        "hovertemplate": "%{x}: %{y:.1f} %<extra>" + text(name) + "</extra>",
+        "hovertemplate": "%{x}: %{y:.1f} %<extra>" + plots.text(name) + "</extra>",
     }  # fmt: skip
 
 
 def _row_dots(
     name: str, at: np.ndarray, rows: list[str], shade: str | list[str], symbol: str
-) -> Parts:
+) -> plots.Parts:
     return {
-        "type": "scatter", "mode": "markers", "name": name, "x": floats(at),
-        "y": list(map(text, rows)), "xaxis": "x2", "yaxis": "y2",
+        "type": "scatter", "mode": "markers", "name": name, "x": plots.floats(at),
+        "y": list(map(plots.text, rows)), "xaxis": "x2", "yaxis": "y2",
         "marker": {"color": shade, "size": 9, "symbol": symbol},
-        "hovertemplate": "%{y}: %{x:.1f} %<extra>" + text(name) + "</extra>",
+        "hovertemplate": "%{y}: %{x:.1f} %<extra>" + plots.text(name) + "</extra>",
     }  # fmt: skip
 
 
-def _two_panels(rows: int, below: Parts, line: float) -> Parts:
+def _two_panels(rows: int, below: plots.Parts, line: float) -> plots.Parts:
     """Curves above, a row of dots for each of them below, and the slider's line in the curves."""
     height = 345 + ROW_HEIGHT * rows
     share = 250 / height  # the curves take 250 pixels
     return {
         "height": height,
         "xaxis": {**below, "domain": [0, 1], "anchor": "y"},
-        "yaxis": {**axis("accuracy (%)"), "domain": [1 - share, 1]},
-        "xaxis2": {**axis("accuracy (%)"), "domain": [0, 1], "anchor": "y2"},
-        "yaxis2": {**NAMES, "domain": [0, 1 - share - 85 / height], "anchor": "x2"},
+        "yaxis": {**plots.axis("accuracy (%)"), "domain": [1 - share, 1]},
+        "xaxis2": {**plots.axis("accuracy (%)"), "domain": [0, 1], "anchor": "y2"},
+        "yaxis2": {**plots.NAMES, "domain": [0, 1 - share - 85 / height], "anchor": "x2"},
         "shapes": [{"type": "line", "xref": "x", "yref": "y domain", "x0": line, "x1": line,
                     "y0": 0, "y1": 1, "line": {"width": 2, "dash": "dash"}}],
     }  # fmt: skip
 
 
-def plot_curves(curve: Curves) -> Plot:
+def plot_curves(curve: Curves) -> plots.Plot:
     """Accuracy against a number: all tasks together, then each, its band one deviation."""
     views, shared = [], _shared_numbers(curve)
     if len(curve.tasks) > 1 and len(shared) > 1:
-        views.append(View("average over the tasks", _averages(curve, shared), _layout(curve)))
+        views.append(plots.View("average over the tasks", _averages(curve, shared), _layout(curve)))
     for task, by_method in curve.tasks.items():
-        traces: list[Parts] = []
+        traces: list[plots.Parts] = []
         for method, points in by_method.items():
             traces += _banded(method, *mean_and_band(points, of_mean=curve.of_mean))
         ends = sorted(next(iter(by_method.values())))
@@ -206,12 +198,12 @@ def plot_curves(curve: Curves) -> Plot:
                 "x": [ends[0], ends[-1]], "y": [level, level],
                 "line": {"color": PAGE.color(method), "dash": "dot", "width": 1.5},
             })  # fmt: skip
-        views.append(View(task_title(task), traces, _layout(curve)))
-    return Plot(views, note=curve.note)
+        views.append(plots.View(task_title(task), traces, _layout(curve)))
+    return plots.Plot(views, note=curve.note)
 
 
-def _averages(curve: Curves, numbers: Sequence[int]) -> list[Parts]:
-    traces: list[Parts] = []
+def _averages(curve: Curves, numbers: Sequence[int]) -> list[plots.Parts]:
+    traces: list[plots.Parts] = []
     for method in curve.methods:
         tasks = [by_method[method] for by_method in curve.tasks.values() if method in by_method]
         # An average over some of the tasks would not compare.
@@ -223,29 +215,29 @@ def _averages(curve: Curves, numbers: Sequence[int]) -> list[Parts]:
 
 def _banded(
     method: str, at: Sequence[int], mean: np.ndarray, band: np.ndarray | None
-) -> list[Parts]:
+) -> list[plots.Parts]:
     shade = PAGE.color(method)
-    line: Parts = {
+    line: plots.Parts = {
         "type": "scatter", "mode": "lines+markers", "name": method, "x": list(at),
-        "y": floats(mean), "line": {"color": shade, "dash": page_dash(method)},
+        "y": plots.floats(mean), "line": {"color": shade, "dash": page_dash(method)},
         "legendgroup": method,
-        "hovertemplate": f"%{{x}}: %{{y:.1f}} %<extra>{text(method)}</extra>",
+        "hovertemplate": f"%{{x}}: %{{y:.1f}} %<extra>{plots.text(method)}</extra>",
     }  # fmt: skip
     if band is None or not band.any():
         return [line]
     # Along the upper edge and back along the lower one.
-    outline: Parts = {
+    outline: plots.Parts = {
         "type": "scatter", "mode": "lines", "x": [*at, *reversed(at)], "fill": "toself",
-        "y": [*floats(mean + band), *floats((mean - band)[::-1])], "legendgroup": method,
+        "y": plots.floats([*(mean + band), *(mean - band)[::-1]]), "legendgroup": method,
         "line": {"width": 0}, "fillcolor": f"{shade}33", "hoverinfo": "skip", "showlegend": False,
     }  # fmt: skip
     return [outline, line]
 
 
-def _layout(curve: Curves) -> Parts:
+def _layout(curve: Curves) -> plots.Parts:
     farthest = max(max(points) for _, _, points in curve.lines())
-    below = axis(curve.axis, type="log") if farthest > 20 else axis(curve.axis, dtick=1)
-    return {"xaxis": below, "yaxis": axis("accuracy (%)"), "height": 420}
+    below = plots.axis(curve.axis, type="log") if farthest > 20 else plots.axis(curve.axis, dtick=1)
+    return {"xaxis": below, "yaxis": plots.axis("accuracy (%)"), "height": 420}
 
 
 def _shared_numbers(curve: Curves) -> list[int]:

@@ -14,12 +14,11 @@ from batch_calibration.artifacts.report.contexts import Context, context_html
 from batch_calibration.store import Run
 
 TITLE = "Label-bias correction"
-MAX_TABLES_OPEN = 4
-"""Of more tables in a section the first alone stands open."""
+MAX_TABLES_OPEN = 4  # of more tables in a section the first alone stands open
 FOLDER = Path(__file__).parent
 NUMBER = r"[+-]?[\d.,]+"
+# A number, its interval, and the mark of what exceeds noise.
 INTERVAL = re.compile(rf"({NUMBER}) (\[{NUMBER}, {NUMBER}\])(\*?)")
-"""A number, its interval, and the mark of what exceeds noise."""
 NO_RUNS = (
     "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
     "version that kept none."

@@ -27,14 +27,11 @@ from batch_calibration.artifacts.two_labels import (
 )
 from batch_calibration.scores import ScoreTable
 
+# A score table -> the texts of its test rows by id, where they can be read.
 Texts = Callable[[ScoreTable], Mapping[str, str]]
-"""A score table -> the texts of its test rows by id, where they can be read."""
-MAX_TASKS = 13
-"""Tasks of a figure: the paper's."""
-MAX_ROWS = 300
-"""Rows that are drawn of a task."""
-MAX_LETTERS = 240
-"""Letters of a text that are shown."""
+MAX_TASKS = 13  # tasks of a figure: the paper's
+MAX_ROWS = 300  # rows that are drawn of a task
+MAX_LETTERS = 240  # letters of a text that are shown
 NOTE = (
     "One context a task, two of its labels. A line is where a method's answer changes, in the "
     "plane of the uncorrected scores: above it the label of the vertical axis is answered. Points "

@@ -16,13 +16,11 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.files import file_name
 from batch_calibration.store import csv_text
 
-Parts = dict[str, object]
-"""A trace or a layout, as plotly.js takes it."""
+Parts = dict[str, object]  # a trace or a layout, as plotly.js takes it
+# An axis of names, from the top.
 NAMES: Parts = {"type": "category", "automargin": True, "autorange": "reversed", "dtick": 1}
-"""An axis of names, from the top."""
 
-SYMBOLS = ("circle", "diamond")
-"""Of two labels: color alone does not tell them apart."""
+SYMBOLS = ("circle", "diamond")  # of two labels: color alone does not tell them apart
 
 
 class View(NamedTuple):
