@@ -365,7 +365,7 @@ def test_usual_records_alone_are_no_study_and_templates_are_studies_of_their_own
     assert controls.find_controls(usual) == []
     other = records("sst2", 240, 60, options={"template": "1"}.items())
     plain, second = controls.find_controls(usual + RANDOM + other)
-    assert plain.others == () and second.others == ("template 1",)
+    assert plain.choices == () and second.choices == ("template 1",)
     assert second.slug.endswith("-template-1-demonstration-labels")
     assert "template 1" in second.heading
     # Tables of settings have the usual records alone.

@@ -19,8 +19,10 @@ from batch_calibration.artifacts.items import ACROSS, Drawing, Results, setting_
 from batch_calibration.artifacts.two_labels import Shifted, shift_scores, shifted_cells
 from batch_calibration.scores import ScoreTable
 
-BOUNDARY_TASKS = ("sst2", "qnli")  # tasks whose boundaries come first: the paper's Fig. 2.
-STRENGTH_TASKS = ("qqp", "cb")  # tasks whose strength is drawn by itself: the paper's Fig. 5.
+BOUNDARY_TASKS = ("sst2", "qnli")
+"""Tasks whose boundaries come first: the paper's Fig. 2."""
+STRENGTH_TASKS = ("qqp", "cb")
+"""Tasks whose strength is drawn by itself: the paper's Fig. 5."""
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise

@@ -37,12 +37,13 @@ KINDS: dict[str, Callable[[str], bool]] = {
 }
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 DATA_NOTE = "Rows in the paper are those of the whole validation split."
-# Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6).
 IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
     "clevr": (14.7, 29.2), "aircraft": (24.8, 22.3), "dtd": (44.4, 41.7),
 }  # fmt: skip
-FIGURE_7 = ("svhn", "eurosat", "clevr")  # the tasks of images in the paper's Fig. 7.
+"""Accuracy in % of CLIP ViT-B/16, zero-shot and with BC (Zhou et al. 2024, Table 6)."""
+FIGURE_7 = ("svhn", "eurosat", "clevr")
+"""The tasks of images in the paper's Fig. 7."""
 PAPER_MODEL = re.compile(r"vit-?b(ase)?-?(patch)?/?16", re.IGNORECASE)  # names of its checkpoint
 # The note where the images are the embedded suite's.
 DRAWN_IMAGES = (
@@ -57,7 +58,7 @@ UNLIKE_IMAGES = (
 
 
 def method_cells(measured: SettingRecords | None = None) -> Cells:
-    """Table 1: a row for each method that has formulas; its gains where text was measured."""
+    """A row for each method that has formulas; its gains where a setting of text was measured."""
     rows: Cells = [
         ["method", "probe", "forward passes", "learning costs", "scores after", "learned",
          "decides where"],
@@ -82,7 +83,7 @@ def method_cells(measured: SettingRecords | None = None) -> Cells:
 
 
 def bcl_cells(group: SettingRecords) -> Cells:
-    """Table 3: a row a task with the learned strength, the average; nothing without a curve."""
+    """BCL: a row a task with the learned strength, the average; nothing without a curve."""
     group = first_seeds(group)
     learned = group.among([name for name, method in METHODS.items() if method.has_curve])
     methods = group.among([*REFERENCES, *learned])
@@ -98,7 +99,7 @@ def bcl_cells(group: SettingRecords) -> Cells:
 
 
 def data_cells(group: SettingRecords) -> Cells:
-    """Table 4: a row a task of the paper's; none where the setting has no such task."""
+    """A row a task of the paper's; none where the setting has no such task."""
     rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
     for name, records in group.records.items():
         if name in PAPER_LANGUAGE:
@@ -129,7 +130,7 @@ def image_note(group: SettingRecords) -> str:
 
 
 def image_cells(group: SettingRecords) -> Cells | None:
-    """Table 6: zero-shot and BC, in %, and the paper's where the setting is its; None without."""
+    """Images: zero-shot and BC, in %, and the paper's where the setting is its; None without."""
     tasks = list(filter(IMAGES.__contains__, group.records))
     if not tasks or not set(REFERENCES) <= set(group.methods):
         return None
@@ -149,7 +150,7 @@ def image_cells(group: SettingRecords) -> Cells | None:
 
 
 def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
-    """Figure 7: task -> zero-shot and BC with their intervals."""
+    """Task of images -> zero-shot and BC with their intervals."""
     if not gains.compared(group, REFERENCES):
         return {}
     panels = {}
@@ -162,7 +163,7 @@ def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
 
 
 def choice_cells(axes: Sequence[Axis]) -> Cells:
-    """Table 7: two rows an axis, a column a number, the better of ICL and BC marked."""
+    """Two rows an axis, a column a number, the better of ICL and BC marked."""
     numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
     numbers = sorted({name for axis in numbered for name in axis.by_choice()}, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]

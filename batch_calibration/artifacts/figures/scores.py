@@ -1,4 +1,4 @@
-"""Draws rows by the scores of two labels: boundaries (Fig. 2, 10), shifts (3), BC at work (4)."""
+"""Draws rows by the scores of two labels: boundaries, distributions, an illustration of BC."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ DIAGONAL = "#555555"
 
 @styled()
 def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Figure:
-    """One row of panels a table: test rows by gold label, and where each method decides.
+    """Boundaries (the paper's Fig. 2 and 10): test rows by gold label, a row of panels a table.
 
     CC is drawn in probabilities, where its boundary is a line through the origin; the others in
     log-probabilities, where theirs is a shifted diagonal (PC: the curve of equal densities).
@@ -85,7 +85,7 @@ def _frame_plane(axes: Axes, low: float, high: float) -> None:
 
 @styled()
 def draw_distributions(context: Shifted, setting: str) -> Figure:
-    """A panel a method: by how much the first label beats the second, by the right label.
+    """Distributions (the paper's Fig. 3): by how much the first label beats the second.
 
     Right of zero the first label is answered.
     """
@@ -128,7 +128,7 @@ def draw_distributions(context: Shifted, setting: str) -> Figure:
 
 @styled()
 def draw_correction(contexts: Sequence[Shifted], setting: str) -> Figure:
-    """A line of three panels for each context.
+    """BC illustrated (the paper's Fig. 4), a line of three panels for each context.
 
     Each row of the batch by its scores, with the mean of each right label; the mean score of each
     label over the batch; each row by its scores less that mean. The dashed line is where the

@@ -1,4 +1,4 @@
-"""Draws studies of the prompt: choices (Fig. 8), each prompt, labels of demonstrations."""
+"""Draws the robustness study (Fig. 8), each of its prompts, and labels of demonstrations."""
 
 from collections.abc import Sequence
 from itertools import product

@@ -16,7 +16,10 @@ from batch_calibration.scores import ScoreTable
 
 ROW_HEIGHT = 26  # pixels of a task's row
 AVERAGE = "average"
-GAINS_NOTE = "A dot is the mean over seeds, the line its 95 % interval; filled: the interval does not hold 0."
+GAINS_NOTE = (
+    "A dot is the mean over seeds, the line its 95 % interval; filled: the interval does not hold "
+    "0."
+)
 # Ends of the slugs of figures whose numbers the figure without that end shows, too.
 PART_ENDS = ("-examples", "-all")
 
