@@ -1,7 +1,6 @@
 """Files that are written whole or not at all, names that become paths, JSON, process names."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -25,20 +24,19 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
 PARTIAL = ".partial"
 """The ending of a file that is being written."""
-LONGEST = 180
+LONGEST_NAME = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
-DAY = 86400
-"""Seconds."""
+SECONDS_OF_A_DAY = 86400
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` under a temporary name, flush it to the disk, then rename it to `path`.
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` under a temporary name, flush it to the disk, then rename it to `path`.
 
     Raises:
         OSError: the disk is full, the folder cannot be written; what was at `path` is still there.
     """
     with whole_file(path) as file:
-        file.write(data)
+        file.write(content)
 
 
 @contextmanager
@@ -73,10 +71,10 @@ def remove_unfinished(folder: Path) -> None:
     What a process on another machine left, of which it is not known whether it ended, is removed
     when it is a day old by the clock of the file system.
     """
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         for name in [*folders, *names]:
             if name.startswith(".") and name.endswith(PARTIAL):
-                path = Path(place, name)
+                path = Path(parent, name)
                 with suppress(OSError):
                     if ended(path.stem.rpartition(".")[2]) or _old(path):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -84,7 +82,7 @@ def remove_unfinished(folder: Path) -> None:
 
 def _old(path: Path) -> bool:
     with tempfile.TemporaryFile(dir=path.parent) as new:
-        return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > DAY
+        return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY
 
 
 def file_name(text: str) -> str:
@@ -95,11 +93,11 @@ def file_name(text: str) -> str:
     >>> file_name("../a b"), file_name("mini-1shot")
     ('..%2Fa%20b', 'mini-1shot')
     """
-    name = re.sub(r"[^\w.-]", lambda found: f"%{ord(found[0]):02X}", text)
-    if len(name.encode()) <= LONGEST and name.strip("."):
+    name = re.sub(r"[^\w.-]", lambda letter: f"%{ord(letter[0]):02X}", text)
+    if len(name.encode()) <= LONGEST_NAME and name.strip("."):
         return name
-    whole = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{name.encode()[: LONGEST - 17].decode(errors='ignore')}-{whole}"
+    digest = sha256(name.encode()).hexdigest()[:16]
+    return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
 
 
 def parse_json(text: str) -> Json:
@@ -110,12 +108,12 @@ def parse_json(text: str) -> Json:
         ValueError: no JSON; nested too deeply; a whole number of thousands of digits.
     """
     try:
-        value: Json = json.loads(text)
+        document: Json = json.loads(text)
         if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False).encode()  # which raises
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    return value
+    return document
 
 
 class WrongJson(ValueError):
@@ -135,33 +133,32 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     (1, 2)
     """
     # First, for most values of a file are numbers.
-    if kind is float and type(value) in (int, float) and _finite(value):
+    if kind is float and type(value) in (int, float) and _is_finite(value):
         return float(value)  # type: ignore
-    if kind in (int, str) and type(value) is kind and _fits(value):
+    if kind in (int, str) and type(value) is kind and _fits_64_bits(value):
         return value
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        hints = _types_of_fields(kind)
-        lacking = [
-            f.name
-            for f in dataclasses.fields(kind)
-            if f.name not in value
-            and f.default is dataclasses.MISSING
-            and f.default_factory is dataclasses.MISSING
-        ]
+        hints, fields = _types_of_fields(kind), dataclasses.fields(kind)
+        required = [field.name for field in fields if not _has_default(field)]
+        lacking = [name for name in required if name not in value]
         if lacking:
             raise WrongJson(f"expected {', '.join(lacking)} in the {where}; got none")
-        known = {name: value[name] for name in hints if name in value}
-        return kind(**{name: read_as(hints[name], x, name) for name, x in known.items()})
+        members = {}
+        for field in fields:
+            if field.name in value:
+                members[field.name] = read_as(hints[field.name], value[field.name], field.name)
+        return kind(**members)
     if kind is object:
         return value  # type: ignore[return-value]
     if origin in (Union, types.UnionType):
-        (kept,) = [part for part in parts if part is not type(None)]
-        return value if value is None else read_as(kept, value, where)  # type: ignore[return-value]
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return value if value is None else read_as(kind, value, where)  # type: ignore[return-value]
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(read_as(parts[0], x, where) for x in value)  # type: ignore[return-value]
+        return tuple(read_as(arguments[0], member, where) for member in value)  # type: ignore
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        return {str(k): read_as(parts[1], x, where) for k, x in value.items()}  # type: ignore
+        kind = arguments[1]
+        return {str(key): read_as(kind, value[key], where) for key in value}  # type: ignore
     name = kind.__name__ if isinstance(kind, type) and not origin else str(kind)
     raise WrongJson(f"expected {where} to be {name}; got {shown(value)}")
 
@@ -169,17 +166,22 @@ def read_as(kind: type[T], value: object, where: str) -> T:
 _types_of_fields = cache(get_type_hints)
 
 
-def _finite(value: object) -> bool:
+def _has_default(field: "dataclasses.Field[object]") -> bool:
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
+
+
+def _is_finite(number: object) -> bool:
     """Whether a number is finite as a float."""
     try:
-        return math.isfinite(value)  # type: ignore[arg-type]
+        return math.isfinite(number)  # type: ignore[arg-type]
     except OverflowError:
         return False
 
 
-def _fits(value: object) -> bool:
+def _fits_64_bits(text_or_number: object) -> bool:
     """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
-    return not isinstance(value, int) or value.bit_length() < 64
+    return not isinstance(text_or_number, int) or text_or_number.bit_length() < 64
 
 
 def process_name() -> str:
@@ -196,32 +198,33 @@ def ended(name: str) -> bool:
 
     False of processes on other machines, of which nothing is known here.
     """
-    machine, number, began, *_ = [*name.split("-"), "", "", ""]
+    machine, number, began, *_ = [*name.split("-"), "", "", ""]  # what is no such name, too
     if machine != _machine() or not number.isdecimal():
         return False
     try:
-        os.kill(int(number), 0)
+        os.kill(int(number), 0)  # sends nothing
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return _began(int(number)) != began
+    return _began(int(number)) != began  # the number is another process's by now
 
 
 @cache
 def _machine() -> str:
     """A name for the running system, another one after it was started anew or in a container."""
-    about = f"{socket.gethostname()} {uuid.getnode()}"
+    system = f"{socket.gethostname()} {uuid.getnode()}"
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        about = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    return sha256(about.encode()).hexdigest()[:12]
+        system = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    return sha256(system.encode()).hexdigest()[:12]
 
 
 def _began(number: int) -> str:
     """When a process began, in the kernel's ticks; empty where it ended or nothing tells."""
     with suppress(OSError):
         # The name of the program, in parentheses, may hold spaces.
-        about = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()
-        return "" if about[0] in (b"Z", b"X") else about[19].decode()
+        fields = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()
+        has_ended = fields[0] in (b"Z", b"X")  # a zombie, or dead
+        return "" if has_ended else fields[19].decode()
     return ""

@@ -3,8 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Protocol, overload
+from itertools import accumulate, chain
+from typing import Protocol, cast, overload
 
 
 class ImageRef(Protocol):
@@ -39,33 +39,29 @@ class LazyTexts(Sequence[str]):
         self._rows = range(count)
         self._render = render
 
-    @classmethod
-    def joined(cls, parts: Sequence[Sequence[str]]) -> "LazyTexts":
-        """Several sequences as one."""
-        starts = [0, *accumulate(map(len, parts))]
-
-        def render(row: int) -> str:
-            part = bisect_right(starts, row) - 1
-            return parts[part][row - starts[part]]
-
-        return cls(starts[-1], render)
-
     def __len__(self) -> int:
         return len(self._rows)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self._render(row) for row in self._rows[place]]
-        return self._render(self._rows[place])
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return list(map(self._render, self._rows[index]))
+        return self._render(self._rows[index])
 
 
-def joined(parts: Sequence[Inputs]) -> Inputs:
+def joined(blocks: Sequence[Inputs]) -> Inputs:
     """The inputs of several blocks, which are all texts or all images."""
-    images = [part for part in parts if isinstance(part, ImageInputs)]
+    images = [block.refs for block in blocks if isinstance(block, ImageInputs)]
     if images:
-        return ImageInputs([ref for part in images for ref in part.refs])
-    return LazyTexts.joined([part for part in parts if not isinstance(part, ImageInputs)])
+        return ImageInputs(list(chain(*images)))
+    texts = cast("Sequence[Sequence[str]]", blocks)
+    starts = [0, *accumulate(map(len, texts))]
+
+    def render(row: int) -> str:
+        block = bisect_right(starts, row) - 1  # the last one that starts at the row or before
+        return texts[block][row - starts[block]]
+
+    return LazyTexts(starts[-1], render)

@@ -20,21 +20,23 @@ FORMAT = 2
 """Of the file: a header, the arrays, and as the last array the SHA-256 of all bytes before it."""
 KEY = "batch_calibration"
 """Where safetensors' own metadata hold the header."""
-CHECKSUM = "sha256"
-PARTS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
+CHECKSUM, CHECKSUM_BYTES = "sha256", 32
+BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""
-NAMES = ("model", "data")
-"""Keys of a context that are for people: what they say decides no number."""
+KEYS_FOR_PEOPLE = ("model", "data")
+"""Keys of a context that are names: what they say decides no number."""
+JsonLike = Json | Mapping[str, Json] | Sequence[Json]
+AGAIN = "delete it and score this context again: experiments.score asks for what lacks alone"
 
 
-def canonical(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
+def canonical(document: JsonLike) -> str:
     """JSON with sorted keys and no spaces: the text that ids are hashes of.
 
     Raises:
         InputError: JSON cannot hold the value.
     """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"what describes a score table must be JSON ({error}); make it of texts, numbers, "
@@ -42,14 +44,14 @@ def canonical(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
         ) from error
 
 
-def digest(value: Json | Mapping[str, Json] | Sequence[Json]) -> str:
+def digest(document: JsonLike) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of a value's canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(document).encode()).hexdigest()[:16]
 
 
 def context_id(context: Mapping[str, Json]) -> str:
     """The id of a context: the digest of it without the names that are for people."""
-    return digest({key: value for key, value in context.items() if key not in NAMES})
+    return digest({key: context[key] for key in context if key not in KEYS_FOR_PEOPLE})
 
 
 class Block(NamedTuple):
@@ -93,29 +95,25 @@ class ScoreTable(NamedTuple):
         """Write the table whole or not at all: a temporary name, fsync, rename."""
         path = Path(path)
         check(self, str(path))
-        arrays = {
-            f"{name}.{part}": np.ascontiguousarray(getattr(block, part))
-            for name, block in self.blocks.items()
-            for part in PARTS
-        }
-        header: dict[str, Json] = {
+        arrays, blocks = {}, dict[str, Json]()
+        for name, block in self.blocks.items():
+            for array in BLOCK_ARRAYS:
+                arrays[f"{name}.{array}"] = np.ascontiguousarray(getattr(block, array))
+            blocks[name] = {"row_ids": list(block.row_ids), "spec": block.spec}
+        text = canonical({
             "format": FORMAT,
             "id": self.id,
             "context": self.context,
             "label_names": list(self.label_names),
-            "blocks": {
-                name: {"row_ids": list(block.row_ids), "spec": block.spec}
-                for name, block in self.blocks.items()
-            },
-        }
-        text = canonical(header)
+            "blocks": blocks,
+        })  # fmt: skip
         try:
             read_as(Header, parse_json(text), "table")
         except ValueError as error:
             raise InputError(
                 f"{path}: what describes the table could not be read again ({error}); correct it."
             ) from error
-        write_whole(path, sealed(arrays, text))
+        write_whole(path, seal(arrays, text))
 
 
 @dataclass(frozen=True)
@@ -137,24 +135,24 @@ class Header:
     blocks: Mapping[str, BlockHeader]
 
 
-def sealed(arrays: Mapping[str, np.ndarray], header: str) -> bytes:
+def seal(arrays: Mapping[str, np.ndarray], header: str) -> bytes:
     """A safetensors file whose last 32 bytes, an array too, are the SHA-256 of all others."""
-    # safetensors puts bytes behind wider numbers.
-    arrays = {**arrays, CHECKSUM: np.zeros(32, np.uint8)}
-    data = safetensors.numpy.save(arrays, metadata={KEY: header})[:-32]
-    return data + hashlib.sha256(data).digest()
+    # safetensors puts bytes behind wider numbers, so that the checksum stands last.
+    arrays = {**arrays, CHECKSUM: np.zeros(CHECKSUM_BYTES, np.uint8)}
+    content = safetensors.numpy.save(arrays, metadata={KEY: header})[:-CHECKSUM_BYTES]
+    return content + hashlib.sha256(content).digest()
 
 
-def unsealed(data: bytes) -> tuple[dict[str, np.ndarray], Json]:
+def unseal(content: bytes) -> tuple[dict[str, np.ndarray], Json]:
     """The arrays of a sealed file, and its header; whether the checksum is right is not looked at.
 
     Raises:
         SafetensorError: it is truncated, or no safetensors file.
         KeyError, TypeError, ValueError: there is no such header in it.
     """
-    arrays = safetensors.numpy.load(data)
-    size = int.from_bytes(data[:8], "little")
-    return arrays, parse_json(json.loads(data[8 : 8 + size])["__metadata__"][KEY])
+    arrays = safetensors.numpy.load(content)
+    size = int.from_bytes(content[:8], "little")  # of safetensors' own header
+    return arrays, parse_json(json.loads(content[8 : 8 + size])["__metadata__"][KEY])
 
 
 def make_block(
@@ -165,20 +163,16 @@ def make_block(
     spec: Mapping[str, Json] | None = None,
 ) -> Block:
     """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # `check` refuses what float32 cannot hold
         scores = np.asarray(numbers(log_probs, "log_probs", SCORES, EACH_SCORE)).astype(np.float32)
     n = len(scores)
-    return Block(
-        scores,
-        np.full(n, -1, np.int32)
-        if labels is None
-        else np.asarray(whole_numbers(labels, "labels"), np.int32),
-        np.zeros(n, np.int32)
-        if tokens is None
-        else np.asarray(whole_numbers(tokens, "tokens"), np.int32),
-        tuple(map(str, range(n))) if row_ids is None else tuple(row_ids),
-        dict(spec or {}),
-    )
+    gold, counts = np.full(n, -1, np.int32), np.zeros(n, np.int32)
+    if labels is not None:
+        gold = np.asarray(whole_numbers(labels, "labels"), np.int32)
+    if tokens is not None:
+        counts = np.asarray(whole_numbers(tokens, "tokens"), np.int32)
+    ids = tuple(map(str, range(n))) if row_ids is None else tuple(row_ids)
+    return Block(scores, gold, counts, ids, dict(spec or {}))
 
 
 def load(path: str | Path) -> ScoreTable:
@@ -188,69 +182,62 @@ def load(path: str | Path) -> ScoreTable:
         InputError: no such file; one that is not, bit for bit, what `ScoreTable.save` wrote.
     """
     path = Path(path)
-    again = "delete it and score this context again: experiments.score asks for what lacks alone"
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such score table; score it first.") from error
-    except OSError as error:
+    content, arrays, document = _read_sealed(path)
+    file_format = document.get("format") if isinstance(document, dict) else None
+    if type(file_format) is int and file_format != FORMAT:
         raise InputError(
-            where=path, expected=f"a score table, which cannot be read ({error.strerror})",
-            remedy=again,
-        ) from error  # fmt: skip
-    try:
-        arrays, said = unsealed(data)
-    except SafetensorError as error:
-        raise InputError(
-            f"{path}: the file is truncated or no safetensors file ({error}); {again}."
-        ) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            where=path, expected="a score table of this package",
-            got=f"no description of one ({error!r})", remedy=again,
-        ) from error  # fmt: skip
-    found = said.get("format") if isinstance(said, dict) else None
-    if type(found) is int and found != FORMAT:
-        raise InputError(
-            f"{path}: a score table of format {found}, this version reads {FORMAT}; move "
+            f"{path}: a score table of format {file_format}, this version reads {FORMAT}; move "
             f"{path.parent} elsewhere and run experiments.score with the same config and workdir, "
             "which asks the model again; the version that wrote the old files still reads them."
         )
-    if hashlib.sha256(data[:-32]).digest() != data[-32:]:
+    if hashlib.sha256(content[:-CHECKSUM_BYTES]).digest() != content[-CHECKSUM_BYTES:]:
         raise InputError(
             f"{path}: its checksum is not that of its bytes: the disk or a copy damaged it, or it "
-            f"was edited; {again}."
+            f"was edited; {AGAIN}."
         )
     try:
-        header = read_as(Header, said, "header")
-        table = ScoreTable(
-            cast("dict[str, Json]", header.context),
-            header.label_names,
-            {
-                name: Block(
-                    arrays[f"{name}.log_probs"],
-                    arrays[f"{name}.labels"],
-                    arrays[f"{name}.tokens"],
-                    about.row_ids,
-                    cast("dict[str, Json]", about.spec),
-                )
-                for name, about in header.blocks.items()
-            },
-        )
+        header = read_as(Header, document, "header")
+        blocks = {}
+        for name, block in header.blocks.items():
+            log_probs, gold, tokens = (arrays[f"{name}.{array}"] for array in BLOCK_ARRAYS)
+            spec = cast("dict[str, Json]", block.spec)
+            blocks[name] = Block(log_probs, gold, tokens, block.row_ids, spec)
     except (KeyError, WrongJson) as error:
         raise InputError(
             where=path,
             expected="a score table of this package, but its description lacks or misstates "
             f"{error}",
-            remedy=again,
+            remedy=AGAIN,
         ) from error
+    table = ScoreTable(cast("dict[str, Json]", header.context), header.label_names, blocks)
     if header.id != table.id:
         raise InputError(
             f"{path}: its id {header.id} is not the hash of its own description ({table.id}): "
-            f"the file was edited; {again}."
+            f"the file was edited; {AGAIN}."
         )
     check(table, str(path))
     return table
+
+
+def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
+    """The bytes of a file, its arrays and its header."""
+    try:
+        content = path.read_bytes()
+        return content, *unseal(content)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such score table; score it first.") from error
+    except OSError as error:
+        expected = f"a score table, which cannot be read ({error.strerror})"
+        raise InputError(where=path, expected=expected, remedy=AGAIN) from error
+    except SafetensorError as error:
+        raise InputError(
+            f"{path}: the file is truncated or no safetensors file ({error}); {AGAIN}."
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            where=path, expected="a score table of this package",
+            got=f"no description of one ({error!r})", remedy=AGAIN,
+        ) from error  # fmt: skip
 
 
 def check(table: ScoreTable, where: str) -> None:
@@ -274,23 +261,23 @@ def check(table: ScoreTable, where: str) -> None:
                 got=shapes,
                 remedy="delete the file and score it again",
             )
-        for part, kind in PARTS.items():
-            if getattr(block, part).dtype != kind:
+        for array, kind in BLOCK_ARRAYS.items():
+            if getattr(block, array).dtype != kind:
                 raise InputError(
                     where=at,
-                    expected=f"{part} of {np.dtype(kind)}",
-                    got=f"{getattr(block, part).dtype}",
+                    expected=f"{array} of {np.dtype(kind)}",
+                    got=f"{getattr(block, array).dtype}",
                     remedy="make the block with make_block",
                 )
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")
-        bad = np.argwhere(~(block.log_probs <= LARGEST))
-        if len(bad):
-            row, label = bad[0]
+        too_high = np.argwhere(~(block.log_probs <= LARGEST))  # NaN too
+        if len(too_high):
+            row, label = too_high[0]
             raise InputError(
                 f"{at}: the score of row {block.row_ids[row]}, label "
                 f"{table.label_names[label]!r} is {block.log_probs[row, label]} (and "
-                f"{len(bad) - 1} more); one such value makes every mean of its label NaN or "
+                f"{len(too_high) - 1} more); one such value makes every mean of its label NaN or "
                 "infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():

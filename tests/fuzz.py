@@ -168,7 +168,7 @@ class Kinds:
 
     def score_header(self, chance):
         path = self.folder / "t.safetensors"
-        path.write_bytes(scores.sealed(self.arrays, as_text(other(chance, self.header))))
+        path.write_bytes(scores.seal(self.arrays, as_text(other(chance, self.header))))
         table = scores.load(path)
         table.save(path)
         ContextInfo.from_table(table)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batch_calibration.errors import InputError
-from batch_calibration.inputs import LazyTexts
+from batch_calibration.inputs import LazyTexts, joined
 from batch_calibration.prompts import demonstrations, length_limit, probe_inputs, template
 from batch_calibration.tasks import TASKS
 
@@ -223,12 +223,12 @@ def fit(policy, queries, labels=("yes",), budget=None):
 
 def test_texts_are_a_sequence():
     parts = [LazyTexts(n, f"{n}/{{}}".format) for n in (2, 0, 3)]
-    texts = LazyTexts.joined(parts)
+    texts = joined(parts)
     assert len(texts) == 5 and list(texts) == ["2/0", "2/1", "3/0", "3/1", "3/2"]
     assert texts[-1] == "3/2" and texts[1:3] == ["2/1", "3/0"] and texts[9:] == []
     with pytest.raises(IndexError):
         texts[5]
-    assert list(LazyTexts.joined([])) == []
+    assert list(joined([])) == []
 
 
 SHORT, MIDDLE, LONG = "a b c d", "a b c d e", "a b c d e f g h i"

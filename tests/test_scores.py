@@ -85,7 +85,7 @@ def test_a_flipped_bit_anywhere_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["null", "3", "[[]]", "[" * 99_999, "9" * 5_000, '"\\ud800"'])
 def test_a_header_of_another_shape(tmp_path, text):
     path = tmp_path / "t.safetensors"
-    path.write_bytes(scores.sealed({}, text))
+    path.write_bytes(scores.seal({}, text))
     with pytest.raises(InputError, match=r"expected .* delete it and score this context again"):
         scores.load(path)
 
@@ -196,7 +196,7 @@ def test_edited_file(tmp_path, change, sentence):
     header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][scores.KEY])
     arrays = safetensors.numpy.load(data)
     change(header)
-    path.write_bytes(scores.sealed(arrays, json.dumps(header)))
+    path.write_bytes(scores.seal(arrays, json.dumps(header)))
     with pytest.raises(InputError, match=sentence):
         scores.load(path)
 

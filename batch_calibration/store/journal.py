@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from batch_calibration.files import process_name, read_as
-from batch_calibration.scores import canonical, sealed, unsealed
+from batch_calibration.scores import canonical, seal, unseal
 
 SYNC = 5.0
 """Seconds of work that a computer may lose that loses power; a killed process loses none."""
@@ -85,7 +85,7 @@ class Journal:
         """
         header = _Header(self._blocks, {str(row): reason for row, reason in failed.items()})
         arrays = {"rows": np.asarray(rows, np.int64), "values": np.ascontiguousarray(scores)}
-        record = sealed(arrays, canonical(asdict(header)))
+        record = seal(arrays, canonical(asdict(header)))
         if self._file is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             name = f"{process_name()}-{secrets.token_hex(4)}.batches"
@@ -135,5 +135,5 @@ def _records(path: Path) -> Iterator[tuple[_Header, np.ndarray, np.ndarray]]:
             record = file.read(int.from_bytes(size, "little"))
             if hashlib.sha256(record[:-32]).digest() != record[-32:]:
                 return
-            arrays, header = unsealed(record)
+            arrays, header = unseal(record)
             yield read_as(_Header, header, "header"), arrays["rows"], arrays["values"]
