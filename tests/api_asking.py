@@ -33,8 +33,8 @@ class Time:
 
 
 def scorer(address, way="echo", time=None, answers=None, tokenizer=None, **settings):
-    made = ApiSettings(server=address, api_scores=way, **settings)
-    return ApiScorer(made, "m", tokenizer, answers, (time or Time()).pace(made.per_minute))
+    api = ApiSettings(server=address, api_scores=way, **settings)
+    return ApiScorer(api, "m", tokenizer, answers, (time or Time()).pace(api.per_minute))
 
 
 def want(texts=TEXTS, labels=LABELS):

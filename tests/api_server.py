@@ -51,7 +51,7 @@ def answer(path: str, body: dict) -> dict:
         return {"object": "scoring", "scores": [list(tops.values())]}
     if path.endswith("/chat/completions"):
         tops = first_tokens(body["messages"][0]["content"])
-        content = [{"token": t, "logprob": x} for t, x in tops.items()]
+        content = [{"token": t, "logprob": log_prob} for t, log_prob in tops.items()]
         return {"choices": [{"logprobs": {"content": [{"top_logprobs": content}]}}]}
     prompt = body["prompt"]
     if "logprob_token_ids" in body:
@@ -64,17 +64,19 @@ def answer(path: str, body: dict) -> dict:
         return completion(
             best, {"tokens": [best], "token_logprobs": [tops[best]], "top_logprobs": [tops]}
         )
-    tokens, values, text = split(prompt), [], ""
+    tokens, log_probs, text = split(prompt), [], ""
     for token in tokens:
-        values.append(nats(text, token) if text else None)
+        log_probs.append(nats(text, token) if text else None)
         text += token
     if "prompt_logprobs" in body:
         places = [
-            value if value is None else {"7": {"logprob": value, "decoded_token": token}}
-            for token, value in zip(tokens, values, strict=True)
+            log_prob if log_prob is None else {"7": {"logprob": log_prob, "decoded_token": token}}
+            for token, log_prob in zip(tokens, log_probs, strict=True)
         ]
         return {"choices": [{"text": "\n", "logprobs": None, "prompt_logprobs": places}]}
-    return completion(prompt + "\n", {"tokens": [*tokens, "\n"], "token_logprobs": [*values, -0.5]})
+    return completion(
+        prompt + "\n", {"tokens": [*tokens, "\n"], "token_logprobs": [*log_probs, -0.5]}
+    )
 
 
 def completion(text: str, logprobs: dict | None) -> dict:
@@ -150,8 +152,8 @@ def running(fault: Fault = lambda *_: None):
                 return
             data = reply.text.encode()
             self.send_response(reply.status)
-            for name, value in {**reply.headers, "content-length": len(data)}.items():
-                self.send_header(name, value)
+            for name, content in {**reply.headers, "content-length": len(data)}.items():
+                self.send_header(name, content)
             self.end_headers()
             self.wfile.write(data)
 

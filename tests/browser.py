@@ -45,12 +45,12 @@ def set_width(driver, width):
 
 def set_scheme(driver, scheme):
     """Which colors the reader prefers: light or dark."""
-    wanted = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wanted})
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def requests(driver):
     """The addresses that pages asked for since this was called last."""
-    messages = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
-    sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
-    return [one["request"]["url"] for one in sent]
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    sent = [entry["params"] for entry in messages if entry["method"] == "Network.requestWillBeSent"]
+    return [entry["request"]["url"] for entry in sent]

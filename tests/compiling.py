@@ -36,7 +36,7 @@ def main(first: int, last: int, how: str = "") -> None:
             # The kernel does it at once, where Python would go on with an error.
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             leave_room()
-        program = jax.jit(lambda x, number=number: x * 2 + number)
+        program = jax.jit(lambda argument, number=number: argument * 2 + number)
         assert float(program(np.float32(1))) == 2 + number
     print(len(missed))
 

@@ -18,7 +18,7 @@ READINGS = (
 
 
 def _harness(old):
-    found = []
+    lines = []
     for i in range(4):
         prompt = f"Q: a?\nA: no\n\nQ: number {i}?\nA:"
         pairs = [[prompt, " no"], [prompt, " yes"], ["", " no"], ["", " yes"]]
@@ -35,12 +35,13 @@ def _harness(old):
         }
         if not old:
             line["arguments"] = {
-                f"gen_args_{j}": {"arg_0": one[0], "arg_1": one[1]} for j, one in enumerate(pairs)
+                f"gen_args_{j}": {"arg_0": pair[0], "arg_1": pair[1]}
+                for j, pair in enumerate(pairs)
             }
             line["filtered_resps"] = [[str(x), "False"] for x in scores]
             line |= {"filter": "none", "metrics": ["acc"]}
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def _inspect():
@@ -107,13 +108,15 @@ def as_log(name, value, as_text):
         return "\n".join(map(as_text, value)).encode() + b"\n"
     if name != "inspect_ai_zip" or not isinstance(value, dict):
         return as_text(value).encode()
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         samples = value.get("samples")
         for i, sample in enumerate(samples if isinstance(samples, list) else []):
             archive.writestr(f"samples/{i}_epoch_1.json", as_text(sample))
-        archive.writestr("header.json", as_text({k: v for k, v in value.items() if k != "samples"}))
-    return data.getvalue()
+        archive.writestr(
+            "header.json", as_text({k: content for k, content in value.items() if k != "samples"})
+        )
+    return buffer.getvalue()
 
 
 def results():

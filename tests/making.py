@@ -18,19 +18,19 @@ MODEL = {"model": "m", "scorer": ScorerInfo("causal_lm", "0" * 16), "split": "va
 
 def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, **others):
     """A record of one context; `methods` gives accuracies: of the rows the first are right."""
-    about = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
-    right = {name: np.arange(rows) < round(value * rows) for name, value in methods.items()}
+    info = ContextInfo(task=task, **{"shots": 0, "seed": 0} | MODEL | (context or {}))
+    right = {name: np.arange(rows) < round(share * rows) for name, share in methods.items()}
     before = right.get("icl")
     return Record(
-        id=f"{task}-{about.shots}-{about.seed}-{sorted(about.options.items())}",
-        context=about,
+        id=f"{task}-{info.shots}-{info.seed}-{sorted(info.options.items())}",
+        context=info,
         label_names=tuple(labels),
         rows={"test": rows},
         methods={
             name: with_intervals(
-                {"accuracy": value}, right[name], before if name != "icl" else None
+                {"accuracy": share}, right[name], before if name != "icl" else None
             )
-            for name, value in methods.items()
+            for name, share in methods.items()
         },
         classes=tuple(np.bincount(np.arange(rows) % len(labels)).tolist()),
         right={name: pack(hits) for name, hits in right.items()},
@@ -40,8 +40,8 @@ def make_record(task, methods, *, labels=("yes", "no"), rows=277, context=None, 
 
 def make_curve(values):
     """BCL's curve, the same on both sets of rows."""
-    both = tuple(values)
-    return Curve(both, both)
+    bounds = tuple(values)
+    return Curve(bounds, bounds)
 
 
 def make_stream(rows, **accuracy):

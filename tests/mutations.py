@@ -171,15 +171,16 @@ def main() -> int:
                 continue  # no program, so no mutant
             before, after = changed_lines(original, mutant)
             target.write_text(mutant)
-            result = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
+            outcome = "SURVIVED" if tests_pass(copy, flags.python, TESTS[file]) else "killed"
             target.write_text(original)
             why = next(
-                (why for part, why in EXPLAINED.items() if part in f"{before} becomes {after}"), ""
+                (why for part, why in EXPLAINED.items() if part in f"{before} becomes {after}"),
+                "",
             )
-            if result == "SURVIVED" and why:
-                result = "explained"
-            count[result] += 1
-            shown = result + (f": {why}" if result == "explained" else "")
+            if outcome == "SURVIVED" and why:
+                outcome = "explained"
+            count[outcome] += 1
+            shown = outcome + (f": {why}" if outcome == "explained" else "")
             cells = (f"`{text.replace('|', chr(92) + '|')}`" for text in (before, after))
             print(f"| {file} | {' | '.join(cells)} | {shown} |", flush=True)
     print(", ".join(f"{number} {name}" for name, number in count.items()))

@@ -47,8 +47,10 @@ def _numpy(save, given):
 
 
 def _tensors():
-    numbers = {name: of for name, of in _arrays().items() if of.dtype.kind != "U"}
-    texts = {name: json.dumps(of.tolist()) for name, of in _arrays().items() if name not in numbers}
+    numbers = {name: array for name, array in _arrays().items() if array.dtype.kind != "U"}
+    texts = {
+        name: json.dumps(array.tolist()) for name, array in _arrays().items() if name not in numbers
+    }
     return safetensors.numpy.save(numbers, texts)
 
 

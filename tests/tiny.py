@@ -94,8 +94,8 @@ def write_sentence_transformer(
     ]
     (directory / "1_Pooling").mkdir()
     texts = {"modules": modules, "1_Pooling/config": pooling} | files
-    for name, value in texts.items():
-        (directory / f"{name}.json").write_text(json.dumps(value))
+    for name, content in texts.items():
+        (directory / f"{name}.json").write_text(json.dumps(content))
     return directory
 
 

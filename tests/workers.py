@@ -38,9 +38,9 @@ def context(cell, sizes=SIZES):
         ids = [f"{name}/{row}" for row in range(size)]
         return RenderedBlock(inputs, [row % 2 for row in range(size)], ids, {"texts": name})
 
-    about = {"task": cell.task, "seed": cell.seed, "shots": 1, "labels": [" no", " yes"]}
+    context_keys = {"task": cell.task, "seed": cell.seed, "shots": 1, "labels": [" no", " yes"]}
     blocks = {name: block(name, size) for name, size in sizes.items()}
-    return RenderedContext(about, ("no", "yes"), ((" no",), (" yes",)), blocks)
+    return RenderedContext(context_keys, ("no", "yes"), ((" no",), (" yes",)), blocks)
 
 
 def render(settings, cells, **_):
@@ -56,21 +56,21 @@ class FakeScorer:
         self.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def score(self, inputs, labels, *, progress=None, finished=NOTHING_FINISHED):
-        found = np.zeros((len(inputs), len(labels)), np.float32)
-        for row, value in finished.rows.items():
-            found[row] = value
+        log_probs = np.zeros((len(inputs), len(labels)), np.float32)
+        for row, row_log_probs in finished.rows.items():
+            log_probs[row] = row_log_probs
         for start in range(0, len(inputs), BATCH):
             rows = list(range(start, min(start + BATCH, len(inputs))))
             if set(rows) <= set(finished.rows):
                 continue
             # Before the work: what a kill cuts short counts as scored.
             os.write(self.log, "".join(f"{inputs[row]}\n" for row in rows).encode())
-            values = np.array([self.one(inputs[row]) for row in rows], np.float32)
-            found[rows] = values
-            finished.add(rows, values)
+            batch_log_probs = np.array([self.one(inputs[row]) for row in rows], np.float32)
+            log_probs[rows] = batch_log_probs
+            finished.add(rows, batch_log_probs)
             if progress:
                 progress(rows[-1] + 1)
-        return LabelScores(found, np.full(len(inputs), 7, np.int32))
+        return LabelScores(log_probs, np.full(len(inputs), 7, np.int32))
 
     def one(self, text):
         digest = sha256(text.encode()).digest()
@@ -99,31 +99,31 @@ def start(workdir, log):
 def kill(folder, seed, kills):
     """Two workers, killed at random moments and started again, until all is scored; and again."""
     chance, killed = random.Random(seed), 0
-    found = []
+    scored = []
     while killed < kills:
-        workdir, log = folder / f"{len(found)}", folder / f"{len(found)}.log"
+        workdir, log = folder / f"{len(scored)}", folder / f"{len(scored)}.log"
         log.touch()
-        running, here = [start(workdir, log) for _ in range(2)], 0
+        running, kills_here = [start(workdir, log) for _ in range(2)], 0
         while running:
             if killed < kills:
                 time.sleep(chance.uniform(0, 0.25))
                 child = running.pop(chance.randrange(len(running)))
                 os.kill(child, signal.SIGKILL)
                 if os.waitpid(child, 0)[1] == signal.SIGKILL:
-                    killed, here = killed + 1, here + 1
+                    killed, kills_here = killed + 1, kills_here + 1
                     running.append(start(workdir, log))
             else:
                 os.waitpid(running.pop(), 0)
-        found.append({"workdir": str(workdir), "log": str(log), "kills": here})
-    print(json.dumps(found))
+        scored.append({"workdir": str(workdir), "log": str(log), "kills": kills_here})
+    print(json.dumps(scored))
 
 
 if __name__ == "__main__":
-    what, place, *others = sys.argv[1:]
+    command, place, *arguments = sys.argv[1:]
     scoring.render_contexts = render
-    if what == "kill":
-        kill(Path(place), int(others[0]), int(others[1]))
-    elif what == "score":
-        answer(lambda: print(score(place, others[0]).scored), f"workdir {place}")
+    if command == "kill":
+        kill(Path(place), int(arguments[0]), int(arguments[1]))
+    elif command == "score":
+        answer(lambda: print(score(place, arguments[0]).scored), f"workdir {place}")
     else:
         answer(lambda: print(*read_status(Store(place)).lines(), sep="\n"))
