@@ -14,7 +14,7 @@ def main() -> None:
     """Write the page, print the paragraph of every setting, and say where the files are."""
     from batch_calibration.artifacts import catalogue, writing
     from batch_calibration.store import Store, runs
-    from batch_calibration.study.row_texts import row_texts
+    from batch_calibration.study.loading import row_texts
 
     compilation_cache.keep_programs()
     store = Store(WORKDIR.value)

@@ -12,7 +12,7 @@ from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import merge_workdirs, runs
 from batch_calibration.study import scoring
-from batch_calibration.study.row_texts import row_texts
+from batch_calibration.study.loading import row_texts
 from batch_calibration.version import __version__
 
 ROWS = CONTEXTS * sum(SIZES.values())

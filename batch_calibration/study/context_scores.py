@@ -23,11 +23,12 @@ read, answers without a label."""
 
 def name_of(context: RenderedContext) -> str:
     """A context in a few words, for people who wait."""
-    about = context.context
-    options = about.get("options")
+    settings = context.context
+    options = settings.get("options")
     varied = options.items() if isinstance(options, dict) else ()
-    name = ", ".join(f"{key} {value}" for key, value in varied if key != "over_long")
-    return f"{about['task']}, seed {about['seed']}, {name or str(about['shots']) + ' shots'}"
+    name = ", ".join(f"{key} {option}" for key, option in varied if key != "over_long")
+    name = name or f"{settings['shots']} shots"
+    return f"{settings['task']}, seed {settings['seed']}, {name}"
 
 
 def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, Json]:
@@ -45,23 +46,21 @@ def model_name(model: str) -> str:
 
 def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
     """The blocks that no stored table holds with these very inputs."""
-    have = stored.blocks if stored else {}
-
-    def asked(name: str) -> dict[str, Json]:
-        return {key: value for key, value in have[name].spec.items() if key != UNREADABLE}
-
-    return [
-        name
-        for name, wanted in context.blocks.items()
-        if name not in have or asked(name) != wanted.spec
-    ]
+    names = []
+    for name, block in context.blocks.items():
+        spec = dict(stored.blocks[name].spec) if stored and name in stored.blocks else None
+        if spec is not None:
+            spec.pop(UNREADABLE, None)  # an outcome, not what was asked
+        if spec != block.spec:
+            names.append(name)
+    return names
 
 
 def score_context(
     context: RenderedContext,
     scorer: Scorer,
     store: Store,
-    about: dict[str, Json],
+    description: dict[str, Json],
     claim: Claim | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
@@ -76,7 +75,7 @@ def score_context(
         context: what is asked.
         scorer: asks the model.
         store: where the table is kept.
-        about: the context's description, of `describe`.
+        description: of the context, as `describe` gives it.
         claim: what keeps other workers from this context.
         progress: called with the rows done so far.
 
@@ -88,12 +87,13 @@ def score_context(
 
     from batch_calibration.scoring import sharding
 
-    first, name = jax.process_index() == 0, context_id(about)
-    stored = store.get(about) if first else None
-    wanted = sharding.agree(list(context.blocks), missing(context, stored))
-    parts = [_part(each, context.blocks[each]) for each in wanted]
-    size = sum(part.size for part in parts)
-    inputs = joined([context.blocks[each].inputs for each in wanted])
+    is_first, table_id = jax.process_index() == 0, context_id(description)
+    stored = store.get(description) if is_first else None
+    # Only the first reads the store, and all must score the same blocks.
+    names = sharding.agree(list(context.blocks), missing(context, stored))
+    plans = [_plan(name, context.blocks[name]) for name in names]
+    size = sum(plan.size for plan in plans)
+    inputs = joined([context.blocks[name].inputs for name in names])
     asked = 0
 
     def keep(table: ScoreTable) -> None:
@@ -101,21 +101,21 @@ def score_context(
             claim.check()
         store.put(table)
 
-    if wanted and not first:
-        there = _Followed(sharding.broadcast_rows({}, size))
-        scorer.score(inputs, context.label_texts, progress=progress, finished=there)
-    elif wanted:
-        with store.journal(name, parts) as journal:
+    if names and not is_first:
+        finished = _Followed(sharding.broadcast_rows({}, size))
+        scorer.score(inputs, context.label_texts, progress=progress, finished=finished)
+    elif names:
+        with store.journal(table_id, plans) as journal:
             sharding.broadcast_rows(_with_failed(journal), size)
             asked = size - len(journal.rows) - len(journal.failed)
             answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
         # Read again: who holds no claim, such as an import, may have written meanwhile.
-        blocks = _blocks(context, wanted, answer, store.get(about))
-        keep(_relabel(context, ScoreTable(about, context.label_names, blocks)))
+        blocks = _add_blocks(context, names, answer, store.get(description))
+        keep(_relabel(context, ScoreTable(description, context.label_names, blocks)))
     elif stored and (relabeled := _relabel(context, stored)) is not stored:
         keep(relabeled)
-    if first:
-        store.remove_journal(name, [_part(*each) for each in context.blocks.items()])
+    if is_first:
+        store.remove_journal(table_id, [_plan(*named) for named in context.blocks.items()])
     return asked
 
 
@@ -123,24 +123,26 @@ class _Followed(NothingFinished):
     """What the first of several processes finished, in the others."""
 
     def __init__(self, rows: Mapping[int, np.ndarray]):
-        self.rows = {row: value for row, value in rows.items() if not np.isnan(value).all()}
+        # Rows that failed came as NaN, see `_with_failed`.
+        self.rows = {row: scores for row, scores in rows.items() if not np.isnan(scores).all()}
         self.failed = dict.fromkeys(rows.keys() - self.rows.keys(), "")
 
 
 def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
+    """The finished rows of a journal, those that failed as NaN: arrays alone can be sent."""
     return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
 
 
-def _part(name: str, block: RenderedBlock) -> BlockPlan:
+def _plan(name: str, block: RenderedBlock) -> BlockPlan:
     return BlockPlan(name, digest(block.spec), block.size)
 
 
-def _blocks(
-    context: RenderedContext, wanted: Sequence[str], answer: LabelScores, stored: ScoreTable | None
+def _add_blocks(
+    context: RenderedContext, names: Sequence[str], answer: LabelScores, stored: ScoreTable | None
 ) -> dict[str, Block]:
-    """The stored blocks and, of an answer about those that were wanted, theirs."""
+    """The stored blocks and those that an answer about the blocks of these names holds."""
     blocks, start = dict(stored.blocks) if stored else {}, 0
-    for name in wanted:
+    for name in names:
         block = _block(context.blocks[name], answer, start)
         start += context.blocks[name].size
         blocks[name] = block
@@ -156,13 +158,16 @@ def _blocks(
 
 def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
     """The part of an answer that begins at `start`, without inputs that could not be read."""
+    # Rows that belong together, such as the permutations of one question, are lost together.
     lost_groups = {(row - start) // asked.together for row in answer.failed}
-    kept = [row for row in range(asked.size) if row // asked.together not in lost_groups]
-    lost: dict[str, Json] = {UNREADABLE: asked.size - len(kept)} if len(kept) < asked.size else {}
-    here = [start + row for row in kept]
+    rows = [row for row in range(asked.size) if row // asked.together not in lost_groups]
+    spec = dict(asked.spec)
+    if len(rows) < asked.size:
+        spec[UNREADABLE] = asked.size - len(rows)
+    answer_rows = [start + row for row in rows]
     return make_block(
-        answer.log_probs[here], [asked.labels[row] for row in kept], answer.tokens[here],
-        [asked.row_ids[row] for row in kept], asked.spec | lost,
+        answer.log_probs[answer_rows], [asked.labels[row] for row in rows],
+        answer.tokens[answer_rows], [asked.row_ids[row] for row in rows], spec,
     )  # fmt: skip
 
 
@@ -172,9 +177,10 @@ def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
     for name in context.blocks.keys() & blocks.keys():
         asked = context.blocks[name]
         labels, ids = np.asarray(asked.labels, np.int32), tuple(asked.row_ids)
+        # The stored block lacks rows that could not be read.
         if UNREADABLE in blocks[name].spec:
-            place = {row: i for i, row in enumerate(ids)}
-            labels = labels[[place[row] for row in blocks[name].row_ids]]
+            positions = {row_id: i for i, row_id in enumerate(ids)}
+            labels = labels[[positions[row_id] for row_id in blocks[name].row_ids]]
             ids = blocks[name].row_ids
         if not np.array_equal(blocks[name].labels, labels) or blocks[name].row_ids != ids:
             blocks[name] = blocks[name]._replace(labels=labels, row_ids=ids)

@@ -1,15 +1,21 @@
-"""Loads what the settings name: the scorer, its tokenizer, what asking a server will cost."""
+"""Loads what settings and runs name: the scorer, its tokenizer, texts of rows; costs of asking."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from batch_calibration.data import RowReader, load_task
 from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.errors import InputError
 from batch_calibration.inputs import joined
-from batch_calibration.prompts.rendered import RenderedContext
+from batch_calibration.prompts.rendered import RenderedContext, text_digest
+from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring import Scorer
 from batch_calibration.scoring.table import SCORERS
 from batch_calibration.settings import Settings
+from batch_calibration.store import ContextInfo, Run
+from batch_calibration.tasks import TASKS
 
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import ModelFiles
@@ -78,8 +84,8 @@ class ApiCost(NamedTuple):
 
     def __str__(self) -> str:
         price = f", ${self.dollars:,.2f} at config.price" if self.dollars else ""
-        known = f"; {self.answered:,} more were answered before" if self.answered else ""
-        return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{known}"
+        answered = f"; {self.answered:,} more were answered before" if self.answered else ""
+        return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
 
 
 def api_cost(
@@ -93,9 +99,45 @@ def api_cost(
     """
     requests = tokens = answered = 0
     for context, names in lacking:
-        wanted = [context.blocks[name].inputs for name in names]
-        if wanted:
-            found = scorer.estimate(joined(wanted), context.label_texts)
-            requests, tokens = requests + found.requests, tokens + found.tokens
-            answered += found.answered
+        inputs = [context.blocks[name].inputs for name in names]
+        if inputs:
+            estimate = scorer.estimate(joined(inputs), context.label_texts)
+            requests, tokens = requests + estimate.requests, tokens + estimate.tokens
+            answered += estimate.answered
     return ApiCost(requests, tokens, tokens / 1e6 * scorer.settings.price, answered)
+
+
+def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
+    """A score table -> the texts of its test rows by row id; none where they are not found.
+
+    Every data folder and task file of the runs is looked into; rows of another digest than the
+    table's are others, and are not taken.
+    """
+    folders = list(dict.fromkeys(str(run.config["data"]) for run in runs if "data" in run.config))
+    tasks, reader = dict(TASKS), RowReader()
+    for run in runs:
+        names = run.config.get("tasks")
+        for name in names if isinstance(names, list | tuple) else ():
+            # A task file may have been moved since.
+            with suppress(InputError):
+                task = load_task(str(name))
+                tasks[task.name] = task
+
+    def read_texts(table: ScoreTable) -> Mapping[str, str]:
+        context = ContextInfo.from_table(table)
+        task = tasks.get(context.task)
+        if task is None or task.is_image:
+            return {}
+        for folder in folders or [""]:
+            try:
+                rows = reader.texts(task, folder, context.split, context.limit)
+            except InputError:
+                continue
+            if text_digest(str(row) for row in rows.rows) == table.context.get("rows"):
+                texts = {}
+                for row_id, row in zip(rows.ids, rows.rows, strict=True):
+                    texts[row_id] = "\n".join(f"{field}: {text}" for field, text in row.items())
+                return texts
+        return {}
+
+    return read_texts

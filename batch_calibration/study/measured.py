@@ -1,4 +1,4 @@
-"""What is found of a group of contexts, and of it the record of each."""
+"""What is measured of a group of contexts, and from it the record of each."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -95,68 +95,70 @@ def run_scoring(
     files = None if scorer else open_model(settings)
     contexts = render_contexts(settings, cells, notify=notify, files=files)
     scorer = load_scorer(settings, store.workdir, files) if scorer is None else scorer
-    model = settings.model.model
-    told = [describe(one, scorer, model) for one in contexts]
+    descriptions = [describe(context, scorer, settings.model.model) for context in contexts]
     facts = SCORERS.get(str(scorer.identity.get("kind")))
     if notify and facts and facts.asks_server:
-        asker = cast("ApiScorer", scorer)
-        lacking = [(one, missing(one, store.get(t))) for one, t in zip(contexts, told, strict=True)]
-        notify(f"{asker.settings.server} will be asked {api_cost(lacking, asker)}")
-    plan = [
-        Planned(context_id(about), name_of(one), {n: b.size for n, b in one.blocks.items()})
-        for about, one in zip(told, contexts, strict=True)
-    ]
+        api_scorer, lacking = cast("ApiScorer", scorer), []
+        for context, description in zip(contexts, descriptions, strict=True):
+            lacking.append((context, missing(context, store.get(description))))
+        notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")
+    plan = []
+    for context, description in zip(contexts, descriptions, strict=True):
+        sizes = {name: block.size for name, block in context.blocks.items()}
+        plan.append(Planned(context_id(description), name_of(context), sizes))
     run = begin_run(settings, store, len(contexts))
-    total, done, scored, began = sum(one.size for one in contexts), 0, 0, time.monotonic()
+    total, done, scored, began = sum(c.size for c in contexts), 0, 0, time.monotonic()
 
     def work(index: int, claim: Claim | None) -> None:
         nonlocal done, scored
-        context, before = contexts[index], done
+        context, done_before = contexts[index], done
 
-        def hear(rows: int) -> None:
+        def report_rows(rows: int) -> None:
             if claim:
-                claim.rows = rows
+                claim.rows = rows  # for its heartbeats
             if progress:
-                progress(ScoringProgress(plan[index].name, before + rows, total))
+                progress(ScoringProgress(plan[index].name, done_before + rows, total))
 
-        hear(0)
+        report_rows(0)
         started = time.monotonic()
-        asked = score_context(context, scorer, store, told[index], claim, hear)
+        asked = score_context(context, scorer, store, descriptions[index], claim, report_rows)
         if claim and asked:
             store.progress.add_scored(asked, time.monotonic() - started)
         scored += asked
         done += context.size
-        hear(context.size)
+        report_rows(context.size)
 
     failed = share(plan_name(settings, cells), plan, store, work, notify)
     seconds = time.monotonic() - began
     if run:
         run.end(scored, seconds)
     if failed:
-        raise InputError(_failures(failed, len(plan)))
-    return ScoringReport(tuple(one.id for one in plan), total, scored, seconds, tuple(scorer.notes))
+        raise InputError(_describe_failures(failed, len(plan)))
+    ids = tuple(planned.id for planned in plan)
+    return ScoringReport(ids, total, scored, seconds, tuple(scorer.notes))
 
 
 def plan_name(settings: Settings, cells: Iterable[Cell]) -> str:
     """The name under which a workdir keeps what a run of these settings and cells will score."""
-    every = [asdict(cell) for cell in cells]
-    return digest([asdict(settings.model), asdict(settings.api), *every])
+    return digest([asdict(settings.model), asdict(settings.api), *map(asdict, cells)])
 
 
-def _failures(failed: Mapping[str, str], of: int) -> str:
+def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
     """What to say of contexts that cannot be scored; several often fail for one reason."""
-    reasons = dict.fromkeys(failed.values())
-    others = "the others are kept: " if len(failed) < of else ""
-    few = " ".join(list(reasons)[:3]) + (" ..." if len(reasons) > 3 else "")
-    return f"{len(failed)} of {of} contexts cannot be scored; {others}{few}" if of > 1 else few
+    reasons = list(dict.fromkeys(failed.values()))
+    few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
+    if contexts == 1:
+        return few
+    others = "the others are kept: " if len(failed) < contexts else ""
+    return f"{len(failed)} of {contexts} contexts cannot be scored; {others}{few}"
 
 
 def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
     """Keep in the workdir that a run began; of several processes the first alone does."""
     import jax
 
-    usual = Settings().flat()
-    config = {key: value for key, value in settings.flat().items() if value != usual[key]}
+    defaults = Settings().flat()
+    config = {key: chosen for key, chosen in settings.flat().items() if chosen != defaults[key]}
     if SCORERS[settings.model.scorer].asks_server:
         return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
     if jax.process_index():
@@ -184,15 +186,15 @@ def render_contexts(
         InputError: as in `run_scoring`; no cells.
     """
     budget, task_of = load_token_budget(settings, files), cache(load_task)
-    reader, contexts, said = RowReader(), [], set[str]()
+    reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
     for cell in settings.grid() if cells is None else cells:
         context = _render(task_of(cell.task), cell, settings.model, reader, budget)
         contexts.append(context)
         for note in (*(budget.notes if budget else ()), *context.notes):
-            if notify and note not in said:
+            if notify and note not in notified:
                 notify(note)
-            said.add(note)
+            notified.add(note)
         dropped[cell.task] += context.count("dropped")
         truncated[cell.task] += context.count("truncated")
         sizes[cell.task] += context.size

@@ -43,21 +43,22 @@ def share(
     if jax.process_index():
         return _follow(work)
     store.progress.write_plan(name, plan)
-    left, failed, said = dict(enumerate(plan)), dict[str, str](), ""
-    earlier = {context.id: store.progress.read_failure(context.id) for context in plan}
-    while left:
-        before = len(left)
-        for index, context in list(left.items()):
-            known = store.progress.read_failure(context.id)
-            if known and known != earlier[context.id]:
-                failed[context.id] = known.sentence
-                del left[index]
+    remaining, failed, notified = dict(enumerate(plan)), dict[str, str](), ""
+    earlier_failures = {context.id: store.progress.read_failure(context.id) for context in plan}
+    while remaining:
+        count_before = len(remaining)
+        for index, context in list(remaining.items()):
+            failure = store.progress.read_failure(context.id)
+            # A failure that was there before this run is tried again; one since then is another's.
+            if failure and failure != earlier_failures[context.id]:
+                failed[context.id] = failure.sentence
+                del remaining[index]
                 continue
             claim = store.claims.take(context.id, context.name, context.rows)
             if claim is None:
                 continue
             with claim:
-                sharding.broadcast_number(index)
+                sharding.broadcast_number(index)  # to the processes that follow
                 try:
                     work(index, claim)
                 except ClaimLost:
@@ -69,17 +70,18 @@ def share(
                     store.progress.write_failure(context.id, str(error))
                 else:
                     store.progress.clear_failure(context.id)
-            del left[index]
-        if len(left) == before:
-            names = "; ".join(context.name for context in list(left.values())[:3])
-            more = "; ..." if len(left) > 3 else ""
-            plural = "s" if len(left) > 1 else ""
-            sentence = f"waiting for {len(left)} context{plural} that others score: {names}{more}"
-            if notify and sentence != said:
+            del remaining[index]
+        # Nothing could be claimed in a whole round: others hold what remains.
+        if len(remaining) == count_before:
+            names = "; ".join(context.name for context in list(remaining.values())[:3])
+            more = "; ..." if len(remaining) > 3 else ""
+            contexts = f"{len(remaining)} context{'s' if len(remaining) > 1 else ''}"
+            sentence = f"waiting for {contexts} that others score: {names}{more}"
+            if notify and sentence != notified:
                 notify(sentence)
-            said = sentence
+            notified = sentence
             time.sleep(store.claims.pause)
-    sharding.broadcast_number(-1)
+    sharding.broadcast_number(-1)  # the processes that follow end
     return failed
 
 

@@ -14,9 +14,7 @@ from batch_calibration.settings import CalibrationSettings
 from batch_calibration.store import OverStream, ProbeSizes, Record, Records, Store
 from batch_calibration.study.calibration import check, run_calibration
 
-Along = TypeVar("Along", ProbeSizes, OverStream)
-
-
+ByRows = TypeVar("ByRows", ProbeSizes, OverStream)
 CHANGED = (
     "{} score table{} changed while being calibrated, and no record was kept: run "
     "experiments.calibrate again"
@@ -79,27 +77,35 @@ def calibrate_store(
     tables, broken = store.tables()
     if not tables and not broken:
         raise InputError(f"workdir {store.workdir}: no score tables yet; run experiments.score.")
-    tables = [table for table in tables if _asked(table, tasks, shots)]
+    tables = [table for table in tables if _is_chosen(table, tasks, shots)]
     if not tables and not broken:
-        wanted = [*tasks, *([] if shots is None else [f"{shots} shots"])]
+        chosen = [*tasks, *([] if shots is None else [f"{shots} shots"])]
         raise InputError(
-            f"workdir {store.workdir}: no score table is of {', '.join(wanted)}; run "
+            f"workdir {store.workdir}: no score table is of {', '.join(chosen)}; run "
             "experiments.score for them, or ask for others."
         )
     began = time.monotonic()
-    fine, others = _judged(tables, floor)
-    broken += others
-    made = run_calibration(
-        fine, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
+    usable = list[ScoreTable]()
+    for table in tables:
+        try:
+            check(table, floor)
+            usable.append(table)
+        except InputError as error:
+            broken.append(str(error))
+    calibrated = run_calibration(
+        usable, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
         stream_orders=stream_orders,
     )  # fmt: skip
-    named = [replace(one, scores=digests.get(one.id, "gone")) for one in made]
-    every = [_with_earlier(store, one) for one in named]
-    records = Records([record for record in every if store.put_record(record)])
-    changed = len(every) - len(records)
+    kept = list[Record]()
+    for record in calibrated:
+        record = replace(record, scores=digests.get(record.id, "gone"))
+        record = _merge_earlier(record, store.record(record.id))
+        if store.put_record(record):
+            kept.append(record)
+    changed = len(calibrated) - len(kept)
     notes = [CHANGED.format(changed, "s" * (changed > 1))] if changed else []
     seconds = time.monotonic() - began
-    return CalibrationReport(records, tuple(broken), seconds, (*notes, *_notes(records)))
+    return CalibrationReport(Records(kept), tuple(broken), seconds, (*notes, *_notes(kept)))
 
 
 def calibrate_study(
@@ -124,71 +130,59 @@ def calibrate_study(
     )
 
 
-def _asked(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
+def _is_chosen(table: ScoreTable, tasks: Sequence[str], shots: int | None) -> bool:
     """Whether a table is of these tasks and so many shots, where such are named."""
-    about = table.context
-    return (not tasks or about.get("task") in tasks) and shots in (None, about.get("shots"))
+    context = table.context
+    return (not tasks or context.get("task") in tasks) and shots in (None, context.get("shots"))
 
 
-def _judged(
-    tables: Sequence[ScoreTable], floor: float | None
-) -> tuple[list[ScoreTable], list[str]]:
-    """The tables that can be calibrated, and a sentence on each of the others."""
-    fine, broken = list[ScoreTable](), list[str]()
-    for table in tables:
-        try:
-            check(table, floor)
-        except InputError as error:
-            broken.append(str(error))
-        else:
-            fine.append(table)
-    return fine, broken
-
-
-def _with_earlier(store: Store, record: Record) -> Record:
+def _merge_earlier(record: Record, earlier: Record | None) -> Record:
     """The record with what an earlier run found of the same scores and this one did not."""
-    earlier = store.record(record.id)
     if earlier is None or (earlier.floor, earlier.scores) != (record.floor, record.scores):
         return record
     methods = {**earlier.methods, **record.methods}
     skipped = {**earlier.skipped, **record.skipped}
-    left = earlier.strength if record.strength is None else record.strength
-    options = {n: given for n, given in earlier.options.items() if n not in record.methods}
+    options = {n: of for n, of in earlier.options.items() if n not in record.methods}
     options |= record.options
     return replace(
         record,
         options=options,
         methods={name: methods[name] for name in METHODS if name in methods},
         right={**earlier.right, **record.right},
-        skipped={name: why for name, why in skipped.items() if name not in methods},
+        skipped={name: reason for name, reason in skipped.items() if name not in methods},
         bias={**earlier.bias, **record.bias},
-        strength=left,
+        # Not `or`: a strength of 0 is one.
+        strength=earlier.strength if record.strength is None else record.strength,
         curve=record.curve or earlier.curve,
-        probe_size=record.probe_size or _of_same(earlier, options, earlier.probe_size),
-        over_stream=record.over_stream or _of_same(earlier, options, earlier.over_stream),
+        probe_size=record.probe_size or _still_true(earlier.probe_size, earlier.options, options),
+        over_stream=record.over_stream
+        or _still_true(earlier.over_stream, earlier.options, options),
     )
 
 
-def _of_same(earlier: Record, options: Mapping[str, Options], along: Along | None) -> Along | None:
+def _still_true(
+    curves: ByRows | None, earlier: Mapping[str, Options], options: Mapping[str, Options]
+) -> ByRows | None:
     """Accuracies of an earlier run, of the methods whose options were what they are now."""
-    if along is None:
+    if curves is None:
         return None
-
-    def given(chosen: Mapping[str, Options], name: str) -> str:
+    accuracy = {}
+    for name, of_method in curves.accuracy.items():
         # As JSON, where a tuple and a list are one.
-        return json.dumps(chosen.get(name, {}), sort_keys=True)
-
-    same = {
-        n: of for n, of in along.accuracy.items() if given(options, n) == given(earlier.options, n)
-    }
-    return replace(along, accuracy=same) if same else None
+        before = json.dumps(earlier.get(name, {}), sort_keys=True)
+        if json.dumps(options.get(name, {}), sort_keys=True) == before:
+            accuracy[name] = of_method
+    return replace(curves, accuracy=accuracy) if accuracy else None
 
 
-def _notes(records: Records) -> Iterator[str]:
-    reasons = {name: why for record in records for name, why in record.skipped.items()}
-    yield from dict.fromkeys(note for record in records for note in record.notes)
-    for name, why in reasons.items():
-        yield f"{name} is left out of some contexts: {why}"
+def _notes(records: Sequence[Record]) -> Iterator[str]:
+    skipped, notes = dict[str, str](), dict[str, None]()
+    for record in records:
+        skipped.update(record.skipped)
+        notes |= dict.fromkeys(record.notes)
+    yield from notes
+    for name, reason in skipped.items():
+        yield f"{name} is left out of some contexts: {reason}"
     for record in records:
         for name, count in record.unreadable.items():
             yield (

@@ -37,21 +37,24 @@ class Work:
         Raises:
             InputError: as in `run_scoring`.
         """
-        done, wrong = list[ScoringReport](), dict[str, None]()
+        total, errors = ScoringReport((), 0, 0, 0, ()), dict[str, None]()
         for study in self.studies:
             try:
-                done.append(run_scoring(*study, self.workdir, notify=notify))
+                report = run_scoring(*study, self.workdir, notify=notify)
             except InputError as error:
-                wrong[str(error)] = None
-        if wrong:
-            raise InputError(" ".join(wrong))
-        return ScoringReport(
-            tuple(name for one in done for name in one.ids),
-            sum(one.inputs for one in done),
-            sum(one.scored for one in done),
-            sum(one.seconds for one in done),
-            tuple(dict.fromkeys(note for one in done for note in one.notes)),
-        )
+                # The other studies are scored first; several often fail for one reason.
+                errors[str(error)] = None
+                continue
+            total = ScoringReport(
+                total.ids + report.ids,
+                total.inputs + report.inputs,
+                total.scored + report.scored,
+                total.seconds + report.seconds,
+                tuple(dict.fromkeys(total.notes + report.notes)),
+            )
+        if errors:
+            raise InputError(" ".join(errors))
+        return total
 
     def check(self) -> None:
         """Render every context, so that a wrong setting is refused before a cluster is asked.
@@ -64,7 +67,7 @@ class Work:
 
 
 class Launcher(Protocol):
-    """Starts workers and waits for them; `experiments.launchers` has three."""
+    """Starts workers and waits for them, in processes or on a cluster."""
 
     def __call__(self, work: Work, notify: Callable[[str], None], /) -> list[ScoringReport | str]:
         """What each worker reports, or a sentence on how it ended instead."""
@@ -111,17 +114,15 @@ def sweep(
         InputError: as in `run_scoring`; no worker could go on to the end.
 
     Example:
-        from experiments.launchers.local import Local
-
         settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
-        sweep(grid(settings, shots=(1, 2, 4)), "runs/shots", launch=Local(workers=2))
+        sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
     """
     Store(workdir, create=True)
     work, began = Work(tuple(studies), Path(workdir).absolute()), time.monotonic()
-    ended = launch(work, notify) if launch else [work(notify)]
-    reports = tuple(one for one in ended if not isinstance(one, str))
-    lost = tuple(dict.fromkeys(one for one in ended if isinstance(one, str)))
+    endings = launch(work, notify) if launch else [work(notify)]
+    reports = tuple(ending for ending in endings if not isinstance(ending, str))
+    lost = tuple(dict.fromkeys(ending for ending in endings if isinstance(ending, str)))
     if not reports:
         raise InputError(" ".join(lost) or "the sweep has no workers; give --workers=2.")
-    first = reports[0]
+    first = reports[0]  # every worker goes through all contexts
     return SweepReport(len(first.ids), first.inputs, time.monotonic() - began, reports, lost)
