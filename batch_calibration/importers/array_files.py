@@ -82,7 +82,7 @@ def _load_safetensors(path: Path) -> Arrays:
     for name, text in sorted(metadata.items()):  # safetensors give them in any order
         try:
             names = parse_json(text)
-        except ValueError:
+        except ValueError:  # metadata of another kind, such as who wrote the file
             continue
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             arrays.setdefault(name, np.array(names, np.str_))
@@ -133,17 +133,21 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(numbers(arrays[name], at, SCORES, EACH_SCORE))
-        beside = dict(_arrays_beside(arrays, name, prefix))
+        context_arrays = dict(_arrays_beside(arrays, name, prefix))
         if scores.ndim == 2:
-            contexts.append(_context(at, scores, beside, reading, {"task": task_name}, None))
-        elif scores.ndim == 3:
-            kind, context_names = _context_names(beside, len(scores))
+            contexts.append(
+                _context(at, scores, context_arrays, reading, {"task": task_name}, None)
+            )
+        elif scores.ndim == 3:  # [contexts, n, k]
+            kind, context_names = _context_names(context_arrays, len(scores))
             for i, context_name in enumerate(context_names):
-                about: dict[str, Json] = {"task": task_name, "model": context_name}
+                context: dict[str, Json] = {"task": task_name, "model": context_name}
                 if kind != "model":
-                    about = {"task": f"{task_name} {context_name}"}
+                    context = {"task": f"{task_name} {context_name}"}
                 at_context = f"{at}, {context_name}"
-                contexts.append(_context(at_context, scores[i], beside, reading, about, i))
+                contexts.append(
+                    _context(at_context, scores[i], context_arrays, reading, context, i)
+                )
         else:
             raise InputError(
                 where=at, expected="scores [n, k] or [contexts, n, k]", got=f"shape {scores.shape}"
@@ -155,9 +159,9 @@ def _arrays_beside(
     arrays: Mapping[str, np.ndarray], name: str, prefix: str
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The other arrays; after them, those of this prefix alone by their names without it."""
-    others = [(key, array) for key, array in arrays.items() if key != name]
-    yield from others
-    for key, array in others:
+    other_arrays = [(key, array) for key, array in arrays.items() if key != name]
+    yield from other_arrays
+    for key, array in other_arrays:
         if prefix and key.startswith(prefix):
             yield key.removeprefix(prefix), array
 
@@ -180,7 +184,7 @@ def _score_arrays(
             prefixed += [(name.removesuffix(ending), name) for ending in endings]
     if prefixed:
         return prefixed
-    if len(real) == 1:
+    if len(real) == 1:  # it has any name
         return [("", real[0])]
     listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
     raise InputError(
@@ -196,7 +200,7 @@ def _context(
     scores: np.ndarray,
     arrays: Mapping[str, np.ndarray],
     reading: Reading,
-    about: Mapping[str, Json],
+    context: Mapping[str, Json],
     index: int | None,
 ) -> Imported:
     """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
@@ -236,7 +240,7 @@ def _context(
         chosen,
         labels=gold,
         row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
-        about=about,
+        about=context,
         columns={name: list(map(text_of, columns[name])) for name in reading.by},
     )
 
@@ -245,7 +249,7 @@ def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, l
     """What the leading axis counts, such as "model", and the name of each of its contexts."""
     for key, array in arrays.items():
         if key not in LABEL_NAMES and _are_texts(array, count):
-            return key.removesuffix("s"), list(map(str, array))
+            return key.removesuffix("s"), list(map(str, array))  # models -> model
     return "", [f"context {i}" for i in range(count)]
 
 
@@ -254,6 +258,7 @@ def _decode(key: str, column: np.ndarray, arrays: Mapping[str, np.ndarray]) -> n
     texts = next((arrays[name] for name in (f"{key}s", f"{key}_names") if name in arrays), None)
     if texts is None or not _are_texts(texts, len(texts)) or column.dtype.kind not in "iu":
         return column
+    # Another array of numbers may have such a name by chance.
     is_inside = column.size and column.min() >= 0 and column.max() < len(texts)
     return texts[column] if is_inside else column
 

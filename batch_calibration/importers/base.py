@@ -88,7 +88,7 @@ class Imported:
     def take_rows(self, chosen: np.ndarray) -> "Imported":
         """The same of some rows: a mask or indices [n]."""
         n = len(self.log_probs)
-        index = np.arange(n)[chosen]
+        index = np.arange(n)[chosen]  # of a mask, too
         blocks = dict(self.blocks)
         for name in ALIGNED:
             if name in blocks and len(blocks[name]) == n:
@@ -123,7 +123,7 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
             size = int.from_bytes(file.read(8), "little")  # of the header, as safetensors write it
             start = file.read(min(size, len(TABLE_START)))
     except OSError:
-        return None
+        return None  # an importer says why it cannot be read
     return [load(path)] if start == TABLE_START else None
 
 
@@ -143,10 +143,10 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     combinations = list(zip(*columns, strict=True))
     task = str(imported.about.get("task", ""))
     contexts = []
-    for combination in dict.fromkeys(combinations):
+    for combination in dict.fromkeys(combinations):  # in the file's order
         is_of_context = np.array([row == combination for row in combinations])
-        about = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
-        contexts.append(replace(imported.take_rows(is_of_context), about=about))
+        context = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
+        contexts.append(replace(imported.take_rows(is_of_context), about=context))
     return contexts
 
 
@@ -159,6 +159,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     """
     where = imported.where
     scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
+    # [n, k]: what an importer gives is checked as a file is.
     if scores.ndim != 2 or scores.shape[-1] != k:
         raise InputError(where=where, expected=f"{k} scores a row", got=f"shape {scores.shape}")
     if not len(scores):
@@ -229,6 +230,7 @@ def fill_missing(
             "--missing=least (missing='least'), which puts it there: a far lower number such as "
             "-100 would decide the mean of its label."
         )
+    # Just below the least returned: of all tokens where the file says it (bound).
     filled, is_kept = fill(scores, reading.missing, imported.bound, below=reading.below)
     if not is_kept.any():
         raise InputError(

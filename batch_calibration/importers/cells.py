@@ -26,17 +26,17 @@ def text_of(cell: object) -> str:
     >>> list(map(text_of, (None, float("nan"), 2.0, " a ")))
     ['', '', '2', 'a']
     """
-    if cell is None or cell != cell:
+    if cell is None or cell != cell:  # NaN is not itself
         return ""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
-        return str(int(cell))
+        return str(int(cell))  # pandas makes floats of integers beside a missing one
     return str(cell).strip()
 
 
 def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
     """The numbers [n] of a column, NaN where there is none, and the rows that hold no number."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
-        return column.astype(np.float64), []
+        return column.astype(np.float64), []  # as most columns come: no cell is looked at
     parse_cell = parse_number if isinstance(column, Texts) else number_of
     cells = list(map(parse_cell, column))
     numbers = np.array([np.nan if cell is None else cell for cell in cells])
@@ -65,7 +65,7 @@ def number_of(cell: object) -> float | None:
         return None
     try:
         return float(cell)
-    except OverflowError:
+    except OverflowError:  # a whole number of hundreds of digits
         return None
 
 
@@ -93,37 +93,37 @@ def refuse_repeated_columns(where: object, names: Sequence[str]) -> None:
 
 
 def choose_labels(
-    where: str, names: Sequence[str], wanted: Sequence[str], *, are_named: bool
+    where: str, names: Sequence[str], chosen: Sequence[str], *, are_named: bool
 ) -> tuple[tuple[str, ...], list[int]]:
     """The labels' names, and which columns of the scores they stand for.
 
     Args:
         where: what to call the scores in sentences.
         names: the name of each column.
-        wanted: the names a person gave: some of these in another order; new ones for all columns
+        chosen: the names a person gave: some of these in another order; new ones for all columns
             where the file itself names none.
         are_named: whether the file itself names the labels.
 
     >>> choose_labels("f", ("A", "B", "C"), ("C", "A"), are_named=True)
     (('C', 'A'), [2, 0])
     """
-    if not wanted:
+    if not chosen:
         return tuple(names), list(range(len(names)))
-    if len(set(wanted)) < len(wanted):
-        twice = first_repeated(wanted)
+    if len(set(chosen)) < len(chosen):
+        twice = first_repeated(chosen)
         raise InputError(f"{where}: --labels names {twice!r} twice; name each label once.")
-    if set(wanted) <= set(names):
-        return tuple(wanted), [names.index(name) for name in wanted]
+    if set(chosen) <= set(names):
+        return tuple(chosen), [names.index(name) for name in chosen]
     if are_named:
-        lacking = next(name for name in wanted if name not in names)
+        lacking = next(name for name in chosen if name not in names)
         raise InputError(f"{where}: {InputError.unknown('label', lacking, names)}")
-    if len(wanted) != len(names):
+    if len(chosen) != len(names):
         raise InputError(
             where=where,
             expected=f"--labels to name its {len(names)} columns of scores",
-            got=f"{len(wanted)} names",
+            got=f"{len(chosen)} names",
         )
-    return tuple(wanted), list(range(len(names)))
+    return tuple(chosen), list(range(len(names)))
 
 
 def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:

@@ -55,15 +55,10 @@ def to_imported(
     rows: Sequence[Row],
     where: str,
     reading: Reading,
-    about: Mapping[str, Json],
+    context: Mapping[str, Json],
     notes: Sequence[str] = (),
 ) -> list[Imported]:
-    """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`.
-
-    Raises:
-        InputError: no rows; a number of choices that varies and is not asked for by `by`; labels
-            that are none of the choices; one choice alone.
-    """
+    """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`."""
     if not rows:
         raise InputError(where=where, expected="at least one row", got="none")
     by_count: dict[int, list[Row]] = {}
@@ -82,7 +77,7 @@ def to_imported(
             "bias is between two or more; take a log of multiple choice."
         )
     return [
-        _stack_rows(group, where, reading, about, notes) for _, group in sorted(by_count.items())
+        _stack_rows(group, where, reading, context, notes) for _, group in sorted(by_count.items())
     ]
 
 
@@ -90,7 +85,7 @@ def _stack_rows(
     rows: Sequence[Row],
     where: str,
     reading: Reading,
-    about: Mapping[str, Json],
+    context: Mapping[str, Json],
     notes: Sequence[str],
 ) -> Imported:
     """Rows of one number of choices as scores."""
@@ -118,6 +113,7 @@ def _stack_rows(
     blocks = {}
     if all(row.alone for row in rows):
         alone = np.array([row.alone for row in rows], np.float64)
+        # Choices that are the same in all rows are asked alone once.
         blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
     bound = None
     if all(row.bound is not None for row in rows):
@@ -134,7 +130,7 @@ def _stack_rows(
         renumber_labels(where, gold, names, indices),
         tuple(row.id for row in rows),
         bound,
-        dict(about),
+        dict(context),
         columns,
         {name: block[:, indices] for name, block in blocks.items()},
         tuple(notes),
@@ -152,9 +148,6 @@ def score_by_first_tokens(
         lists: for each, token -> log-probability where the model answered, in nats.
         where: what to call the log in sentences.
         reading: its `tokens` say which tokens mean a choice.
-
-    Raises:
-        InputError: what `scores_of_top_k` refuses; a choice that no row's list has.
     """
     scored = list(rows)
     for choices in dict.fromkeys(row.choices for row in rows):
@@ -233,12 +226,12 @@ def gold_labels(rows: Sequence[Row], predicted: np.ndarray) -> tuple[np.ndarray,
         agreement = {}
         for kind, labels in (("indices", as_index), ("texts", as_text)):
             agreement[kind] = int((((predicted == labels) == right) & (right >= 0)).sum())
-        kind, other = sorted(agreement, key=lambda kind: -agreement[kind])  # a tie: indices
+        kind, other_kind = sorted(agreement, key=lambda kind: -agreement[kind])  # a tie: indices
         gold = as_index if kind == "indices" else as_text
         notes.append(
             f"The targets are both indices and texts of choices; they are read as {kind}, which "
             f"agrees with what the log counts as right in {agreement[kind]:,} of {n:,} rows, and "
-            f"otherwise in {agreement[other]:,}."
+            f"otherwise in {agreement[other_kind]:,}."
         )
     if (gold < 0).all() and len(rows[0].scores) == 2 and (right >= 0).any():
         gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
@@ -277,8 +270,9 @@ def _target_labels(row: Row) -> tuple[int, int, bool]:
     if isinstance(target, list):
         if len(target) != 1:
             return -1, -1, len(target) > 1
-        target = target[0]
+        target = target[0]  # a list of one
     if isinstance(target, int):
+        # A bool too: False and True are the first choice and the second.
         return (int(target) if 0 <= target < k else -1), -1, False
     if not isinstance(target, str):
         return -1, -1, False

@@ -62,9 +62,9 @@ def from_columns(
         column = candidates[vector_name]
         names, scores = _stack_vectors(f"{where}, column {vector_name!r}", column, label_names)
         # --labels may name the column itself, and then no label.
-        wanted = () if reading.labels == (vector_name,) else reading.labels
+        named_labels = () if reading.labels == (vector_name,) else reading.labels
         are_named = bool(label_names) or isinstance(_first_cell(column), dict)
-        chosen, indices = choose_labels(where, names, wanted, are_named=are_named)
+        chosen, indices = choose_labels(where, names, named_labels, are_named=are_named)
         names = names if are_named else chosen
     else:
         names = chosen = _named_or_real_columns(where, candidates, reading)
@@ -154,6 +154,7 @@ def _vector_column(
     # Names of no column may be those of the labels in a vector: all of them, or none.
     if lacking and (len(lacking) < len(labels) or not vectors):
         raise InputError(f"{where}: {InputError.unknown('column', lacking[0], candidates)}")
+    # Columns of real numbers are the scores then, and the lists something else.
     has_real = not labels and any(map(_is_real, candidates.values()))
     fits = [name for name in vectors if name.lower() in SCORE_NAMES]
     if not fits and not has_real:
@@ -175,7 +176,7 @@ def _is_vector(column: Column) -> bool:
     """Whether the cells of a column are lists or dicts of numbers."""
     cell = _first_cell(column)
     if isinstance(cell, dict):
-        cell = list(cell.values())
+        cell = list(cell.values())  # label -> score
     if isinstance(cell, np.ndarray):
         cell = cell.tolist()
     if not isinstance(cell, list | tuple):
@@ -207,7 +208,7 @@ def _stack_vectors(
         if isinstance(cell, dict) and isinstance(first, dict):
             cells = list(map(cell.get, keys))
         elif cell is None:
-            cells = [None] * len(names)
+            cells = [None] * len(names)  # no label was returned
         elif isinstance(cell, list | tuple | np.ndarray) and not isinstance(first, dict):
             cells = list(cell)
         numbers = list(map(number_of, cells))
@@ -240,8 +241,9 @@ def _real_columns(where: str, candidates: Mapping[str, Column]) -> tuple[str, ..
     for name, column in candidates.items():
         numbers, bad_rows = numbers_of(column)
         count = int(np.sum(~np.isnan(numbers)))
+        # Mostly texts is a column of texts; one text among numbers is a mistake to be told.
         if len(bad_rows) > count or (name.lower() in ROW_NUMBER_NAMES and not bad_rows):
-            continue  # texts, or numbers of rows
+            continue
         if not count:
             unsure.append(name)
             reason = reason or f"the column {name!r} is empty"

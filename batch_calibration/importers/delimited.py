@@ -29,10 +29,6 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 
     Quotes, a byte order mark and all line ends are understood; an empty cell is a label that was
     not returned.
-
-    Raises:
-        InputError: no UTF-8; a line of more or fewer cells than the first; a name that stands
-            twice; what `from_columns` refuses.
     """
     with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
         names, rows = _read_cells(path, file)
@@ -43,14 +39,14 @@ def read(path: Path, reading: Reading) -> list[Imported]:
 def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[str]]]:
     """The names in the first line, and the cells of all others."""
     first = next(file, "")
-    delimiter = max(DELIMITERS, key=first.count)
+    delimiter = max(DELIMITERS, key=first.count)  # of as many, a tab before a comma
     lines = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     rows = []
     try:
         names = [name.strip() for name in next(lines, [])]
         _check_names(path, names)
         for cells in lines:
-            if not any(cells):
+            if not any(cells):  # an empty line, or one of commas alone
                 continue
             if len(cells) != len(names):
                 raise InputError(

@@ -50,11 +50,11 @@ def note_differing_demonstrations(prompts: Sequence[str], shots: int | None, rem
 
 def _shared_letters(texts: Sequence[str]) -> int:
     """How many first letters texts share: as many as the least and the greatest of them."""
-    least, greatest = min(texts), max(texts)
-    for i, (a, b) in enumerate(zip(least, greatest, strict=False)):
+    lowest, highest = min(texts), max(texts)
+    for i, (a, b) in enumerate(zip(lowest, highest, strict=False)):
         if a != b:
             return i
-    return min(len(least), len(greatest))
+    return min(len(lowest), len(highest))
 
 
 def _last_line(ending: str) -> str:

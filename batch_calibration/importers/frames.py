@@ -100,7 +100,7 @@ def arrow_columns(where: str, table: "pa.Table") -> Mapping[str, Column]:
     for name in table.column_names:
         column = table[name]
         if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
+            column = column.cast(pa.float64())  # numpy has no decimals
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
         try:
             columns[name] = np.asarray(column.to_numpy()) if is_number else column.to_pylist()
@@ -130,6 +130,7 @@ def tables_of(scores: object, reading: Reading | None = None) -> list[ScoreTable
     reading = reading or Reading()
     columns = columns_of(scores)
     if columns is None:
+        # Anything that is no table has to be an array, or numpy makes one of it.
         array = np.asarray(numbers(scores, WHERE, SCORES, EACH_SCORE))
         return to_tables(from_arrays(WHERE, {WHERE: array}, reading, task=WHERE), reading)
     lengths = set(map(len, columns.values()))
@@ -150,6 +151,7 @@ def columns_of(scores: object) -> dict[str, Column] | None:
     names = getattr(scores, "columns", None)
     if isinstance(names, Iterable) and hasattr(scores, "to_dict"):  # pandas and polars
         keys = list(names)
+        # pandas allows one name for two columns, and 1 beside "1".
         refuse_repeated_columns(WHERE, list(map(str, keys)))
         return {str(key): _column(scores[key]) for key in keys}  # type: ignore[index]
     if hasattr(scores, "__arrow_c_stream__"):
@@ -172,7 +174,7 @@ def _column(column: object) -> Column:
     """A column's cells: numbers as an array, else a list with None where there is none."""
     if hasattr(column, "isna") and hasattr(column, "to_numpy"):
         is_absent, cells = np.asarray(column.isna()), np.asarray(column.to_numpy())
-        if cells.dtype.kind in "fiu":
+        if cells.dtype.kind in "fiu":  # NaN where it is absent
             return cells
         return [None if gone else cell for gone, cell in zip(is_absent, cells, strict=True)]
     if isinstance(column, list | tuple):

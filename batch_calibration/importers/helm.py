@@ -66,6 +66,7 @@ class HelmRequest(NamedTuple):
                     where=self.where, expected=f"the text of choice {i}", got=shown(text)
                 )
             texts.append(text)
+            # Several may be right; `choices` makes such a row's label unknown.
             if "correct" in members(fields(reference).get("tags")):
                 right.append(i)
         return tuple(texts), [*right]
@@ -111,12 +112,7 @@ def _is_statistics(start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a run, one context a trial: each trial has demonstrations of its own.
-
-    Raises:
-        InputError: no state of a run of multiple choice; no log-probabilities; what `to_imported`
-            refuses.
-    """
+    """The scores of a run, one context a trial: each trial has demonstrations of its own."""
     if _is_statistics(beginning(path)):
         raise InputError(
             f"{path}: these are statistics of instances, which hold no score of a choice; "
@@ -136,19 +132,19 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             f"{path}: the run's method is {shown(method)}, which scores no choices; take one of "
             f"{SEPARATE}original, {SEPARATE}calibrated and {JOINT}."
         )
-    about: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
+    context: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
     if isinstance(spec.get("model"), str):
-        about["model"] = spec["model"]
+        context["model"] = spec["model"]
     shots = spec.get("max_train_instances")
     shots = shots if type(shots) is int and shots >= 0 else None
     if shots is not None:
-        about["shots"] = shots
+        context["shots"] = shots
     contexts = []
     for trial, trial_prompts in prompts.items():
         trial_rows = [row for key, row in rows.items() if key[0] == trial]
         note = note_differing_demonstrations(trial_prompts, shots, REMEDY)
         notes = [note] if note else []
-        contexts += to_imported(trial_rows, str(path), reading, {**about, "seed": trial}, notes)
+        contexts += to_imported(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
     if not contexts:
         raise InputError(
             where=path, expected="requests with results", got="none", remedy="run HELM again"
@@ -165,7 +161,7 @@ def _requests(states: list[Json], path: str) -> Iterator[HelmRequest]:
             raise InputError(
                 where=where, expected="a request with its instance's id", got=shown(states[i])
             )
-        if instance.get("perturbation") is None:
+        if instance.get("perturbation") is None:  # else a copy with typos or the like
             yield HelmRequest(where, trial, name, state)
 
 
@@ -215,6 +211,7 @@ def _joint(
     rows: dict[tuple[int, str], Row] = {}
     lists: list[dict[str, float]] = []
     for request in requests:
+        # "A" -> the text of the choice.
         letters = tuple(fields(request.state.get("output_mapping")))
         tokens = request.completion()
         top = fields(tokens[0].get("top_logprobs")) if tokens else {}
@@ -226,7 +223,7 @@ def _joint(
             )
         if request.key in rows:
             raise InputError(f"{request.where}: instance {request.id} stands there twice.")
-        lists.append({token: _number(x, request.where) for token, x in top.items()})
+        lists.append({token: _number(log_prob, request.where) for token, log_prob in top.items()})
         rows[request.key] = request.row([], letters, [], reading)
         prompts.setdefault(request.trial, []).append(request.prompt)
     scored = score_by_first_tokens(list(rows.values()), lists, path, reading) if rows else []
@@ -235,14 +232,14 @@ def _joint(
 
 def _end_log_prob(request: HelmRequest, choice: str) -> float:
     """The sum of the log-probabilities of the last tokens, which spell the choice."""
-    end, total, wanted = "", 0.0, choice.strip()
+    end, total, spelled = "", 0.0, choice.strip()
     for token in reversed(request.completion()):
         end = str(token.get("text", "")) + end
         total += _number(token.get("logprob"), request.where)
-        if end.strip() == wanted:
+        if end.strip() == spelled:
             return total
-        if len(end.strip()) > len(wanted):
-            break
+        if len(end.strip()) > len(spelled):
+            break  # the last tokens hold more than the choice
     raise InputError(
         where=request.where,
         expected=f"the last tokens of the completion to spell the choice {shown(choice)}",

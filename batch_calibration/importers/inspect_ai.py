@@ -48,12 +48,7 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a log's samples, of the first epoch.
-
-    Raises:
-        InputError: no log; answers without log-probabilities; shuffled choices; what `to_imported`
-            refuses.
-    """
+    """The scores of a log's samples, of the first epoch."""
     header: Mapping[str, Json] = {}
     rows: list[Row] = []
     lists: list[dict[str, float]] = []
@@ -61,7 +56,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     for where, sample in _header_and_samples(path):
         if "eval" in sample and "id" not in sample:
             header = fields(sample.get("eval"))
-        elif sample.get("epoch", 1) != 1:
+        elif sample.get("epoch", 1) != 1:  # the same question again, sampled anew
             later_epochs += 1
         elif sample.get("error"):
             failed += 1
@@ -82,15 +77,15 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     if later_epochs:
         notes.append(f"{later_epochs:,} samples of later epochs are left out.")
     version = text_or_empty(value_at(header, "packages", "inspect_ai"))
-    about: dict[str, Json] = {
+    context: dict[str, Json] = {
         "task": reading.task or text_or_empty(header.get("task")) or path.stem,
         "scorer": f"inspect_ai {version}".strip(),
         "model": text_or_empty(header.get("model")),
         "data": text_or_empty(value_at(header, "dataset", "name")),
     }
-    about = {name: text for name, text in about.items() if text}
+    context = {name: text for name, text in context.items() if text}
     scored = score_by_first_tokens(rows, lists, str(path), reading) if rows else []
-    return to_imported(scored, str(path), reading, about, notes)
+    return to_imported(scored, str(path), reading, context, notes)
 
 
 def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
@@ -107,10 +102,10 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
             header = [name for name in HEADERS if name in names][:1]
             samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
             for name in [*header, *samples]:
-                where, info = f"{path}, {name}", archive.getinfo(name)
-                if info.file_size > MAX_BYTES:
+                where, member = f"{path}, {name}", archive.getinfo(name)
+                if member.file_size > MAX_BYTES:
                     raise InputError(f"{where}: longer than any sample; it is not read.")
-                text = _decompress(archive, info, path).decode("utf-8-sig")
+                text = _decompress(archive, member, path).decode("utf-8-sig")
                 yield where, parse_object(text, where)
     except InputError:
         raise
@@ -120,10 +115,10 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         raise InputError(f"{path}: no whole log ({shown(str(error))}); copy it again.") from error
 
 
-def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> bytes:
+def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
     """A file of an archive; Zstandard, which Inspect writes, zipfile reads from Python 3.14 on."""
-    if info.compress_type != ZSTANDARD:
-        return archive.read(info)
+    if member.compress_type != ZSTANDARD:
+        return archive.read(member)
     try:
         import pyarrow
     except ImportError as error:
@@ -132,13 +127,13 @@ def _decompress(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
             "'batch-calibration[data]', or inspect log convert --to json --output-dir DIR LOG."
         ) from error
     with path.open("rb") as file:
-        file.seek(info.header_offset)
-        header = file.read(30)
+        file.seek(member.header_offset)
+        header = file.read(30)  # the fixed part, in each member again
         # Lengths of the name and of other fields, which stand between the header and the data.
         lengths = [int.from_bytes(header[at : at + 2], "little") for at in (26, 28)]
         file.seek(sum(lengths), 1)
-        data = file.read(info.compress_size)
-    with pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "zstd") as stream:
+        compressed = file.read(member.compress_size)
+    with pyarrow.CompressedInputStream(pyarrow.BufferReader(compressed), "zstd") as stream:
         return bytes(stream.read(MAX_BYTES))
 
 
@@ -148,7 +143,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     if choices:
         if len(choices) > 26:
             raise InputError(where=where, expected="at most 26 choices", got=len(choices))
-        return tuple(chr(65 + i) for i in range(len(choices)))
+        return tuple(chr(65 + i) for i in range(len(choices)))  # A, B, C ...
     if len(reading.labels) > 1:
         return reading.labels
     raise InputError(
@@ -199,7 +194,7 @@ def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, readin
     known_fields = {**fields(sample.get("metadata")), **sample}
     target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
     if isinstance(target, str) and target.strip().upper() in labels:
-        target = target.strip().upper()
+        target = target.strip().upper()  # letters, however the data set writes them
     grade = scores[0].get("value") if len(scores) == 1 else None
     right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
     columns = by_columns(known_fields, where, reading, kind="sample")

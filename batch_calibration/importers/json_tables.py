@@ -23,10 +23,6 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     A row has a number for each label, or all of them as a list or dict under one key. The rows are
     lines, the items of a list, or a list in an object, which may name the labels beside it:
     `{"labels": ["A", "B"], "rows": [{"probs": [0.6, 0.4]}]}`.
-
-    Raises:
-        InputError: no UTF-8, no JSON, a torn line; rows that are no objects; what `from_columns`
-            refuses.
     """
     text = read_text(path)
     names: tuple[str, ...] = ()
@@ -60,6 +56,7 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
             if name in LABEL_NAMES and _are_all(texts, str):
                 names = tuple(map(str, texts))
         tables = [rows for rows in lists.values() if rows and _are_all(rows, dict)]
+        # Without one list of rows, the object is the only row.
         document = tables[0] if len(tables) == 1 else [document]
     if not isinstance(document, list) or not _are_all(document, dict):
         raise InputError(

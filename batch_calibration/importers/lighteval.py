@@ -14,10 +14,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
-from batch_calibration.importers.demonstrations import (
-    MAX_PROMPTS,
-    note_differing_demonstrations,
-)
+from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
 from batch_calibration.importers.frames import need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.text_files import fields, members
@@ -34,7 +31,7 @@ ROWS_AT_ONCE = 1024
 def recognizes(path: Path, start: bytes) -> bool:
     """Whether a file is Parquet with the columns of details."""
     if not start.startswith(b"PAR1"):
-        return False
+        return False  # before pyarrow is imported
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -47,11 +44,7 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores in a file of details.
-
-    Raises:
-        InputError: no details; generated answers; what `to_imported` refuses.
-    """
+    """The scores in a file of details."""
     rows: list[Row] = []
     prompts: list[str] = []
     for i, record in enumerate(_records(path)):
@@ -63,11 +56,11 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     task = named[1] if named else path.stem
     shots_in_name = re.search(r"\|(\d{1,3})(?:\|\d)?$", task)  # suite|task|shots|truncation
     shots = int(shots_in_name[1]) if shots_in_name else None
-    about: dict[str, Json] = {"task": reading.task or task, "scorer": "lighteval"}
+    context: dict[str, Json] = {"task": reading.task or task, "scorer": "lighteval"}
     if shots is not None:
-        about["shots"] = shots
+        context["shots"] = shots
     note = note_differing_demonstrations(prompts, shots, REMEDY)
-    return to_imported(rows, str(path), reading, about, [note] if note else [])
+    return to_imported(rows, str(path), reading, context, [note] if note else [])
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:
@@ -86,9 +79,9 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
 
 def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) -> tuple[Row, str]:
     """A question and its prompt."""
-    record = {name.strip("_"): value for name, value in record.items()}
+    record = {name.strip("_"): cell for name, cell in record.items()}
     document, response = fields(record.get("doc")), fields(record.get("model_response"))
-    source = document or record
+    source = document or record  # to 0.9 a row is flat
     choices = source.get("choices")
     if not isinstance(choices, list) or not all(isinstance(text, str) for text in choices):
         raise InputError(where=where, expected="the choices as a list of texts", got=shown(choices))
@@ -96,7 +89,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
     scores = _numbers(response.get("logprobs") if document else record.get("predictions"), where)
     unconditioned = response.get("unconditioned_logprobs")
     alone = _numbers(unconditioned, where) if unconditioned else []
-    if not document and len(scores) == 2 * k:
+    if not document and len(scores) == 2 * k:  # PMI, to 0.9
         scores, alone = scores[:k], scores[k:]
     if not k or len(scores) != k:
         raise InputError(
@@ -107,6 +100,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
         )
     metrics = fields(record.get("metric", record.get("metrics")))
     right = next((metrics[name] for name in ACCURACY if name in metrics), None)
+    # What a task adds may not hide the fields that all tasks have.
     known_fields = {**fields(source.get("specific", source.get("specifics"))), **source}
     row = Row(
         id=str(source.get("id") or number),
@@ -125,7 +119,7 @@ def _numbers(answers: Json, where: str) -> list[float]:
     """Log-probabilities: numbers, or pairs of a number and whether it was the likeliest."""
     log_probs = []
     for answer in members(answers):
-        number = answer[0] if isinstance(answer, list) and answer else answer
+        number = answer[0] if isinstance(answer, list) and answer else answer  # to 0.9: a pair
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InputError(
                 where=where,

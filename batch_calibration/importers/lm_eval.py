@@ -10,10 +10,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
-from batch_calibration.importers.demonstrations import (
-    MAX_PROMPTS,
-    note_differing_demonstrations,
-)
+from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
 from batch_calibration.importers.text_files import (
     beginning,
     fields,
@@ -59,11 +56,7 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a log of samples; what results_*.json beside it says is taken when there.
-
-    Raises:
-        InputError: no log of multiple choice; rows that disagree; what `to_imported` refuses.
-    """
+    """The scores of a log of samples; what results_*.json beside it says is taken when there."""
     if _is_results(path, beginning(path)):
         raise InputError(
             f"{path}: these are the harness's averages, which hold no scores; name the samples "
@@ -79,6 +72,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             raise InputError(f"{where}: the log names no filters; leave --filter out.")
         if reading.filter and sample.filter != reading.filter:
             continue
+        # A log repeats its rows for each filter; a bias needs them once.
         if sample.row.id in samples:
             _refuse_other(samples[sample.row.id], sample, where)
             continue
@@ -87,10 +81,10 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         samples[sample.row.id] = replace(sample, prompt="")  # a long log has long prompts
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
-    about, shots = about_log(path, reading)
+    context, shots = about_log(path, reading)
     note = note_differing_demonstrations(prompts, shots, REMEDY)
     rows = [sample.row for sample in samples.values()]
-    return to_imported(rows, str(path), reading, about, [note] if note else [])
+    return to_imported(rows, str(path), reading, context, [note] if note else [])
 
 
 def _is_results(path: Path, start: bytes) -> bool:
@@ -136,7 +130,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
     is_one_prompt = len({requests[i][0] for i in with_question}) == 1
     choices = tuple(requests[i][1] for i in with_question) if is_one_prompt else ()
-    document = fields(line.get("doc"))
+    document = fields(line.get("doc"))  # the data set's own row
     target = line.get("target") if choices else None
     row = Row(
         id=str(line["doc_id"]),
@@ -192,7 +186,7 @@ def _no_choices(kind: str, where: str) -> InputError:
 
 def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     """The number in one request's answer, which logs since 0.4.3 hold as text."""
-    while isinstance(answer, list) and answer:
+    while isinstance(answer, list) and answer:  # [[number, is_greedy]], or less nested
         answer = answer[0]
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise InputError(where=where, expected="a log-likelihood", got=shown(answer))
@@ -201,7 +195,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
     except (ValueError, OverflowError):
         if isinstance(answer, str):
             raise _no_choices(GENERATED, where) from None
-        number = math.inf
+        number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
         return number
     raise InputError(
@@ -219,7 +213,7 @@ def _without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> li
     """
     n, half = len(requests), len(requests) // 2
     empty = [i for i, (prompt, _) in enumerate(requests) if not prompt]
-    if n == 2 * len(empty):
+    if n == 2 * len(empty):  # a prompt of nothing asks for the choice alone
         return empty
     if len(empty) == n == 2 * half and is_mutual:
         # The questions are empty too: what is asked twice tells the order.
@@ -250,28 +244,30 @@ def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None
     `MODEL_ARGS_TASK.jsonl`, have `results.json`.
     """
     named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
-    results = _read_results(path.with_name(f"results_{named[2]}.json" if named else "results.json"))
-    configs = fields(results.get("configs"))
+    # Without a date there is one file of results a folder.
+    name = f"results_{named[2]}.json" if named else "results.json"
+    averages = _read_results(path.with_name(name))
+    configs = fields(averages.get("configs"))
     if named:
         task = named[1]
     else:  # the longest known task that the name ends in
         tasks = [name for name in configs if path.stem.endswith(f"_{name}")]
         task = max(tasks, key=len, default=path.stem)
-    config, run = fields(configs.get(task)), fields(results.get("config"))
-    shots = fields(results.get("n-shot")).get(task, config.get("num_fewshot"))
+    config, run = fields(configs.get(task)), fields(averages.get("config"))
+    shots = fields(averages.get("n-shot")).get(task, config.get("num_fewshot"))
     shots = shots if type(shots) is int and shots >= 0 else None
     seed = run.get("fewshot_seed")
-    about: dict[str, Json] = {
+    context: dict[str, Json] = {
         "task": reading.task or task,
-        "scorer": f"lm-evaluation-harness {results.get('lm_eval_version') or ''}".strip(),
-        "model": _model(results, run),
+        "scorer": f"lm-evaluation-harness {averages.get('lm_eval_version') or ''}".strip(),
+        "model": _model(averages, run),
         "data": _join(config.get("dataset_path"), config.get("dataset_name")),
         "split": _join(config.get("test_split") or config.get("validation_split")),
         "template": _join(config.get("doc_to_text")),
         "shots": shots,
         "seed": seed if type(seed) is int else None,
     }
-    return {name: value for name, value in about.items() if value not in (None, "")}, shots
+    return {name: detail for name, detail in context.items() if detail not in (None, "")}, shots
 
 
 def _read_results(path: Path) -> Mapping[str, Json]:
@@ -284,14 +280,14 @@ def _read_results(path: Path) -> Mapping[str, Json]:
         return {}
 
 
-def _model(results: Mapping[str, Json], run: Mapping[str, Json]) -> str:
+def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:
     """The model's name: since 0.4.3 as such, before that in the arguments; of a path the end."""
     arguments = run.get("model_args")
     pretrained = fields(arguments).get("pretrained")
     if isinstance(arguments, str):
         match = re.search(r"(?:pretrained|model)=([^,]+)", arguments)
         pretrained = match[1] if match else ""
-    name = _join(results.get("model_name")) or _join(pretrained) or _join(run.get("model"))
+    name = _join(averages.get("model_name")) or _join(pretrained) or _join(run.get("model"))
     # Two folders: checkpoints of several runs are often called alike.
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
 

@@ -29,7 +29,9 @@ class Line:
 
     def without_id(self) -> "Line":
         """The same of one row of several that a response scores, whose id is no row's."""
-        return replace(self, fields={name: x for name, x in self.fields.items() if name != ID})
+        return replace(
+            self, fields={name: cell for name, cell in self.fields.items() if name != ID}
+        )
 
     def value(self, name: str) -> object:
         """A field beside the response; dots lead into it ("metadata.subject")."""
@@ -37,10 +39,10 @@ class Line:
 
     def text(self, name: str) -> str:
         """The text of a field that has to be there."""
-        value = self.value(name)
-        if value is None:
+        cell = self.value(name)
+        if cell is None:
             raise InputError(f"{self.where}: {InputError.unknown('field', name, self.fields)}")
-        return str(value)
+        return str(cell)
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -51,7 +53,7 @@ def read_lines(path: Path) -> list[Line]:
     or a list [request, response, fields]. One response or a list of them over many lines is read
     too.
     """
-    lines = [_line(value, where) for where, value in _json_values(read_text(path), str(path))]
+    lines = [_line(document, where) for where, document in _json_values(read_text(path), str(path))]
     if not lines:
         raise InputError(where=path, expected="one response a line", got="none")
     return lines
@@ -59,43 +61,44 @@ def read_lines(path: Path) -> list[Line]:
 
 def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
     """Each JSON value with its place: one a line, or the whole text."""
+    # JSON allows U+2028 within a text: only this one ends a line.
     numbered = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):
+    if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):  # one value, indented
         document = parse(text, where)
-        for i, value in enumerate(document if isinstance(document, list) else [document]):
-            yield f"{where}, response {i}", value
+        for i, member in enumerate(document if isinstance(document, list) else [document]):
+            yield f"{where}, response {i}", member
         return
     for i, line in numbered:
         yield f"{where}, line {i}", parse(line, f"{where}, line {i}", "line")
 
 
-def _line(value: Json, where: str) -> Line:
+def _line(document: Json, where: str) -> Line:
     """A response with what stands beside it, in each of the forms that `read_lines` names."""
-    beside: dict[str, object] = {}
-    if isinstance(value, list):
+    fields_beside: dict[str, object] = {}
+    if isinstance(document, list):
         # [request, response] or [request, response, fields], as parallel requesters save them.
-        if not all(isinstance(member, dict) for member in value) or len(value) not in (2, 3):
+        if not all(isinstance(member, dict) for member in document) or len(document) not in (2, 3):
             raise InputError(
-                where=where, expected="a response or [request, response]", got=shown(value)
+                where=where, expected="a response or [request, response]", got=shown(document)
             )
-        beside = {**fields(value[2])} if len(value) == 3 else {}
-        value = value[1]
-    if not isinstance(value, dict):
-        raise InputError(where=where, expected="a response as a JSON object", got=shown(value))
-    body: object = value
-    if isinstance(value.get("response"), dict):
-        beside |= {name: x for name, x in value.items() if name != "response"}
-        body = value["response"]
+        fields_beside = {**fields(document[2])} if len(document) == 3 else {}
+        document = document[1]
+    if not isinstance(document, dict):
+        raise InputError(where=where, expected="a response as a JSON object", got=shown(document))
+    body: object = document
+    if isinstance(document.get("response"), dict):
+        fields_beside |= {name: cell for name, cell in document.items() if name != "response"}
+        body = document["response"]
         if isinstance(body, dict) and isinstance(body.get("body"), dict):
-            body = body["body"]
+            body = body["body"]  # as OpenAI's batches have it
     else:
-        beside = {**value, **beside}
-    error = value.get("error") or value_at(body, "error")
+        fields_beside = {**document, **fields_beside}  # the response's own names are fields too
+    error = document.get("error") or value_at(body, "error")
     if error or not isinstance(body, dict):
         raise InputError(
             f"{where}: the request failed ({shown(error)}); ask again, or drop the line."
         )
-    return Line(where, body, beside)
+    return Line(where, body, fields_beside)
 
 
 def split_prompts(line: Line) -> list[Line]:

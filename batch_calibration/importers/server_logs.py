@@ -49,9 +49,6 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
 
     Responses that score their prompts score the label each prompt ends with; of others the first
     generated token's list is read; `/v1/score` of SGLang has scores in the order of its ids.
-
-    Raises:
-        InputError: no labels are named; a failed request; what the responses lack.
     """
     response_format = RESPONSE_FORMATS[server]
     lines = read_lines(path)
@@ -71,9 +68,9 @@ def _imported(
     path: Path, lines: Sequence[Line], reading: Reading, scores: np.ndarray, scorer: str
 ) -> Imported:
     """Scores [n, k] of `reading.labels` with what the lines [n] say beside them."""
-    about: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
+    context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
     if isinstance(model := lines[0].body.get("model"), str):
-        about["model"] = model
+        context["model"] = model
     ids = reading.ids or (ID if all(ID in line.fields for line in lines) else "")
     return Imported(
         str(path),
@@ -81,7 +78,7 @@ def _imported(
         reading.labels,
         labels=_gold(lines, reading) if reading.gold else None,
         row_ids=tuple(line.text(ids) for line in lines) if ids else None,
-        about=about,
+        about=context,
         columns={name: [line.text(name) for line in lines] for name in reading.by},
         full=True,
     )
@@ -134,7 +131,7 @@ def _from_prompts(
                 f"but it ends with {shown(text[-30:])}",
                 remedy="name the labels as the prompts have them (--labels)",
             )
-        label = max(endings, key=len)
+        label = max(endings, key=len)  # "not so" ends in "so" as well
         log_prob, size = end_log_prob(prompt, label, line.where)
         longest = max(longest, size)
         j, question = labels.index(label), text[: -len(label.strip())].rstrip()
@@ -142,6 +139,7 @@ def _from_prompts(
         row = question, times[question, j]
         rows.setdefault(row, {})[j] = log_prob
         first_line.setdefault(row, line)
+    # A row that lacks a label has no bound either: nothing says how low it lies.
     for row, log_probs in rows.items():
         if len(log_probs) < len(labels):
             lacking = next(name for j, name in enumerate(labels) if j not in log_probs)
@@ -174,10 +172,11 @@ def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Import
     if len(row_lines) > len(lines):
         # The fields beside a response are of all its rows; none of them is an id of one.
         row_lines = [line.without_id() for line in row_lines]
+    # A softmax over the labels alone says nothing of the other tokens.
     are_shares = bool((np.abs(probs.sum(axis=1) - 1) < 1e-3).all())
     note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
     with np.errstate(divide="ignore"):
-        scores = np.log(probs)
+        scores = np.log(probs)  # minus infinity where a label was not returned
     imported = _imported(path, row_lines, reading, scores, "SGLang, /v1/score")
     return replace(imported, full=False, notes=(note,)) if are_shares else imported
 
@@ -196,6 +195,7 @@ def _labels(path: Path, reading: Reading) -> tuple[str, ...]:
 
 def _gold(lines: Sequence[Line], reading: Reading) -> np.ndarray:
     """The right label of each line: by name, or by index where no name is a number; -1 for null."""
+    # A label that is itself a number is never taken by index.
     index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
     if not any(name.lstrip("-").isdecimal() for name in index_of):
         index_of |= {str(j): j for j in range(-1, len(reading.labels))}

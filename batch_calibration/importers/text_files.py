@@ -50,33 +50,29 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
 
 
-def parse(text: str, where: str, part: str = "file") -> Json:
-    """The JSON value of a text; `part` says what may have been cut short."""
+def parse(text: str, where: str, unit: str = "file") -> Json:
+    """The JSON value of a text; `unit` says what may have been cut short."""
     try:
         return parse_json(text)
     except UnicodeError as error:
         raise InputError(
-            f"{where}: half a surrogate pair is no text ({error}); correct the {part}."
+            f"{where}: half a surrogate pair is no text ({error}); correct the {unit}."
         ) from error
     except ValueError as error:
         why = str(error)[:200]
-        raise InputError(f"{where}: no JSON ({why}); is the {part} cut short?") from error
+        raise InputError(f"{where}: no JSON ({why}); is the {unit} cut short?") from error
 
 
-def parse_object(text: str, where: str, part: str = "file") -> dict[str, Json]:
+def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
     """The JSON object of a text."""
-    value = parse(text, where, part)
-    if not isinstance(value, dict):
-        raise InputError(where=where, expected="a JSON object", got=shown(value))
-    return value
+    document = parse(text, where, unit)
+    if not isinstance(document, dict):
+        raise InputError(where=where, expected="a JSON object", got=shown(document))
+    return document
 
 
 def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory.
-
-    Raises:
-        InputError: a file that cannot be read, is no UTF-8 text, is cut short, or holds others.
-    """
+    """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
     with readable(path), path.open(encoding="utf-8-sig") as file:
         first = file.read(1)
         while first.isspace():
@@ -127,16 +123,16 @@ def _listed(path: Path, file: TextIO) -> Iterator[tuple[str, dict[str, Json]]]:
 # Values of JSON that is not of our making: an empty one where it is of another type
 
 
-def fields(value: object) -> dict[str, Json]:
+def fields(document: object) -> dict[str, Json]:
     """A JSON object, or an empty one."""
-    return value if isinstance(value, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def members(value: object) -> list[Json]:
+def members(document: object) -> list[Json]:
     """A JSON list, or an empty one."""
-    return value if isinstance(value, list) else []
+    return document if isinstance(document, list) else []
 
 
-def text_or_empty(value: object) -> str:
+def text_or_empty(document: object) -> str:
     """A JSON text, or an empty one."""
-    return value if isinstance(value, str) else ""
+    return document if isinstance(document, str) else ""

@@ -56,11 +56,11 @@ async def ask_all(
         # The workers share one iterator: each takes the next request when it is free.
         for name, request in requests:
             try:
-                kept = answers.get(server, request)
-                if kept is not None:
+                earlier = answers.get(server, request)
+                if earlier is not None:
                     # What an earlier version kept may be of no use to this one: it is asked again.
                     with suppress(InputError):
-                        receive(name, kept)
+                        receive(name, earlier)
                         continue
                 answer, text = await client.ask(request)
                 receive(name, answer)

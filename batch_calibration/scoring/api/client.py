@@ -151,7 +151,7 @@ class Client:
         self._connection = connection
         self._pace = pace
         self._jitter = jitter
-        self._has_answered = False
+        self._has_answered = False  # whether there is a server at all
 
     async def ask(self, request: Request) -> tuple[Json, str]:
         """The answer to one request: its value, and its text without the key.
@@ -248,7 +248,7 @@ def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["http
         base_url=server.address,
         headers={"Authorization": f"Bearer {server.key}"} if server.key else {},
         timeout=timeout if math.isfinite(timeout) else None,
-        limits=httpx2.Limits(max_connections=None),
+        limits=httpx2.Limits(max_connections=None),  # config.in_flight is the limit
     )
 
 
@@ -259,7 +259,7 @@ def retry_after(headers: "httpx2.Headers") -> float:
     """
     header = headers.get("retry-after", "")
     try:
-        seconds = float(header)
+        seconds = float(header)  # or else a date
     except ValueError:
         try:
             sent = parsedate_to_datetime(headers.get("date", ""))

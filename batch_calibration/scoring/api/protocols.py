@@ -64,7 +64,7 @@ def _completion(question: Question, **fields: Json) -> Request:
     body: dict[str, Json] = {
         "model": question.model,
         "prompt": question.text,
-        "max_tokens": 1,
+        "max_tokens": 1,  # some servers refuse 0
         "temperature": 0,
     }
     return Request("completions", body | fields)

@@ -174,7 +174,7 @@ class ApiScorer:
         with self._answers.opened():
             failures = _run(self._ask(self._requests(texts, forms), receive))
         self._refuse_failures(failures, len(texts) * per_row)
-        tokens = np.zeros(len(texts), np.int32)
+        tokens = np.zeros(len(texts), np.int32)  # [n]
         if self._tokenizer:
             for start in range(0, len(texts), ROWS_AT_ONCE):
                 batch = texts[start : start + ROWS_AT_ONCE]
@@ -183,9 +183,10 @@ class ApiScorer:
         rows = [[scores for _, scores in sorted(row.items())] for row in answers]
         if self._protocol.first_tokens:
             return self._score_lists([row[0] for row in rows], labels, tokens)
-        scores = np.array([list(chain(*row)) for row in rows], np.float32)
+        scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         self._refuse_constant(scores)
-        scores = label_texts.sum_probabilities(scores, counts)
+        scores = label_texts.sum_probabilities(scores, counts)  # [n, k]
+        # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:
             self._notes.add(scores)
             self.notes = self._notes.sentences()
@@ -219,6 +220,7 @@ class ApiScorer:
             for start in range(0, len(texts), ROWS_AT_ONCE):
                 counts = count_tokens(texts[start : start + ROWS_AT_ONCE], self._tokenizer)
                 for key, request in self._requests(texts, forms, start, start + ROWS_AT_ONCE):
+                    # The number alone is kept: the texts would fill the memory.
                     content = hash(canonical([request.path, request.body]))
                     if content in seen:
                         continue
@@ -263,8 +265,8 @@ class ApiScorer:
             refuse_constant(scores, self._server.address)
         except InputError as error:
             path = self._answers.path
-            again = f", or mend it, move {path} away and ask again" if path else ""
-            raise InputError(f"{error} Try {self._protocol.instead}{again}.") from error
+            remedy = f", or mend it, move {path} away and ask again" if path else ""
+            raise InputError(f"{error} Try {self._protocol.instead}{remedy}.") from error
 
     def _refuse_failures(self, failures: Failures, requests: int) -> None:
         """Say what has no answer."""

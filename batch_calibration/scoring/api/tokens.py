@@ -36,11 +36,7 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
 def label_ids(
     texts: Sequence[str], forms: Sequence[str], tokenizer: "TokenizerInfo", first_row: int = 0
 ) -> list[LabelIds]:
-    """The ids that `CausalLM` would read of each text and its labels.
-
-    Raises:
-        InputError: a label of several tokens, or two that begin with the same one.
-    """
+    """The ids that `CausalLM` would read of each text and its labels."""
     from batch_calibration.scoring.tokens import encode
 
     encoded = zip(*encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row), strict=True)
