@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import use_one_arena
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import programs
 from batch_calibration.scoring.causal_lm import CausalLM
 from benchmarks import worker
-from experiments.allocator import one_arena
-from experiments.compilation_cache import keep_programs
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 MATMULS = ((1024, 768, 3072), (2048, 768, 3072), (2048, 3072, 768), (2048, 2048, 2048))
@@ -71,7 +71,7 @@ def peak_memory() -> int:
 def main() -> None:
     """Serve jobs on a checkpoint."""
     worker.pin()
-    one_arena()
+    use_one_arena()
     keep_programs()
     checkpoint = load_checkpoint(Path(sys.argv[1]))
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}

@@ -29,7 +29,7 @@ IMPORTS = {
     "import flax": ("flax.nnx",),
     "import the rest": (
         "experiments.score",
-        "experiments.progress",
+        "batch_calibration.cli.progress",
         "batch_calibration.scoring.causal_lm",
         "batch_calibration.study.scoring",
     ),

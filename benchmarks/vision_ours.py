@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from batch_calibration.cli.compilation_cache import keep_programs
 from batch_calibration.data.image_refs import ImageFile
 from batch_calibration.models.checkpoint import load_checkpoint
 from batch_calibration.scoring import ImageInputs
 from batch_calibration.scoring.dual_encoder import DualEncoder
 from benchmarks import worker
 from benchmarks.ours import peak_memory
-from experiments.compilation_cache import keep_programs
 
 
 def main() -> None:

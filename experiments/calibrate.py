@@ -6,7 +6,8 @@ python -m experiments.calibrate --workdir=W --config=configs/mini_probe_size.py 
 
 from absl import flags
 
-from experiments import cli, machine
+from batch_calibration.cli import studies
+from experiments import cli
 
 WORKDIR = cli.folder_flag("folder with scores")
 CONFIG = cli.config_flag("study whose keys of `calibration` are taken", required=False)
@@ -14,26 +15,16 @@ FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to t
 TASKS = flags.DEFINE_list("tasks", [], "calibrate scores of these tasks alone")
 SHOTS = flags.DEFINE_integer("shots", None, "calibrate scores of so many shots alone")
 cli.key_flags("calibration")
-machine.define_flags()
+cli.machine_flags()
 
 
 def main() -> None:
     """Write one record per stored table that is asked for."""
-    from batch_calibration.errors import InputError
-    from batch_calibration.study import calibrate_study
-
-    machine.set_up()
-    report = calibrate_study(
-        WORKDIR.value, cli.configured_settings().calibration, floor=FLOOR.value,
-        tasks=TASKS.value, shots=SHOTS.value,
-    )  # fmt: skip
-    print(*report.notes, sep="\n", end="\n" * bool(report.notes))
-    print(
-        f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
-        f"records are in {WORKDIR.value}/records"
+    cli.set_up_machine()
+    settings = cli.configured_settings().calibration
+    studies.calibrate(
+        WORKDIR.value, settings, floor=FLOOR.value, tasks=TASKS.value, shots=SHOTS.value
     )
-    if report.broken:
-        raise InputError(" ".join(report.broken))
 
 
 if __name__ == "__main__":

@@ -1,63 +1,65 @@
-"""Runs a program's `main`: flag, config and input errors become sentences with exit code 2.
+"""The door of the programs: reads flags and configs, runs `main`, answers mistakes in a sentence.
 
 A program's module imports little at its top, and the rest inside `main`, so that flags are read
 before JAX is loaded.
 """
 
-import difflib
-import gc
 import re
 import runpy
 import sys
-import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
 from absl import app, flags, logging
-from ml_collections import config_flags
 
-from batch_calibration.cli.guard import answer, catch_stops, fail, guard
+from batch_calibration.cli import launchers, machine
+from batch_calibration.cli.guard import answer, fail, guard, set_up_process
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, Study, keys
-from experiments import config_files, grid_flags
+from experiments import config_files
+from experiments.config_files import suggest
 
 # The flags that the functions below define are those of the program that calls them.
 flags.disclaim_key_flags()
 
-REQUIRED = re.compile(r"Flag --(\w+) must have a value other than None")
-WRONG_VALUE = re.compile(r"flag --config\.(\w+)=(.*?): ", re.S)
-GIVE: dict[str, str] = {}
-"""What to give for a flag that is missing, where it is not a folder."""
-WORDS = {
-    "methods": "methods to apply, comma-separated; all by default",
-    "method_options": "options of methods: METHOD.OPTION=VALUE, comma-separated",
-    "probe_sizes": "also let BC and PC learn from so many rows alone, such as 2,5,10",
-    "draws": "draws of rows for each probe size",
-    "stream_orders": "orders in which rows come, for accuracy by rows seen; 0 is none",
-}
-"""What is said of a flag that is a key of a part, where a program has such."""
-OPTIONAL = set[str]()
-"""Flags with keys of their own that a program runs without."""
-GRIDS = dict[str, list[object]]()
-"""Keys of `--config` that were given several values, in a program that takes such."""
-IN_PROCESS = list[str]()
-"""Programs that run in this process without being its own; see `run_in_process`."""
+EXAMPLE = "configs/mini.py"
+MISSING_FLAG = re.compile(r"Flag --(\w+) must have a value other than None")
+OVERRIDE = re.compile(r"--?config\.(\w+)(?:=(.*))?", re.S)
+
+
+class _State:
+    """What is known of the program that runs; `run_in_process` begins anew.
+
+    Attributes:
+        example: what the sentence offers where --config is missing.
+        path: what --config named, with its preset.
+        grid: keys of the config that were given several values, in a program that takes such.
+        is_guest: whether it runs in a process that is not its own.
+    """
+
+    def __init__(self, *, is_guest: bool = False):
+        self.example, self.path, self.is_guest = EXAMPLE, "", is_guest
+        self.grid = dict[str, Sequence[object]]()
+
+
+STATE = _State()
 
 
 def config_flag(
-    help_text: str, example: str = "configs/mini.py", *, required: bool = True
+    help_text: str, example: str = EXAMPLE, *, required: bool = True
 ) -> flags.FlagHolder[Any]:
-    """The flag `--config` of a program; `example` is what the sentence offers."""
-    holder = config_flags.DEFINE_config_file("config", None, help_text, lock_config=True)
-    GIVE["config"] = example
-    if required:
-        flags.mark_flag_as_required("config")
-    else:
-        OPTIONAL.add("config")
-    return holder
+    """The flag `--config` of a program, whose value is the config with what was set in it.
+
+    Args:
+        help_text: what it is for.
+        example: what the sentence offers where it is missing.
+        required: whether the program needs it.
+    """
+    STATE.example = example
+    text = f"{help_text}; --config.KEY=VALUE sets one of its keys"
+    return flags.DEFINE_string("config", None, text, required=required)
 
 
 def folder_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
@@ -65,32 +67,58 @@ def folder_flag(help_text: str, name: str = "workdir") -> flags.FlagHolder[Any]:
     return flags.DEFINE_string(name, None, help_text, required=True)
 
 
-def configured_studies() -> list[Study]:
-    """The studies of `--config`, whose keys may have several values: one for each model."""
-    path = config_flags.get_config_filename(flags.FLAGS["config"])
-    return config_files.read_studies(path, flags.FLAGS["config"].value, GRIDS)
-
-
-def configured_study() -> Study:
-    """The settings and cells of `--config`, overrides included."""
-    path = config_flags.get_config_filename(flags.FLAGS["config"])
-    return config_files.read_study(path, flags.FLAGS["config"].value)
-
-
 def key_flags(part: str) -> None:
     """A flag for each key of a part of the settings, which goes before that of `--config`."""
     for name, key in keys().items():
         if key.part == part:
-            define = flags.DEFINE_integer if key.kind is int else flags.DEFINE_string
-            define(name, None, WORDS[name])
+            flags.DEFINE_string(name, None, key.help)
+
+
+def machine_flags() -> None:
+    """The flags of a program that may be one of several processes; see `set_up_machine`."""
+    for name, (kind, text) in machine.FLAGS.items():
+        (flags.DEFINE_integer if kind is int else flags.DEFINE_string)(name, None, text)
+
+
+def set_up_machine() -> None:
+    """Keep compiled programs, and join the other processes that `machine_flags` name."""
+    machine.set_up(**{name: flags.FLAGS[name].value for name in machine.FLAGS})
+
+
+def launcher_flags() -> None:
+    """The flags of a program that starts workers; see `read_launcher`."""
+    text = "what starts workers: processes of this machine, Slurm, or a Ray cluster"
+    flags.DEFINE_enum("launcher", "local", launchers.NAMES, text)
+    flags.DEFINE_integer("workers", 2, "how many share the sweep")
+    for name, flag in launchers.FLAGS.items():
+        (flags.DEFINE_integer if flag.kind is int else flags.DEFINE_string)(name, None, flag.help)
+
+
+def read_launcher() -> Any:
+    """The launcher that the flags name; errors as in `make_launcher`."""
+    given: dict[str, Any] = {name: flags.FLAGS[name].value for name in ("launcher", "workers")}
+    chosen = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
+    options = {name: setting for name, setting in chosen.items() if setting is not None}
+    return launchers.make_launcher(given["launcher"], given["workers"], options)
 
 
 def configured_settings() -> Settings:
     """The settings of `--config`, overrides and flags of keys included; else the defaults."""
     config = flags.FLAGS["config"].value
-    found = Settings() if config is None else Settings.of(**config.to_dict())
-    given = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
-    return found.replace(**{name: value for name, value in given.items() if value is not None})
+    settings = Settings() if config is None else Settings.of(**config.to_dict())
+    texts = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
+    given = {name: keys()[name].parse(text) for name, text in texts.items() if text is not None}
+    return settings.replace(**given)
+
+
+def configured_study() -> Study:
+    """The settings and cells of `--config`, overrides included."""
+    return config_files.read_study(STATE.path, flags.FLAGS["config"].value)
+
+
+def configured_studies() -> list[Study]:
+    """The studies of `--config`, whose keys may have several values: one for each model."""
+    return config_files.read_studies(STATE.path, flags.FLAGS["config"].value, STATE.grid)
 
 
 def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = False) -> NoReturn:
@@ -98,23 +126,20 @@ def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = 
 
     Args:
         main: the program.
+        loads: modules that are imported before it; see `guard`.
         grids: whether keys of `--config` may have several values.
-        loads: modules that are imported before it, such as jax, whose half-imported C++ may abort
-            or go on where an interruption raises an exception: one that comes then ends at once.
     """
-    if not IN_PROCESS:
-        # Imports and tracing make many objects that stay: Python would look for garbage among them.
-        gc.set_threshold(10_000, 20, 20)
-        catch_stops()
-    app.run(lambda _: _guarded(main, loads), flags_parser=partial(_parse, grids=grids))
+    if not STATE.is_guest:
+        set_up_process()
+    app.run(lambda _: _run(main, loads), flags_parser=lambda argv: _parse(argv, grids))
     raise AssertionError("app.run returned")
 
 
 def run_in_process(name: str, *arguments: str) -> int:
     """Run a program of this folder in this process, as `python -m experiments.NAME ARGUMENTS` does.
 
-    Signals, the collector of garbage and standard output stay as they are; the working directory is
-    the caller's, and names in configs/ are read from it.
+    Signals, garbage collection and standard output stay as they are; the working directory is the
+    caller's, and names in configs/ are read from it.
 
     Args:
         name: the program's module, such as "score".
@@ -123,134 +148,111 @@ def run_in_process(name: str, *arguments: str) -> int:
     Returns:
         The exit code.
     """
-    before, modules = set(flags.FLAGS), set(sys.modules)
-    GRIDS.clear()
-    OPTIONAL.clear()
+    global STATE
+    host, defined, modules = STATE, set(flags.FLAGS), set(sys.modules)
+    STATE = _State(is_guest=True)
     config_files.load.cache_clear()
-    IN_PROCESS.append(name)
-    # ml_collections and the list of a workdir's runs read the arguments from sys.argv.
+    # The list of a workdir's runs reads the arguments from sys.argv.
     program = str(Path(__file__).with_name(f"{name}.py"))
     try:
-        with patch.object(sys, "argv", [program, *arguments]), warnings.catch_warnings():
-            # A program of its own would not show it; it is of how ml_collections reads a file.
-            warnings.filterwarnings("ignore", "the load_module", DeprecationWarning)
+        with patch.object(sys, "argv", [program, *arguments]):
             runpy.run_module(f"experiments.{name}", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     finally:
-        IN_PROCESS.pop()
+        STATE = host
         # The next program defines flags of the same names; a library that was imported now defined
         # its own once and for all.
-        for flag in set(flags.FLAGS) - before:
-            definer = flags.FLAGS.find_module_defining_flag(flag)
+        for name in set(flags.FLAGS) - defined:
+            definer = flags.FLAGS.find_module_defining_flag(name)
             if definer in modules or definer not in sys.modules:
-                flags.FLAGS.remove_flag_values([flag])
+                flags.FLAGS.remove_flag_values([name])
         flags.FLAGS.unparse_flags()
     return 0
 
 
-def _guarded(main: Callable[[], None], loads: Sequence[str]) -> None:
+def _run(main: Callable[[], None], loads: Sequence[str]) -> None:
     # absl shows what every library logs; a program says what it has to by print and sentences.
     logging.set_verbosity(logging.WARNING)
     workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
     place = f"workdir {workdir}" if workdir else "a file"
-    if IN_PROCESS:
+    if STATE.is_guest:
         answer(main, place)
     else:
         guard(main, loads, place)
 
 
-def _parse(argv: Sequence[str], *, grids: bool = False) -> list[str]:
-    known: list[str] = []
+def _parse(argv: Sequence[str], grids: bool) -> list[str]:
     # Words without a flag are refused below: they must not end the flags.
     flags.FLAGS.set_gnu_getopt(True)
     try:
-        if grids:
-            argv, several = grid_flags.take(argv)
-            GRIDS.update(several)
-        if "config" in flags.FLAGS:
-            known = _config_keys(argv)
-        words = flags.FLAGS(list(argv))
+        words, overrides = _split_overrides(argv)
+        takes_config = "config" in flags.FLAGS
+        if takes_config and {"-help", "--help", "--helpfull"} & set(words):
+            path = _find_config(words) or STATE.example
+            flags.FLAGS["config"].help += f": {', '.join(config_files.read_config(path))}"
+        words = flags.FLAGS(words)
         _check(words[1:])
+        if takes_config and flags.FLAGS.config is not None:
+            STATE.path = flags.FLAGS.config
+            config: Any = config_files.read_config(STATE.path)
+            STATE.grid = config_files.override(config, overrides, grids=grids)
+            flags.FLAGS["config"].value = config
+        elif overrides:
+            fail(_say_missing(["config"]))
         return words
-    except SystemExit:
+    except SystemExit as end:
         # After --help: absl ends with the code of an error.
-        sys.exit()
+        sys.exit(end.code if end.code == 2 else 0)
     except InputError as error:
         fail(str(error))
     except flags.UnrecognizedFlagError as error:
         name = error.flagname
-        if name.startswith("config.") and "config" in flags.FLAGS:
-            fail(_missing(["config"]))
-        fail(f"no flag is called --{name}; {_near(name, list(flags.FLAGS))}")
+        fail(f"no flag is called --{name}; {suggest(name, list(flags.FLAGS))}")
     except flags.Error as error:
-        if names := REQUIRED.findall(str(error)):
-            fail(_missing(names))
-        fail(_wrong_value(str(error).strip()))
-    except (AttributeError, KeyError) as error:
-        fail(_unknown_key(argv, known, error))
-    except (ValueError, TypeError) as error:
-        fail(f'a flag cannot be read: {str(error).splitlines()[0]}; tuples are \'("a","b")\'.')
+        if names := MISSING_FLAG.findall(str(error)):
+            fail(_say_missing(names))
+        fail(f"{str(error).strip().splitlines()[-1]}; --help lists the flags.")
 
 
-def _config_keys(argv: Sequence[str]) -> list[str]:
-    """The keys of the config that will be parsed; they are named in the help of `--config`."""
-    first = flags.FlagValues()
-    first.set_gnu_getopt(True)
-    flags.DEFINE_string("config", None, "", flag_values=first)
-    first(list(argv), known_only=True)
-    path = first["config"].value
-    if not path and "config" in OPTIONAL:
-        return []
-    known = list(config_files.read_config(path or GIVE["config"]).keys())
-    flag: Any = flags.FLAGS["config"]
-    flag.help += f"; --config.KEY=VALUE sets one of its keys: {', '.join(known)}"
-    return known
+def _find_config(words: Sequence[str]) -> str:
+    """What `--config` says where the other flags are not parsed."""
+    alone = flags.FlagValues()
+    alone.set_gnu_getopt(True)
+    holder = flags.DEFINE_string("config", "", "", flag_values=alone)
+    alone(list(words), known_only=True)
+    return holder.value or ""
+
+
+def _split_overrides(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments without those that set keys of the config, and these keys with their texts."""
+    words, overrides = list[str](), dict[str, str]()
+    rest = iter(argv)
+    for word in rest:
+        setting = OVERRIDE.fullmatch(word)
+        if setting and "config" in flags.FLAGS:
+            key, text = setting.groups()
+            # What is not behind "=" is the next word.
+            overrides[key] = next(rest, "") if text is None else text
+        else:
+            words.append(word)
+    return words, overrides
 
 
 def _check(words: Sequence[str]) -> None:
     """Refuse words without a flag, and flags without a value."""
     if words:
-        raise InputError(
-            where=f"{' '.join(words)}",
-            expected="flags alone",
-            remedy="write --NAME=VALUE, --help lists the names",
-        )
+        remedy = "write --NAME=VALUE, --help lists the names"
+        raise InputError(where=" ".join(words), expected="flags alone", remedy=remedy)
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
-        if flag.present and flag.value == "" and not name.startswith("config."):
-            raise InputError(
-                where=f"--{name}", expected="a value", got="nothing", remedy=f"write --{name}=VALUE"
-            )
+        if flag.present and flag.value == "" and name != "config":
+            remedy = f"write --{name}=VALUE"
+            raise InputError(where=f"--{name}", expected="a value", got="nothing", remedy=remedy)
 
 
-def _missing(names: Sequence[str]) -> str:
-    given = " ".join(f"--{name}={GIVE.get(name, 'DIR')}" for name in names)
-    return f"{', '.join(f'--{name}' for name in names)}: expected a value, none came; give {given}."
-
-
-def _wrong_value(reason: str) -> str:
-    """The sentence for a value that its flag cannot take; a key of a study knows its own."""
-    found = WRONG_VALUE.match(reason)
-    if found and found[1] in keys():
-        try:
-            keys()[found[1]].check(found[2])
-        except InputError as error:
-            return str(error)
-    return f"{reason.splitlines()[-1]}; --help lists the flags."
-
-
-def _unknown_key(argv: Sequence[str], known: list[str], error: Exception) -> str:
-    for argument in argv[1:]:
-        name = argument.lstrip("-").split("=")[0]
-        if name.startswith("config.") and name.removeprefix("config.") not in known:
-            key = name.removeprefix("config.")
-            return f"the config has no key {key!r}; {_near(key, known)}"
-    return f"the config cannot be read: {error}; a colon is followed by a preset's name only."
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return (f"did you mean {near[0]!r}? " if near else "") + (
-        f"There are: {', '.join(sorted(known))}." if 0 < len(known) <= 40 else "See --help."
-    )
+def _say_missing(names: Sequence[str]) -> str:
+    examples = {"config": STATE.example}
+    flags_given = " ".join(f"--{name}={examples.get(name, 'DIR')}" for name in names)
+    listed = ", ".join(f"--{name}" for name in names)
+    return f"{listed}: expected a value, none came; give {flags_given}."

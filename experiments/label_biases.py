@@ -7,20 +7,20 @@ Any model, by `--config.model=` and `--config.data=`; docs/label-words-study.md 
 
 from pathlib import Path
 
-from experiments import cli, machine
+from experiments import cli
 
 CONFIG = cli.config_flag("the study whose tasks, model, seeds and limit are taken")
 WORKDIR = cli.folder_flag("folder for the scores and the tables; give it to no other study")
-machine.define_flags()
+cli.machine_flags()
 
 
 def main() -> None:
     """Score what the workdir does not hold yet, and print the tables."""
+    from batch_calibration.cli.progress import ProgressBar
     from experiments import label_sequence_tables as tables
     from experiments.label_sequences import ask
-    from experiments.progress import ProgressBar
 
-    machine.set_up()
+    cli.set_up_machine()
     workdir = Path(WORKDIR.value)
     with ProgressBar("scoring", "examples") as bar:
         asked = ask(

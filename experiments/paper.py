@@ -5,7 +5,8 @@ python -m experiments.paper --workdir=W
 
 from absl import flags
 
-from experiments import cli, compilation_cache
+from batch_calibration.cli.compilation_cache import keep_programs
+from experiments import cli
 
 WORKDIR = cli.folder_flag("folder with scores and records")
 MODELS = flags.DEFINE_list("models", [], "models from the smallest on, for tables of several sizes")
@@ -16,7 +17,7 @@ def main() -> None:
     from batch_calibration.artifacts import catalogue, paper
     from batch_calibration.store import Store
 
-    compilation_cache.keep_programs()
+    keep_programs()
     store = Store(WORKDIR.value)
     records = store.records()
     results = catalogue.gather(records, store.table_of, models=MODELS.value, all_boundaries=True)

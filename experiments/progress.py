@@ -1,68 +1,12 @@
-"""Shows how far a program is: a bar with its rate and the time left; training keeps each step."""
+"""Keeps each step of a training run in a file, and shows how far it is."""
 
 import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
-
-
-class RateColumn(ProgressColumn):
-    """Units per second."""
-
-    def __init__(self, unit: str):
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        """The rate so far."""
-        return Text(f"{task.finished_speed or task.speed or 0:,.0f} {self.unit}/s")
-
-
-class ProgressBar:
-    """A bar in the terminal; where the output is none, it is printed once, at the end.
-
-    Example:
-        with ProgressBar("scoring", "examples") as bar:
-            bar.update(done=3, total=10, description="sst2, seed 0")
-    """
-
-    def __init__(self, description: str, unit: str):
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-            RateColumn(unit), TimeRemainingColumn(),
-        )  # fmt: skip
-        self._line = self._bar.add_task(description, total=None)
-
-    def update(self, done: int, total: int, description: str) -> None:
-        """Move the bar."""
-        self._bar.update(self._line, completed=done, total=total, description=description)
-
-    def print(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self._bar.stop()
+from batch_calibration.cli.progress import ProgressBar
 
 
 class TrainingProgress(ProgressBar):

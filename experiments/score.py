@@ -3,34 +3,18 @@
 python -m experiments.score --config=configs/mini.py --workdir=W
 """
 
-from experiments import cli, machine
+from batch_calibration.cli import studies
+from experiments import cli
 
 CONFIG = cli.config_flag("the study to score")
 WORKDIR = cli.folder_flag("folder for the scores")
-machine.define_flags()
+cli.machine_flags()
 
 
 def main() -> None:
     """Score every context of the sweep that the workdir does not hold yet."""
-    from batch_calibration.store import Store
-    from batch_calibration.study import run_scoring
-    from experiments.progress import ProgressBar
-
-    machine.set_up()
-    study, store = cli.configured_study(), Store(WORKDIR.value, create=True)
-    with ProgressBar("scoring", "examples") as bar:
-        report = run_scoring(
-            *study,
-            store,
-            progress=lambda now: bar.update(now.done, now.total, now.context),
-            notify=print,
-        )
-    print(*report.notes, sep="\n", end="\n" * bool(report.notes))
-    print(
-        f"{len(report.ids)} contexts: {report.scored:,} rows scored in {report.seconds:.1f} s, "
-        f"{report.inputs - report.scored:,} were there already; the scores are in "
-        f"{store.workdir / 'scores'}"
-    )
+    cli.set_up_machine()
+    studies.score(cli.configured_study(), WORKDIR.value)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ python -m experiments.status --workdir=W
 python -m experiments.status --workdir=W --config=configs/mini.py
 """
 
-from absl import flags
-
+from batch_calibration.cli import studies
 from experiments import cli
 
 WORKDIR = cli.folder_flag("folder of the runs")
@@ -14,14 +13,8 @@ CONFIG = cli.config_flag("the one study to speak of; all by default", required=F
 
 def main() -> None:
     """Print the status, a line for each context that is running or failed."""
-    from batch_calibration.store import Store
-    from batch_calibration.store.status import read_status
-    from batch_calibration.study.scoring import plan_name
-
-    given = flags.FLAGS["config"].value is not None
-    plan = plan_name(*cli.configured_study()) if given else None
-    for line in read_status(Store(WORKDIR.value), plan).lines():
-        print(line)
+    study = cli.configured_study() if CONFIG.value else None
+    studies.show_status(WORKDIR.value, study)
 
 
 if __name__ == "__main__":

@@ -5,26 +5,21 @@ python -m experiments.sweep --config=configs/mini.py --workdir=W --launcher=loca
 
 from absl import flags
 
-from experiments import cli, launchers
+from batch_calibration.cli import studies
+from experiments import cli
 
 CONFIG = cli.config_flag("the study; --config.KEY=A,B,C scores it for each value")
 WORKDIR = cli.folder_flag("folder for the scores, which all workers see")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time; score nothing")
-launchers.define_flags()
+cli.launcher_flags()
 
 
 def main() -> None:
     """Start the workers, wait for them, and say what they did."""
-    from batch_calibration.study.workers import sweep
-    from experiments.launchers import summary, watching
-
-    studies, launch = cli.configured_studies(), launchers.configured_launcher()
-    if DRY_RUN.value:
-        summary.show_plan(studies, WORKDIR.value, flags.FLAGS["workers"].value)
-        return
-    with watching.shown_progress(WORKDIR.value, studies) as notify:
-        report = sweep(studies, WORKDIR.value, launch=launch, notify=notify)
-    summary.show_report(report, WORKDIR.value)
+    workers: int = flags.FLAGS.workers
+    studies.sweep(
+        cli.configured_studies(), WORKDIR.value, cli.read_launcher(), workers, dry_run=DRY_RUN.value
+    )
 
 
 if __name__ == "__main__":

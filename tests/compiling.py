@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from experiments import compilation_cache
+from batch_calibration.cli import compilation_cache
 
 
 def main(first: int, last: int, how: str = "") -> None:

@@ -13,9 +13,9 @@ import ray
 from ray.cluster_utils import Cluster
 from test_sweep import SETTINGS
 
+from batch_calibration.cli.launchers.ray import Ray
 from batch_calibration.settings import grid
 from batch_calibration.study import sweep
-from experiments.launchers.ray import Ray
 
 
 def main(workdir: Path) -> None:

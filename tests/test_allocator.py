@@ -10,8 +10,8 @@ import pytest
 
 ARENAS = """
 import ctypes, os, threading
-from experiments.allocator import one_arena
-one_arena()
+from batch_calibration.cli.machine import use_one_arena
+use_one_arena()
 kept, held = [], threading.Barrier(9)
 def allocate():
     kept.append(b"x" * 100_000)

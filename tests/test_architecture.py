@@ -52,8 +52,9 @@ ARROWS = {
         "scores", "importers", "store",
     },
     "cli": {
-        "errors", "files", "arrays", "diagnosis", "methods", "metrics", "scores", "importers",
-        "store", "study", "artifacts", "streams", "version",
+        "errors", "files", "inputs", "settings", "arrays", "diagnosis", "methods", "metrics",
+        "scores", "importers", "store", "prompts", "scoring", "study", "artifacts", "streams",
+        "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip
@@ -66,7 +67,7 @@ OUTSIDE = {
     "pandas": set(),
     "absl": set(),
     "ml_collections": set(),
-    "rich": set(),
+    "rich": {"cli"},
     "tensorboardX": set(),
     "tensorflow": set(),
     "tensorflow_datasets": set(),

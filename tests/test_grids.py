@@ -3,9 +3,10 @@
 import pytest
 from ml_collections import ConfigDict
 
+from batch_calibration.cli.study_options import read_value, read_values
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, combinations, gather, grid
-from experiments import config_files, grid_flags
+from experiments import config_files
 
 SETTINGS = Settings.of(tasks=("sst2", "rte"), model="mini", seeds=2)
 
@@ -49,56 +50,87 @@ def test_a_grid_that_cannot_be(values, sentence):
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "values"),
+    ("text", "values"),
     [
-        ("shots=1,2,4", "1", [1, 2, 4]),
-        ("shots=3", "3", None),
-        ("template=,1", "", ["", "1"]),
-        ("template=Is it, {sentence}? {label}", "Is it, {sentence}? {label}", None),
-        (
-            'template=("{a}, {label}","{b} {label}")',
-            "{a}, {label}",
-            ["{a}, {label}", "{b} {label}"],
-        ),
-        ("logits_only=True,False", "True", [True, False]),
-        ("scale=0,1.5", "0.0", [0.0, 1.5]),
-        ("over_long=error,drop_shots", "error", ["error", "drop_shots"]),
+        ("shots=1,2,4", [1, 2, 4]),
+        ("shots=3", [3]),
+        ("template=,1", ["", "1"]),
+        ("template=Is it, {sentence}? {label}", ["Is it, {sentence}? {label}"]),
+        ('template=("{a}, {label}","{b} {label}")', ["{a}, {label}", "{b} {label}"]),
+        ("logits_only=True,False", [True, False]),
+        ("scale=0,1.5", [0.0, 1.5]),
+        ("over_long=error,drop_shots", ["error", "drop_shots"]),
+        ("tasks=sst2,rte", [("sst2", "rte")]),
+        ("mesh=data:2,model:2", ["data:2,model:2"]),
+        ("demonstrations=1,2", [(1, 2)]),
     ],
 )
-def test_values_at_the_command_line(text, first, values):
-    key = text.partition("=")[0]
-    argv, found = grid_flags.take(["sweep", f"--config.{text}", "--workdir=W"])
-    assert argv == ["sweep", f"--config.{key}={first}", "--workdir=W"]
-    assert found == ({key: values} if values else {})
+def test_values_at_the_command_line(text, values):
+    """Tuples, and what is no key of scores, are one value."""
+    name, _, text = text.partition("=")
+    read = read_values(name, text)
+    assert read == values and list(map(type, read)) == list(map(type, values))
 
 
-@pytest.mark.parametrize("word", ["--config.tasks=sst2,rte", "--config.mesh=data:2,model:2",
-                                  "--config.demonstrations=1,2", "--config.nothing=1,2", "a,b",
-                                  "--config=a,b"])  # fmt: skip
-def test_tuples_and_what_is_no_key_of_scores_stay_as_they_are(word):
-    assert grid_flags.take([word]) == ([word], {})
+def set_in(text, **others):
+    """What is several values, and a config with the first of them."""
+    config = ConfigDict(Settings(**others).flat()).lock()
+    name, _, text = text.partition("=")
+    return config_files.override(config, {name: text}, grids=True), config
 
 
-def test_values_may_stand_after_a_space_and_a_path_may_hold_a_comma(tmp_path):
-    assert grid_flags.take(["--config.shots", "1,2"]) == (["--config.shots=1"], {"shots": [1, 2]})
+def test_a_config_has_the_first_of_several_values(tmp_path):
+    several, config = set_in("shots=4,2")
+    assert several == {"shots": [4, 2]} and config.shots == 4
+    several, config = set_in("shots=3")
+    assert several == {} and config.shots == 3
     (tmp_path / "a,b").mkdir()
-    word = f"--config.data={tmp_path}/a,b"
-    assert grid_flags.take([word]) == ([word], {})
+    several, config = set_in(f"data={tmp_path}/a,b")
+    assert several == {} and config.data == f"{tmp_path}/a,b"
 
 
 @pytest.mark.parametrize(
-    ("word", "sentence"),
+    ("text", "tuple_"),
+    [("('sst2',)", ("sst2",)), ("sst2,cb", ("sst2", "cb")), ('("a","b")', ("a", "b")), ("()", ())],
+)
+def test_tuples_are_written_as_in_python_or_without_quotes(text, tuple_):
+    assert read_value("tasks", text) == tuple_
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "setting"),
     [
-        ("--config.shots=1,two", "config.shots: expected a whole number; got 'two'"),
-        ("--config.shots=1,-2", "config.shots: expected 0 or more shots"),
-        ("--config.selection=total,tota", "no config.selection named 'tota'"),
-        ("--config.template=(1", "expected several values such as"),
-        ("--config.logits_only=True,No", "config.logits_only: expected True or False; got 'No'"),
+        ({"rate": (1.0, 2.0)}, "(2.0, 3.0)", (2.0, 3.0)),
+        ({"sets": ("a", "b")}, "c", ("c",)),
+        ({"sets": ("a", "b")}, "c,d", ("c", "d")),
+        ({"steps": 3}, "4", 4),
+        ({"rate": 0.5}, "2", 2.0),
+        ({"base": "x.py"}, "y.py", "y.py"),
     ],
 )
-def test_values_that_cannot_be(word, sentence):
+def test_keys_of_no_study_have_the_type_that_they_had(config, text, setting):
+    (name,), config = config, ConfigDict(config).lock()
+    config_files.override(config, {name: text})
+    assert config[name] == setting and type(config[name]) is type(setting)
+    if name == "steps":
+        with pytest.raises(InputError, match=r"config.steps: expected int; got 'many'"):
+            config_files.override(config, {"steps": "many"})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("shots=1,two", "config.shots: expected a whole number; got 'two'"),
+        ("shots=1,-2", "config.shots: expected 0 or more shots"),
+        ("selection=total,tota", "no config.selection named 'tota'"),
+        ("template=(1", "expected several values such as"),
+        ("logits_only=True,No", "config.logits_only: expected True or False; got 'No'"),
+        ("shotz=1", "the config has no key 'shotz'; did you mean 'shots'"),
+    ],
+)
+def test_values_that_cannot_be(text, sentence):
     with pytest.raises(InputError, match=sentence):
-        grid_flags.take([word])
+        set_in(text)
 
 
 def test_the_sweep_of_a_config_is_made_for_each_combination():

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from batch_calibration.cli.launchers.local import Local
+from batch_calibration.cli.launchers.slurm import Slurm
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings, grid
 from batch_calibration.store import Store
 from batch_calibration.study import Work, sweep
-from experiments.launchers.local import Local
-from experiments.launchers.slurm import Slurm
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = Settings.of(

@@ -1,17 +1,19 @@
-"""The console program `batch-calibration`: scores of a file in, corrected scores out."""
+"""The console program `batch-calibration`: calibrates scores of files, and runs studies."""
 
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
-from batch_calibration.cli import guard, options
+from batch_calibration.cli import guard, options, study_options
+from batch_calibration.errors import InputError
 
 
 def main() -> None:
     """The program: run the command that the words after its name name."""
     args = options.parse(None)
-    guard.catch_stops()
-    guard.guard(partial(_command, args), loads=("jax",))
+    guard.set_up_process()
+    place = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
+    guard.guard(partial(_command, args), loads=("jax",), place=place)
 
 
 def run(words: Sequence[str]) -> None:
@@ -20,7 +22,13 @@ def run(words: Sequence[str]) -> None:
 
 
 def _command(args: Namespace) -> None:
-    # JAX takes half a second to load, and help needs none of it.
+    if not getattr(args, "files", ()):
+        try:
+            study_options.RUN[args.command](args)
+        except InputError as error:
+            raise InputError(study_options.name_flags(str(error))) from error
+        return
+    # NumPy and JAX take half a second to load, and help needs none of it.
     from batch_calibration.cli import commands
 
     commands.RUN[args.command](args)

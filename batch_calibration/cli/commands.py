@@ -156,7 +156,7 @@ def report(args: Namespace) -> None:
 
 
 def _methods(args: Namespace) -> list[str] | None:
-    chosen = options.names(args.methods)
+    chosen = options.split_names(args.methods)
     return [get_method(name) and name for name in chosen] or None
 
 

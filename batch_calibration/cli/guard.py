@@ -1,5 +1,6 @@
 """Runs a program: what a user can correct becomes one sentence with exit code 2, a stop another."""
 
+import gc
 import importlib
 import io
 import os
@@ -10,12 +11,18 @@ from typing import Any, NoReturn
 
 from batch_calibration.errors import InputError
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
+EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs", "plotly",
+         "pyarrow", "rich", "tokenizers")  # fmt: skip
+"""Packages of the extra "experiments", without which some commands cannot run."""
+
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
     """Answer an interruption with a sentence and the exit code that shells give it: 130 or 143."""
     sys.stdout.flush()
     sentence = "stopped; what was finished is kept: give the same command again for the rest."
     print(f"error: {sentence}", file=sys.stderr, flush=True)
+    # Not sys.exit: JAX's threads may wait for something that comes no more.
     os._exit(128 + number)
 
 
@@ -24,32 +31,30 @@ def _interrupt(number: int, _: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-class _WhileRead(io.FileIO):
+class _LenientOutput(io.FileIO):
     """Output whose reader may go, as `head` does: what is written then goes nowhere."""
 
-    failed = False
+    has_failed = False
 
-    def write(self, data: Any) -> int:
+    def write(self, buffer: Any) -> int:
         try:
-            return super().write(data)
+            return super().write(buffer)
         except OSError as error:
-            if not self.failed and not isinstance(error, BrokenPipeError):
-                self.failed = True
+            # Once: what is flushed at the end would fail again.
+            if not self.has_failed and not isinstance(error, BrokenPipeError):
+                self.has_failed = True
                 error.filename = "the program's output"
                 raise
-            return len(data)
+            return len(buffer)
 
 
-def output() -> io.TextIOWrapper:
+def lenient_output() -> io.TextIOWrapper:
     """Standard output that stops no program: closed, without a reader, or lacking letters."""
     if sys.stdout is None:
         return open(os.devnull, "w", encoding="utf-8")
-    raw = _WhileRead(sys.stdout.fileno(), "w", closefd=False)
+    raw = io.BufferedWriter(_LenientOutput(sys.stdout.fileno(), "w", closefd=False))
     return io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        sys.stdout.encoding,
-        "backslashreplace",
-        line_buffering=sys.stdout.isatty(),
+        raw, sys.stdout.encoding, "backslashreplace", line_buffering=sys.stdout.isatty()
     )
 
 
@@ -60,11 +65,13 @@ def fail(sentence: str) -> NoReturn:
     sys.exit(2)
 
 
-def catch_stops() -> None:
+def set_up_process() -> None:
     """Answer interruptions from the first import on, and let no output stop the program."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # Imports and tracing make many objects that stay: Python would look for garbage among them.
+    gc.set_threshold(10_000, 20, 20)
+    for number in STOPS:
         signal.signal(number, stop)
-    sys.stdout = output()
+    sys.stdout = lenient_output()
 
 
 def guard(main: Callable[[], None], loads: Sequence[str] = (), place: str = "a file") -> None:
@@ -77,15 +84,15 @@ def guard(main: Callable[[], None], loads: Sequence[str] = (), place: str = "a f
         place: what cannot be written where the system does not say which file.
     """
 
-    def program() -> None:
+    def run() -> None:
         for name in loads:
             importlib.import_module(name)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPS:
             signal.signal(number, _interrupt)
-        sys.unraisablehook = _unraisable
+        sys.unraisablehook = _stop_in_hook
         main()
 
-    answer(program, place)
+    answer(run, place)
 
 
 def answer(main: Callable[[], None], place: str = "a file") -> None:
@@ -95,6 +102,11 @@ def answer(main: Callable[[], None], place: str = "a file") -> None:
         sys.stdout.flush()
     except InputError as error:
         fail(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
+            raise
+        fail(f"{package} is not installed: pip install 'batch-calibration[experiments]'.")
     except KeyboardInterrupt as error:
         stop(*error.args)
     except OSError as error:
@@ -106,8 +118,8 @@ def answer(main: Callable[[], None], place: str = "a file") -> None:
         fail(f"{place}: cannot be written ({error.strerror}); make room or use another folder.")
 
 
-def _unraisable(what: Any) -> None:
+def _stop_in_hook(unraisable: Any) -> None:
     """An interruption that falls into one of JAX's garbage collection hooks would be lost there."""
-    if issubclass(what.exc_type, KeyboardInterrupt):
-        stop(*what.exc_value.args)
-    sys.__unraisablehook__(what)
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        stop(*unraisable.exc_value.args)
+    sys.__unraisablehook__(unraisable)

@@ -47,11 +47,11 @@ def reading_of(args: Namespace) -> Reading:
         missing = "least"
     return Reading(
         format=args.format,
-        labels=options.names(args.labels),
-        tokens=options.tokens(args.tokens),
+        labels=options.split_names(args.labels),
+        tokens=options.split_tokens(args.tokens),
         gold=args.gold,
         ids=args.ids,
-        by=options.names(args.by),
+        by=options.split_names(args.by),
         missing=None if missing is None else check_missing(missing),
         from_probs=args.from_probs,
         task=args.task,

@@ -1,4 +1,4 @@
-"""The options of the console program, and what they say of a file of scores."""
+"""The flags of the console program, and what they say of a file of scores."""
 
 import difflib
 import re
@@ -7,221 +7,194 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescri
 from collections.abc import Sequence
 from typing import NoReturn
 
+from batch_calibration.cli import study_options
 from batch_calibration.version import __version__
 
-EXAMPLES = """examples:
+EXAMPLES = """examples, on scores that you have:
   batch-calibration calibrate scores.csv --gold=label --output=corrected.csv
   batch-calibration calibrate - < scores.csv > corrected.csv
   batch-calibration compare samples_boolq_2026-01-01.jsonl
   batch-calibration report 'logs/**/samples_*.jsonl' --output=report.html
   batch-calibration calibrate mmlu.npz --gold=answer --by=subject --probe=content_free.npz
 """
-
-COMMANDS = {
+STUDY_EXAMPLES = """examples, of a study, in this order:
+  batch-calibration score --model=mini --data=mini --tasks=sst2,rte --seeds=5 --workdir=W
+  batch-calibration calibrate --workdir=W
+  batch-calibration tables --workdir=W
+  batch-calibration report --workdir=W
+"""
+ON_FILES = {
     "calibrate": "correct scores, say what the prompt prefers and which predictions change",
     "diagnose": "say what the prompt prefers and whether a correction helps; write no scores",
     "compare": "every method side by side, on scores with right labels",
-    "convert": "write score tables, for a workdir of experiments.* or a file",
+    "convert": "write score tables, for a workdir or a file",
     "recommend": "say which method to use, or to leave the scores as they are, and why",
     "report": "one HTML page: what each prompt prefers, every table and figure",
 }
+ON_BOTH = ("calibrate", "report")
+"""Commands on files of scores, or on the scores of a study in a workdir."""
+READING = (
+    ("format", "NAME", "an importer's name, where it is not found out"),
+    ("labels", "A,B", "columns of scores, or the names of the labels in order"),
+    ("tokens", "A=x|y,B=z", "tokens that mean a label, where scores are of tokens"),
+    ("gold", "COLUMN", "column of the right label, its name or index"),
+    ("ids", "COLUMN", "column of row ids"),
+    ("by", "COLUMN", "columns that tell contexts apart: subject, prompt"),
+    ("task", "NAME", "what to call the task"),
+    ("model", "NAME", "what to call the model"),
+    ("filter", "NAME", "of a harness log whose rows repeat per filter, which"),
+)
+MISSING = (
+    "labels that were not returned: least (just below the least returned), drop, bound (the range "
+    "that is possible), or nats such as -30"
+)
+LABELED = (
+    "scores of a labeled set, for methods that learn from labels and for recommend; read as the "
+    "files are"
+)
+PRIOR = "shares of the labels, such as 0.8,0.2; estimated; or a file with a share a line"
+SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
+OUTPUTS = {
+    "calibrate": f"corrected scores: {SCORES}; - is the output",
+    "convert": f"a score table (.safetensors), or scores as {SCORES}",
+    "report": "the page (default: report.html)",
+}
+"""What --output is, by command."""
 
 
 class Parser(ArgumentParser):
     """A parser that answers a mistake with one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """The sentence, with the nearest option where one is unknown."""
-        found = re.search(r"unrecognized arguments: (--[\w-]+)", message)
-        near = difflib.get_close_matches(found[1], self.known(), n=1) if found else []
+        """Say the sentence, with the nearest flag where one is unknown, and exit with 2."""
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
         print(f"error: {message}{hint}; {self.prog} --help lists what there is.", file=sys.stderr)
         sys.exit(2)
 
-    def known(self) -> list[str]:
-        """Every option of this parser and of its commands."""
-        options = [name for action in self._actions for name in action.option_strings]
+    def flags(self) -> list[str]:
+        """Every flag of this parser and of its commands."""
+        flags = list[str]()
         for action in self._actions:
-            for one in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
-                options += one.known()
-        return options
+            flags += action.option_strings
+            for command in action.choices.values() if isinstance(action.choices, dict) else ():
+                flags += command.flags()
+        return flags
 
 
-def parser() -> Parser:
-    """The parser of all commands."""
-    whole = Parser(
+def parse(words: Sequence[str] | None) -> Namespace:
+    """The command and its flags; of no words those of the command line."""
+    parser, commands = _make_parser()
+    args = parser.parse_args(words)
+    if args.command in ON_BOTH:
+        _check_source(commands[args.command], args)
+    return args
+
+
+def _make_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of all commands, and that of each."""
+    parser = Parser(
         prog="batch-calibration",
-        description="Label-bias correction for scores that you already have: evaluation logs, API "
-        "log-probabilities, tables, arrays.",
-        epilog=EXAMPLES,
+        description="Label-bias correction for scores that you already have (evaluation logs, API "
+        "log-probabilities, tables, arrays), and studies that ask a model for them.",
+        epilog=f"{EXAMPLES}\n{STUDY_EXAMPLES}",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    whole.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
-    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, what in COMMANDS.items():
-        one = commands.add_parser(
-            name,
-            help=what,
-            description=f"{what[0].upper()}{what[1:]}.",
-            allow_abbrev=False,
-            formatter_class=RawDescriptionHelpFormatter,
-            epilog=EXAMPLES,
-        )
-        _reading(one)
-        if name != "convert":
-            _learning(one, name)
-        _writing(one, name)
-    return whole
+    parser.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = dict[str, Parser]()
+    for name, summary in {**ON_FILES, **study_options.COMMANDS}.items():
+        commands[name] = subparsers.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=EXAMPLES if name in ON_FILES else STUDY_EXAMPLES,
+            formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+        )  # fmt: skip
+        if name in ON_FILES:
+            _add_file_flags(commands[name], name)
+    for name in ON_BOTH:
+        group = commands[name].add_argument_group("of a study, in place of files")
+        study_options.add_flags(group, name)
+    for name in study_options.COMMANDS:
+        study_options.add_flags(commands[name], name)
+    return parser, commands
 
 
-def _reading(one: ArgumentParser) -> None:
-    group = one.add_argument_group("what the files hold")
-    say = group.add_argument
-    one.add_argument(
-        "files", nargs="+", metavar="FILE", help="files, folders or globs; - is the input"
-    )
-    say("--format", default="", help="an importer's name, where it is not found out")
-    say(
-        "--labels",
-        default="",
-        metavar="A,B",
-        help="columns of scores, or the names of the labels in order",
-    )
-    say(
-        "--tokens",
-        default="",
-        metavar="A=x|y,B=z",
-        help="tokens that mean a label, where scores are of tokens",
-    )
-    say("--gold", default="", metavar="COLUMN", help="column of the right label, its name or index")
-    say("--ids", default="", metavar="COLUMN", help="column of row ids")
-    say(
-        "--by",
-        default="",
-        metavar="COLUMN",
-        help="columns that tell contexts apart: subject, prompt",
-    )
-    say(
-        "--missing",
-        help="labels that were not returned: least (just below the least returned), drop, "
-        "bound (the range that is possible), or nats such as -30",
-    )
-    say(
-        "--from-probs",
-        action=BooleanOptionalAction,
-        help="the numbers are probabilities, or are not",
-    )
-    say("--task", default="", help="what to call the task")
-    say("--model", default="", help="what to call the model")
-    say("--filter", default="", help="of a harness log whose rows repeat per filter, which")
+def _check_source(parser: Parser, args: Namespace) -> None:
+    """Refuse neither files nor a workdir, both, and flags of the other."""
+    if bool(args.files) == bool(args.workdir):
+        parser.error("expected files of scores, or --workdir=DIR of a study, and not both")
+    names = study_options.flag_names(args.command)
+    for name, chosen in vars(args).items():
+        is_given = name not in ("command", "files") and chosen != parser.get_default(name)
+        if is_given and (name in names) == bool(args.files):
+            other = "--workdir=DIR of a study" if args.files else "files of scores"
+            parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other}")
 
 
-def _learning(one: ArgumentParser, name: str) -> None:
-    say = one.add_argument_group("how the bias is learned").add_argument
-    if name in ("compare", "report"):
-        say(
-            "--methods",
-            default="",
-            metavar="A,B",
-            help="methods, all that the scores allow by default",
-        )
-        say(
-            "--option",
-            action="append",
-            default=[],
-            metavar="METHOD.NAME=VALUE",
+def _add_file_flags(parser: Parser, command: str) -> None:
+    count = "*" if command in ON_BOTH else "+"
+    parser.add_argument(
+        "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
+    )
+    add = parser.add_argument_group("what the files hold").add_argument
+    for name, metavar, explanation in READING:
+        add(f"--{name}", default="", metavar=metavar, help=explanation)
+    add("--missing", help=MISSING)
+    add("--from-probs", action=BooleanOptionalAction,
+        help="the numbers are probabilities, or are not")  # fmt: skip
+    if command != "convert":
+        _add_learning(parser, command)
+    _add_writing(parser, command)
+
+
+def _add_learning(parser: Parser, command: str) -> None:
+    add = parser.add_argument_group("how the bias is learned").add_argument
+    if command in ("compare", "report"):
+        add("--methods", default="", metavar="A,B",
+            help="methods, all that the scores allow by default")  # fmt: skip
+        add("--option", action="append", default=[], metavar="METHOD.NAME=VALUE",
             help="an option of a method, such as bc_running.batch_size=8; may be repeated",
-        )
-    if name in ("calibrate", "diagnose"):
-        say("--method", default="bc", help="method (default: bc); README has the table")
-        say(
-            "--option",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
+        )  # fmt: skip
+    if command in ("calibrate", "diagnose"):
+        add("--method", default="bc", help="method (default: bc); README has the table")
+        add("--option", action="append", default=[], metavar="NAME=VALUE",
             help="another option of the method, such as batch_size=8; may be repeated",
-        )
-        say("--strength", type=float, help="how much of the bias is removed (default: 1)")
-    if name in ("calibrate", "diagnose", "recommend"):
-        say(
-            "--prior",
-            default="",
-            metavar="SHARES",
-            help="shares of the labels, such as 0.8,0.2; estimated; or a file with a share a line",
-        )
-    say(
-        "--probe",
-        action="append",
-        default=[],
-        metavar="[cc=|dc=]FILE",
-        help="scores of content-free (cc) or random-word (dc) prompts",
-    )
-    say(
-        "--labeled",
-        default="",
-        metavar="FILE",
-        help="scores of a labeled set, for methods that learn from labels and for recommend; "
-        "read as the files are",
-    )
-    say("--seed", type=int, default=0, help="of methods that start at random (default: 0)")
+        )  # fmt: skip
+        add("--strength", type=float, help="how much of the bias is removed (default: 1)")
+    if command in ("calibrate", "diagnose", "recommend"):
+        add("--prior", default="", metavar="SHARES", help=PRIOR)
+    add("--probe", action="append", default=[], metavar="[cc=|dc=]FILE",
+        help="scores of content-free (cc) or random-word (dc) prompts")  # fmt: skip
+    add("--labeled", default="", metavar="FILE", help=LABELED)
+    add("--seed", type=int, default=0, help="of methods that start at random (default: 0)")
 
 
-def _writing(one: ArgumentParser, name: str) -> None:
-    say = one.add_argument_group("what is written").add_argument
-    if name == "calibrate":
-        say(
-            "--output",
-            default="",
-            metavar="FILE",
-            help="corrected scores: .csv, .tsv, .jsonl, .parquet, .npz; - is the output",
-        )
-    if name in ("calibrate", "diagnose"):
-        say(
-            "--changed",
-            type=int,
-            default=5,
-            metavar="N",
-            help="how many rows whose prediction changes are shown (default: 5)",
-        )
-        say(
-            "--plot",
-            default="",
-            metavar="FILE",
-            help="a figure of shares and preferences: .png, .pdf or .svg",
-        )
-    if name == "convert":
-        say(
-            "--output",
-            default="",
-            metavar="FILE",
-            help="a score table (.safetensors), or scores as .csv, .tsv, .jsonl, .parquet, .npz",
-        )
-        say("--workdir", default="", help="keep score tables in a workdir of experiments.*")
-    if name == "report":
-        say(
-            "--output",
-            default="report.html",
-            metavar="FILE",
-            help="the page (default: report.html)",
-        )
+def _add_writing(parser: Parser, command: str) -> None:
+    add = parser.add_argument_group("what is written").add_argument
+    if command in OUTPUTS:
+        default = "report.html" if command == "report" else ""
+        add("--output", default=default, metavar="FILE", help=OUTPUTS[command])
+    if command in ("calibrate", "diagnose"):
+        add("--changed", type=int, default=5, metavar="N",
+            help="how many rows whose prediction changes are shown (default: 5)")  # fmt: skip
+        add("--plot", default="", metavar="FILE",
+            help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
+    if command == "convert":
+        add("--workdir", default="", metavar="DIR", help="keep score tables in a workdir")
 
 
-def names(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """The names in a list with commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def tokens(text: str) -> dict[str, tuple[str, ...]]:
+def split_tokens(text: str) -> dict[str, tuple[str, ...]]:
     """Label -> its tokens, of A=x|y,B=z.
 
-    >>> tokens("yes=Yes|yes,no=No")
+    >>> split_tokens("yes=Yes|yes,no=No")
     {'yes': ('Yes', 'yes'), 'no': ('No',)}
     """
-    pairs = (word.partition("=") for word in text.split(",") if word)
-    return {label.strip(): tuple(given.split("|")) for label, _, given in pairs}
-
-
-def parse(argv: Sequence[str] | None) -> Namespace:
-    """The command and its options."""
-    return parser().parse_args(argv)
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return {label.strip(): tuple(tokens.split("|")) for label, _, tokens in pairs}

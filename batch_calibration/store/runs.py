@@ -118,6 +118,8 @@ def copy_runs(source: Path, workdir: Path) -> None:
 def command(arguments: Sequence[str]) -> str:
     """A command line as it was typed; of a program that is none of ours its name alone.
 
+    >>> command(["/usr/bin/batch-calibration", "score", "--workdir=my runs"])
+    "batch-calibration score '--workdir=my runs'"
     >>> command(["/home/me/experiments/score.py", "--workdir=my runs"])
     "python -m experiments.score '--workdir=my runs'"
     >>> command(["/usr/bin/batch-calibration", "score", "--workdir=W"])
@@ -130,6 +132,9 @@ def command(arguments: Sequence[str]) -> str:
         return shlex.join([program.name, *arguments[1:]])
     if program.parent.name == "experiments":
         return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
+    if program.name == "batch-calibration" or program.parent.name == "batch_calibration":
+        # The second is `python -m batch_calibration`.
+        return shlex.join(["batch-calibration", *arguments[1:]])
     return program.name
 
 

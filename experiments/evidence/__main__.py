@@ -8,7 +8,8 @@ from pathlib import Path
 
 from absl import flags
 
-from experiments import cli, compilation_cache
+from batch_calibration.cli.compilation_cache import keep_programs
+from experiments import cli
 
 CONFIG = cli.config_flag("the study", "configs/evidence_real.py")
 SCORES = cli.folder_flag("folder of label scores of real models", "scores")
@@ -20,7 +21,7 @@ def main() -> None:
     """Run one study, and say how long it took."""
     from experiments.evidence import studies
 
-    compilation_cache.keep_programs()
+    keep_programs()
     start = time.perf_counter()
     page = Path(PAGE.value) if PAGE.value else None
     files = studies.run(CONFIG.value.to_dict(), Path(SCORES.value), Path(WORKDIR.value), page)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import use_one_arena
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
-from experiments.allocator import one_arena
-from experiments.compilation_cache import keep_programs
 
 if TYPE_CHECKING:
     import submitit
 
-RESTARTS = 100
+MAX_RESTARTS = 100
 """How often a job that is out of time is started again."""
 
 
@@ -66,14 +66,14 @@ class Slurm:
         )
         for _ in submitit.helpers.as_completed(jobs, poll_frequency=self.poll):
             pass
-        return [_end(job) for job in jobs]
+        return [_read_report(job) for job in jobs]
 
     def _submit(self, work: Work) -> "list[submitit.Job[ScoringReport | str]]":
         import submitit
 
         try:
             executor = submitit.AutoExecutor(
-                work.logs / "%j", self.cluster, slurm_max_num_timeout=RESTARTS
+                work.logs / "%j", self.cluster, slurm_max_num_timeout=MAX_RESTARTS
             )
             executor.update_parameters(
                 name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,
@@ -100,7 +100,7 @@ class Job:
 
     def __call__(self) -> ScoringReport | str:
         """Work; the sentence, where a setting is wrong."""
-        one_arena()
+        use_one_arena()
         import jax
 
         # What is claimed is given back before Slurm kills the job.
@@ -120,7 +120,7 @@ class Job:
         return submitit.helpers.DelayedSubmission(self)
 
 
-def _end(job: "submitit.Job[ScoringReport | str]") -> ScoringReport | str:
+def _read_report(job: "submitit.Job[ScoringReport | str]") -> ScoringReport | str:
     """A worker's report, or a sentence on how it ended."""
     import submitit
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batch_calibration.cli.compilation_cache import keep_programs, share_programs
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
-from experiments.compilation_cache import keep_programs, share_programs
 
 if TYPE_CHECKING:
     import ray
@@ -45,45 +45,47 @@ class Ray:
         import ray
 
         work.check()
-        mine = not ray.is_initialized()
-        if mine:
+        is_ours = not ray.is_initialized()
+        if is_ours:
             _connect(self.address)
-        task = ray.remote(
+        run = ray.remote(
             num_cpus=self.cpus, num_gpus=self.gpus, resources=dict(self.resources), max_retries=3
         )(_run)
-        self._say_what_lacks(notify)
+        self._warn_of_missing_resources(notify)
         work.logs.mkdir(parents=True, exist_ok=True)
         notify(
             f"{self.workers} tasks for the cluster at {ray.get_runtime_context().gcs_address}; "
             f"what they say is in {work.logs}"
         )
         tasks = [
-            task.remote(work, os.getcwd(), work.logs / f"worker-{number}.log")
+            run.remote(work, os.getcwd(), work.logs / f"worker-{number}.log")
             for number in range(self.workers)
         ]
         try:
-            return [_end(number, one) for number, one in enumerate(tasks)]
+            return [_wait(number, task) for number, task in enumerate(tasks)]
         finally:
-            # Only what still runs: Ray 2.60 aborts this process where it
-            # cancels a task whose result is there and that it has not yet taken off its list.
+            # Only what still runs: Ray 2.60 aborts this process where it cancels a task whose
+            # result is there and that it has not yet taken off its list.
             _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
-            for one in running:
-                ray.cancel(one, force=False)
+            for task in running:
+                ray.cancel(task, force=False)
             ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
-            if mine:
+            if is_ours:
                 ray.shutdown()
 
-    def _say_what_lacks(self, notify: Callable[[str], None]) -> None:
+    def _warn_of_missing_resources(self, notify: Callable[[str], None]) -> None:
         import ray
 
-        need = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
-        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if not any(all(has.get(name, 0) >= much for name, much in need.items()) for has in alive):
-            asked = ", ".join(f"{much:g} {name}" for name, much in need.items() if much)
-            notify(
-                f"no node of the cluster has {asked}: waiting for one; stop this, and ask for "
-                "less, where none will come"
-            )
+        needed = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
+        for node in ray.nodes():  # type: ignore[no-untyped-call]
+            free = node["Resources"] if node["Alive"] else {}
+            if all(free.get(name, 0) >= amount for name, amount in needed.items()):
+                return
+        wanted = ", ".join(f"{amount:g} {name}" for name, amount in needed.items() if amount)
+        notify(
+            f"no node of the cluster has {wanted}: waiting for one; stop this, and ask for less, "
+            "where none will come"
+        )
 
 
 def _connect(address: str) -> None:
@@ -97,8 +99,8 @@ def _connect(address: str) -> None:
             # Ray itself would try for minutes.
             socket.create_connection((host, int(port)), timeout=10).close()
         # Without "local" it would also join what somebody else's `ray start` left running.
-        where = address or os.environ.get("RAY_ADDRESS") or "local"
-        ray.init(where, include_dashboard=False, log_to_driver=False)
+        cluster = address or os.environ.get("RAY_ADDRESS") or "local"
+        ray.init(cluster, include_dashboard=False, log_to_driver=False)
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"--address={address}: no Ray cluster could be joined ({str(error).splitlines()[0]}); "
@@ -122,7 +124,7 @@ def _run(work: Work, folder: str, log: Path) -> ScoringReport | str:
             share_programs()
 
 
-def _end(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:
+def _wait(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringReport | str:
     """Wait for a worker: its report, or a sentence on how it ended."""
     import ray
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from batch_calibration.files import ended, process_name
 
@@ -23,41 +24,44 @@ SHARED = "shared"
 """The name of the folder whose entries all processes begin with."""
 
 
-def keep_programs(place: str = "programs", least: float = 0.1) -> None:
+def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
     """Keep compiled programs in the user's cache directory, a folder for each kind of processor.
 
     `JAX_COMPILATION_CACHE_DIR` names another directory, in which JAX itself reads and writes;
     empty, it keeps nothing. Where the cache directory cannot be written, nothing is kept.
 
     Args:
-        place: the folder of the cache directory; another one for what compiles thousands, as each
-            process that begins links all.
+        folder: of the cache directory; another one for what compiles thousands, as each process
+            that begins links all.
         least: seconds that compiling a program must take for it to be kept; 0 keeps all.
     """
     import jax
 
-    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    chosen = jax.config.jax_compilation_cache_dir
-    if chosen and Path(chosen).is_dir():
+    config: Any = jax.config
+    is_named = "JAX_COMPILATION_CACHE_DIR" in os.environ
+    chosen = config.jax_compilation_cache_dir
+    if not is_named and chosen and Path(chosen).is_dir():
         # The process this runs in has chosen already. (Once shared, a folder is gone: made anew.)
         return
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        config.update("jax_persistent_cache_min_compile_time_secs", least)
+    if is_named:
+        return
     # Their directory lies in that of the programs and would be part of each program's key.
-    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    config.update("jax_persistent_cache_enable_xla_caches", "none")
     with suppress(OSError):
-        mine = _own_folder(place)
-        shared = mine.with_name(SHARED)
+        own = _own_folder(folder)
+        shared = own.with_name(SHARED)
         shared.mkdir(parents=True, exist_ok=True)
-        for folder in shared.parent.iterdir():
-            if ended(folder.name):
-                _share(folder)
-        mine.mkdir(exist_ok=True)
+        for sibling in shared.parent.iterdir():
+            # Of a process that was killed before it could share.
+            if ended(sibling.name):
+                _share(sibling)
+        own.mkdir(exist_ok=True)
         for entry in shared.iterdir():
-            _link(entry, mine / entry.name)
-        jax.config.update("jax_compilation_cache_dir", str(mine))
-        atexit.register(_share, mine)
+            _link(entry, own / entry.name)
+        config.update("jax_compilation_cache_dir", str(own))
+        atexit.register(_share, own)
 
 
 def share_programs() -> None:
@@ -68,10 +72,10 @@ def share_programs() -> None:
     _share(_own_folder())
 
 
-def _own_folder(place: str = "programs") -> Path:
+def _own_folder(folder: str = "programs") -> Path:
     from platformdirs import user_cache_path
 
-    return user_cache_path("batch-calibration") / place / _machine() / process_name()
+    return user_cache_path("batch-calibration") / folder / _machine() / process_name()
 
 
 def _share(folder: Path) -> None:
@@ -81,13 +85,13 @@ def _share(folder: Path) -> None:
         for entry in list(folder.iterdir()):
             shared = folder.with_name(SHARED) / entry.name
             with suppress(OSError):
-                if not shared.exists() and _whole(entry):
+                if not shared.exists() and _is_whole(entry):
                     entry.replace(shared)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _link(entry: Path, path: Path) -> None:
-    """The entry under another name; a copy where the file system has no links."""
+    """Give the entry another name; a copy where the file system has no links."""
     try:
         path.hardlink_to(entry)
     except FileExistsError:
@@ -96,7 +100,7 @@ def _link(entry: Path, path: Path) -> None:
         shutil.copyfile(entry, path)
 
 
-def _whole(entry: Path) -> bool:
+def _is_whole(entry: Path) -> bool:
     """Whether JAX could read it; on the disk it is then, too, before it gets its name."""
     with entry.open("rb") as file:
         os.fsync(file.fileno())
@@ -112,8 +116,8 @@ def _decompress() -> Callable[[bytes], bytes]:
     """What JAX reads its entries with: the first of these that there is."""
     for name in ("compression.zstd", "zstandard"):
         with suppress(ImportError):
-            read: Callable[[bytes], bytes] = importlib.import_module(name).decompress
-            return read
+            decompress: Callable[[bytes], bytes] = importlib.import_module(name).decompress
+            return decompress
     return zlib.decompress
 
 
@@ -121,9 +125,9 @@ def _machine() -> str:
     """A name for what entries depend on: the processor's features and the version of JAX."""
     import jax
 
-    about = platform.machine() + platform.processor() + jax.__version__
+    features = platform.machine() + platform.processor() + jax.__version__
     cpus = Path("/proc/cpuinfo")
     if cpus.is_file():
         lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
-        about += next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return hashlib.sha256(about.encode()).hexdigest()[:12]
+        features += next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(features.encode()).hexdigest()[:12]

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.cli import guard
+from batch_calibration.cli.compilation_cache import keep_programs
+from batch_calibration.cli.machine import use_one_arena
 from batch_calibration.errors import InputError
 from batch_calibration.study.scoring import ScoringReport
 from batch_calibration.study.workers import Work
-from experiments.allocator import one_arena
-from experiments.compilation_cache import keep_programs
+
+# A forked process would share the threads' locks of JAX, which the launcher has loaded.
+SPAWN = get_context("spawn")
 
 
 @dataclass(frozen=True)
@@ -47,29 +50,28 @@ class Local:
             for number in range(self.workers):
                 started.append(self._start(work, number))
             notify(f"{self.workers} workers; what they say is in {work.logs}")
-            return [one.end() for one in started]
+            return [worker.wait() for worker in started]
         finally:
-            _stop([process for one in started for process in one.processes], self.grace)
+            _stop([process for worker in started for process in worker.processes], self.grace)
 
     def _start(self, work: Work, number: int) -> "Worker":
-        ours, theirs = _SPAWN.Pipe(duplex=False)
+        receiver, sender = SPAWN.Pipe(duplex=False)
         log = work.logs / f"worker-{number}.log"
-        hosts = f"localhost:{_free_port()}" if self.processes > 1 else ""
+        coordinator = f"localhost:{_free_port()}" if self.processes > 1 else ""
         processes = list[BaseProcess]()
         for rank in range(self.processes):
-            place = Place(
+            seat = Seat(
                 log if rank == 0 else work.logs / f"worker-{number}-{rank}.log",
                 self._cores(number * self.processes + rank),
                 self._gpus(number * self.processes + rank),
-                hosts, self.processes, rank,
+                coordinator, self.processes, rank,
             )  # fmt: skip
             # The pipe ends when the first process does: no other holds it open.
-            answer = None if rank else theirs
-            process = _SPAWN.Process(target=_run, args=(work, answer, place))
+            process = SPAWN.Process(target=_run, args=(work, None if rank else sender, seat))
             process.start()
             processes.append(process)
-        theirs.close()
-        return Worker(number, processes, ours, log)
+        sender.close()
+        return Worker(number, processes, receiver, log)
 
     def _cores(self, number: int) -> list[int]:
         """The cores of a process: where all take all, they wait for each other."""
@@ -79,17 +81,18 @@ class Local:
 
     def _gpus(self, number: int) -> list[str]:
         """The GPUs of a process, of those that this one sees."""
-        every = self.gpus * self.workers * self.processes
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(every)))).split(",")
-        if every > len(seen):
+        needed = self.gpus * self.workers * self.processes
+        numbers = ",".join(map(str, range(needed)))
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).split(",")
+        if needed > len(devices):
             raise InputError(
-                f"--gpus={self.gpus}: the workers need {every} GPUs, but CUDA_VISIBLE_DEVICES "
-                f"names {len(seen)}; give fewer --workers, or more devices."
+                f"--gpus={self.gpus}: the workers need {needed} GPUs, but CUDA_VISIBLE_DEVICES "
+                f"names {len(devices)}; give fewer --workers, or more devices."
             )
-        return seen[number * self.gpus : (number + 1) * self.gpus]
+        return devices[number * self.gpus : (number + 1) * self.gpus]
 
 
-class Place(NamedTuple):
+class Seat(NamedTuple):
     """Where a process works: its log, cores and GPUs, and its number among those of its worker."""
 
     log: Path
@@ -108,57 +111,54 @@ class Worker(NamedTuple):
     answer: Connection
     log: Path
 
-    def end(self) -> ScoringReport | str:
+    def wait(self) -> ScoringReport | str:
         """Wait for the worker: its report, or a sentence on how it ended."""
         try:
-            ended: ScoringReport | str = self.answer.recv()
+            answer: ScoringReport | str = self.answer.recv()
         except EOFError:
             self.processes[0].join()
-            code = self.processes[0].exitcode
-            ended = (
-                f"worker {self.number} ended early (exit code {code}); {self.log} says more. What "
-                "was finished is kept: give the same command again for the rest."
+            answer = (
+                f"worker {self.number} ended early (exit code {self.processes[0].exitcode}); "
+                f"{self.log} says more. What was finished is kept: give the same command again for "
+                "the rest."
             )
         for process in self.processes:
             process.join()
-        return ended
+        return answer
 
 
-_SPAWN = get_context("spawn")
-
-
-def _run(work: Work, answer: Connection | None, place: Place) -> None:
+def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
     """One process of a worker."""
     # A group of its own: an interruption at the terminal reaches the launcher, and from it, once,
     # the worker.
     os.setsid()
-    with place.log.open("a") as log:
-        for number in (1, 2):
-            os.dup2(log.fileno(), number)
-    guard.catch_stops()
-    if place.cores:
-        os.sched_setaffinity(0, place.cores)
-    if place.gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(place.gpus)
-    guard.guard(lambda: _answer(work, answer, place), place=str(work.workdir))
+    with seat.log.open("a") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    guard.set_up_process()
+    if seat.cores:
+        os.sched_setaffinity(0, seat.cores)
+    if seat.gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(seat.gpus)
+    guard.guard(lambda: _answer(work, answer, seat), place=str(work.workdir))
 
 
-def _answer(work: Work, answer: Connection | None, place: Place) -> None:
-    one_arena()
+def _answer(work: Work, answer: Connection | None, seat: Seat) -> None:
+    use_one_arena()
     import jax
 
     keep_programs()
-    if place.coordinator:
-        jax.distributed.initialize(place.coordinator, place.processes, place.rank)
+    if seat.coordinator:
+        jax.distributed.initialize(seat.coordinator, seat.processes, seat.rank)
     try:
-        ended: ScoringReport | str = work(print)
+        report: ScoringReport | str = work(print)
     except InputError as error:
-        ended = str(error)
-        print(ended, file=sys.stderr)
+        report = str(error)
+        print(report, file=sys.stderr)
     if answer:
         # A launcher that is gone hears nothing.
         with suppress(BrokenPipeError):
-            answer.send(ended)
+            answer.send(report)
 
 
 def _stop(processes: list[BaseProcess], grace: float) -> None:
@@ -173,7 +173,7 @@ def _stop(processes: list[BaseProcess], grace: float) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port: int = free.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        port: int = listener.getsockname()[1]
         return port

@@ -1,0 +1,87 @@
+"""What starts the workers of a sweep: processes of this machine, Slurm, or a Ray cluster."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from batch_calibration.errors import InputError
+
+if TYPE_CHECKING:
+    from batch_calibration.study.workers import Launcher
+
+NAMES = ("local", "slurm", "ray")
+GPUS = "GPUs for each worker, of several processes or nodes for each of these"
+
+
+class Flag(NamedTuple):
+    """A flag of launchers: `kind` is a number, a text, or a list of NAME=VALUE."""
+
+    help: str
+    kind: type = int
+    minimum: int = 1
+
+
+FLAGS = {
+    "gpus": Flag(GPUS, minimum=0),
+    "processes": Flag("local: of each worker, joined by jax.distributed"),
+    "cpus": Flag("slurm, ray: cores for each worker"),
+    "minutes": Flag("slurm: of each job, before it is started again"),
+    "memory": Flag("slurm: gigabytes for each node"),
+    "hosts": Flag("slurm: nodes of each worker, joined by jax.distributed"),
+    "at_once": Flag("slurm: most jobs that run at a time"),
+    "partition": Flag("slurm: the partition", str),
+    "options": Flag("slurm: NAME=VALUE of sbatch, comma-separated", list),
+    "address": Flag("ray: of the cluster, such as auto; none makes one here", str),
+    "resources": Flag("ray: NAME=NUMBER for each worker, comma-separated", list),
+    "grace": Flag("seconds that workers have to stop", minimum=0),
+}
+"""Flags by the names of the launchers' fields; not every launcher has each."""
+
+
+def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Launcher":
+    """The launcher of a name.
+
+    Args:
+        name: one of `NAMES`.
+        workers: how many it starts.
+        flags: those of `FLAGS` that were given, lists as texts with commas.
+
+    Raises:
+        InputError: a flag that this launcher does not have, or whose value cannot be.
+    """
+    # What these need of others' packages they import when they start.
+    from batch_calibration.cli.launchers.local import Local
+    from batch_calibration.cli.launchers.ray import Ray
+    from batch_calibration.cli.launchers.slurm import Slurm
+
+    launchers: dict[str, type[Local | Ray | Slurm]] = {"local": Local, "slurm": Slurm, "ray": Ray}
+    fields = {field.name for field in dataclasses.fields(launchers[name])}
+    options = dict[str, object]()
+    for flag, setting in {"workers": workers, **flags}.items():
+        if flag not in fields:
+            others = ", ".join(f"--{other}" for other in FLAGS if other in fields)
+            raise InputError(
+                f"--{flag}: --launcher={name} has no such option; leave it out. It has {others}."
+            )
+        minimum = FLAGS[flag].minimum if flag in FLAGS else 1
+        if isinstance(setting, int) and setting < minimum:
+            raise InputError(where=f"--{flag}", expected=f"{minimum} or more", got=setting)
+        is_list = flag in FLAGS and FLAGS[flag].kind is list
+        options[flag] = _read_pairs(flag, str(setting)) if is_list else setting
+    launcher: Launcher = launchers[name](**options)  # type: ignore[arg-type]
+    return launcher
+
+
+def _read_pairs(flag: str, text: str) -> dict[str, str | float]:
+    pairs = dict[str, str | float]()
+    for pair in filter(None, text.split(",")):
+        name, _, setting = pair.partition("=")
+        try:
+            pairs[name] = float(setting) if flag == "resources" else setting
+        except ValueError:
+            setting = ""
+        if not name or not setting:
+            raise InputError(
+                where=f"--{flag}", expected="NAME=VALUE, comma-separated", got=repr(pair)
+            )
+    return pairs

@@ -1,0 +1,196 @@
+"""Prints what a model will be asked: prompts, where labels begin in tokens, and the cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import cast
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from batch_calibration.files import Json
+from batch_calibration.inputs import ImageInputs
+from batch_calibration.methods import METHODS
+from batch_calibration.prompts.rendered import RenderedBlock, RenderedContext
+from batch_calibration.scores import context_id
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.api.tokens import BYTES_PER_TOKEN
+from batch_calibration.scoring.table import SCORERS
+from batch_calibration.scoring.token_budget import TokenBudget
+from batch_calibration.settings import ModelSettings, Settings, Study
+from batch_calibration.store import Store
+from batch_calibration.study.context_scores import missing, model_name
+from batch_calibration.study.loading import api_cost, load_scorer, load_token_budget, open_model
+from batch_calibration.study.scoring import render_contexts
+
+
+def show_contexts(
+    contexts: Sequence[RenderedContext], model: ModelSettings, budget: TokenBudget | None, rows: int
+) -> None:
+    """Print what the tokenizer or the pooling does, and the first context of each task."""
+    for note in budget.notes if budget else ():
+        print(f"{note}\n")
+    for _, group in groupby(contexts, key=_task):
+        first = next(group)
+        _show_context(first, rows)
+        if budget and not SCORERS[model.scorer].compares_statements:
+            _show_boundary(first, budget)
+
+
+def _show_context(context: RenderedContext, rows: int) -> None:
+    """Print the first rows of every block."""
+    facts = context.context
+    options = facts.get("options")
+    title = f"=== {facts['task']}, seed {facts['seed']}, {facts['shots']} shots"
+    for key, value in options.items() if isinstance(options, dict) else ():
+        title += f", {key} {value}"
+    print(title)
+    if "served" in facts:
+        print(f"the data have no split {facts['split']!r}; {facts['served']!r} stands in for it")
+    shown = facts["demonstrations"]
+    names = ", ".join(map(str, shown)) if isinstance(shown, list) else ""
+    print(f"demonstrations: {names or 'none'}")
+    for name, texts in zip(context.label_names, context.label_texts, strict=True):
+        print(f"label {name}: {', '.join(map(repr, texts))}")
+    for name, block in context.blocks.items():
+        _show_block(name, block, context.label_names, rows)
+
+
+def _show_block(name: str, block: RenderedBlock, label_names: Sequence[str], rows: int) -> None:
+    readers = [method for method, row in METHODS.items() if name in row.probe.blocks]
+    title = f"\n--- block {name}: {block.size} rows"
+    for change in ("dropped", "truncated"):
+        if block.spec.get(change):
+            title += f", {block.spec[change]} {change}"
+    print(f"{title}; learned from by {', '.join(readers)}")
+    inputs = block.inputs
+    texts = [str(ref) for ref in inputs.refs[:rows]] if isinstance(inputs, ImageInputs) else inputs
+    for text, label, row in zip(texts[:rows], block.labels, block.row_ids, strict=False):
+        print(f"[{row}, label {label_names[label] if label >= 0 else 'unknown'}]\n{text}|\n")
+
+
+def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
+    """Print the last tokens of the first test row and those of each label."""
+    inputs, labels = context.blocks["test"].inputs, _labels(context)
+    if isinstance(inputs, ImageInputs):
+        return
+    prompt, label_tokens = budget.boundary(inputs[0], labels)
+    beginning = "included" if budget.tokenizer_info.bos is not None else "none"
+    print(f"--- tokens of the first test row: {len(prompt)}, beginning token {beginning}, of "
+          f"{budget.positions} positions")  # fmt: skip
+    for text, tokens in zip(labels, label_tokens, strict=True):
+        print(f"... {' '.join(map(repr, prompt[-6:]))} | {' '.join(map(repr, tokens))}  ({text!r})")
+    print()
+
+
+def show_cost(
+    contexts: Sequence[RenderedContext], settings: Settings, budget: TokenBudget | None
+) -> None:
+    """Print what the sweep asks, task by task: tokens, or of a server requests and their price."""
+    model = settings.model
+    if SCORERS[model.scorer].asks_server:
+        _show_api_cost(contexts, cast(ApiScorer, load_scorer(settings)))
+        return
+    columns = ("tokens in the prompts", "positions asked for")
+    _show_sums(contexts, columns, lambda context: _tokens(context, model, budget))
+    note = SCORERS[model.scorer].cost_note
+    print(note if budget else "no tokens are counted without config.model")
+
+
+def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
+    costs = {id(context): api_cost([(context, context.blocks)], scorer) for context in contexts}
+    columns = ("requests", "tokens sent")
+    _show_sums(contexts, columns, lambda context: costs[id(context)][:2])
+    tokens = sum(cost.tokens for cost in costs.values())
+    price, tokenizer = scorer.settings.price, scorer.settings.tokenizer
+    rule = f"one for {BYTES_PER_TOKEN} bytes (no config.tokenizer)"
+    print(f"tokens are counted {f'by the tokenizer of {tokenizer}' if tokenizer else rule}; "
+          f"{tokens:,} of them at config.price, ${price:g} a million, are "
+          f"${tokens / 1e6 * price:,.2f}")  # fmt: skip
+
+
+def _show_sums(
+    contexts: Sequence[RenderedContext],
+    columns: tuple[str, str],
+    count: Callable[[RenderedContext], tuple[int, int]],
+) -> None:
+    """Print contexts, rows and two counts of each task, and the sums of all."""
+    table = Table(title="the whole sweep", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("task", "contexts", "rows", *columns):
+        table.add_column(name, justify="left" if name == "task" else "right")
+    sums = [0, 0, 0, 0]
+    for task, group in groupby(contexts, key=_task):
+        counts = [0, 0, 0, 0]
+        for context in group:
+            for i, number in enumerate((1, context.size, *count(context))):
+                counts[i] += number
+                sums[i] += number
+        table.add_row(Text(task), *(f"{number:,}" for number in counts))
+    table.add_row("all", *(f"{number:,}" for number in sums))
+    # Narrower columns would break numbers over lines.
+    Console(width=max(100, Console().width)).print(table)
+
+
+def _tokens(
+    context: RenderedContext, model: ModelSettings, budget: TokenBudget | None
+) -> tuple[int, int]:
+    """Tokens in the texts, and token positions asked for."""
+    count_tokens = SCORERS[model.scorer].count_tokens
+    if budget is None or count_tokens is None:
+        return 0, 0
+    texts = list[str]()
+    for block in context.blocks.values():
+        if not isinstance(block.inputs, ImageInputs):
+            texts += block.inputs
+    return count_tokens(budget, texts, _labels(context), model)
+
+
+def _labels(context: RenderedContext) -> list[str]:
+    return [text for texts in context.label_texts for text in texts]
+
+
+def _task(context: RenderedContext) -> str:
+    return str(context.context["task"])
+
+
+def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
+    """Print contexts and tokens of each study, and about how long they will take."""
+    store = Store(workdir) if (Path(workdir) / "scores").is_dir() else None
+    rows_left = rows = 0
+    for settings, cells in studies:
+        files = open_model(settings)
+        rendered = render_contexts(settings, cells, notify=print, files=files)
+        # A task whose contexts are apart, as in a grid, is one line of the table.
+        contexts = sorted(rendered, key=_task)
+        print(f"\nmodel {settings.model.model or 'not named'}")
+        show_cost(contexts, settings, load_token_budget(settings, files))
+        rows_left += _rows_left(contexts, settings.model.model, store)
+        rows += sum(context.size for context in contexts)
+    by = f"{workers} worker{'s' * (workers > 1)}"
+    print(f"{rows_left:,} of {rows:,} rows are left to score, by {by}")
+    rate = store.progress.rate() if store else None
+    if rate is None:
+        print(f"time: not known, for no rows were scored in {workdir} yet")
+    else:
+        least = timedelta(seconds=round(rows_left / rate / workers))
+        print(f"time: about {least}, at the {rate:,.0f} rows/s of a worker so far in {workdir}")
+
+
+def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | None) -> int:
+    """Rows that no stored table of a model of that name holds; no weights are read."""
+    if store is None:
+        return sum(context.size for context in contexts)
+    tables = {_key(table.context): table for table in store.tables()[0]}
+    name, rows = {"model": model_name(model)}, 0
+    for context in contexts:
+        table = tables.get(_key({**context.context, **name}))
+        rows += sum(context.blocks[block].size for block in missing(context, table))
+    return rows
+
+
+def _key(context: Mapping[str, Json]) -> str:
+    """All that decides a context's numbers but the scorer, whose weights would have to be read."""
+    return context_id({key: value for key, value in context.items() if key != "scorer"})

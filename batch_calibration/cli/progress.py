@@ -1,0 +1,105 @@
+"""Shows how far a program is: a bar with its rate and the time left, also of a sweep's workers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+from batch_calibration.settings import Study
+from batch_calibration.store import Store
+from batch_calibration.store.progress import Planned
+
+LOOK_EVERY = 2.0
+"""Seconds between looks at the workdir of a sweep."""
+
+
+class ProgressBar:
+    """A bar in the terminal; where the output is none, it is printed once, at the end.
+
+    Example:
+        with ProgressBar("scoring", "examples") as bar:
+            bar.update(done=3, total=10, description="sst2, seed 0")
+    """
+
+    def __init__(self, description: str, unit: str):
+        # rich comes with the programs that ask models; the rest of the package does without it.
+        from rich import progress
+        from rich.text import Text
+
+        class RateColumn(progress.ProgressColumn):
+            def render(self, task: progress.Task) -> Text:
+                return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
+
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False), progress.BarColumn(),
+            progress.MofNCompleteColumn(), RateColumn(), progress.TimeRemainingColumn(),
+        )  # fmt: skip
+        self._line = self._bar.add_task(description, total=None)
+
+    def update(self, done: int, total: int, description: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._line, completed=done, total=total, description=description)
+
+    def print(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._bar.stop()
+
+
+@contextmanager
+def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Callable[[str], None]]:
+    """A bar of the rows that all workers have scored; yields what prints a line above it."""
+    from batch_calibration.study.scoring import plan_name
+
+    store, plans = Store(workdir, create=True), [plan_name(*study) for study in studies]
+    has_ended = Event()
+    with ProgressBar("workers start", "examples") as bar:
+        thread = Thread(target=_follow, args=(store, plans, bar, has_ended), daemon=True)
+        thread.start()
+        try:
+            yield bar.print
+        finally:
+            has_ended.set()
+            thread.join()
+
+
+def _follow(store: Store, plans: list[str], bar: ProgressBar, has_ended: Event) -> None:
+    rows_done = dict[str, int]()
+    is_last = False
+    # One look after the end, so that the bar shows it.
+    while not is_last:
+        is_last = has_ended.wait(LOOK_EVERY)
+        planned = [context for plan in plans for context in store.progress.read_plan(plan)]
+        if planned:
+            _show_rows(store, planned, rows_done, bar)
+
+
+def _show_rows(
+    store: Store, planned: list[Planned], rows_done: dict[str, int], bar: ProgressBar
+) -> None:
+    """Move the bar; `rows_done` keeps the contexts that need no second look."""
+    heartbeats = store.claims.heartbeats()
+    rows, running = 0, list[str]()
+    for context in planned:
+        if context.id not in rows_done and set(context.blocks) <= store.blocks(context.id):
+            rows_done[context.id] = context.rows
+        if context.id in heartbeats:
+            running.append(heartbeats[context.id].context)
+            if context.id not in rows_done:
+                rows += heartbeats[context.id].rows
+    rows += sum(rows_done.values())
+    more = f" and {len(running) - 1} more" if running[1:] else ""
+    waiting = "waiting" if len(planned) > len(rows_done) else "scored"
+    description = f"{running[0]}{more}" if running else waiting
+    bar.update(rows, sum(context.rows for context in planned), description)

@@ -1,0 +1,205 @@
+"""The programs of a study: what `batch-calibration score` and `python -m experiments.score` do."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch_calibration.errors import InputError
+
+# Each program imports what it needs when it runs: its flags are read and help is given without.
+if TYPE_CHECKING:
+    from batch_calibration.settings import CalibrationSettings, Study
+    from batch_calibration.study.workers import Launcher, SweepReport
+
+Say = Callable[[str], None]
+
+
+def score(study: "Study", workdir: str, say: Say = print) -> None:
+    """Score every context of the study that the workdir does not hold yet.
+
+    Args:
+        study: settings and contexts.
+        workdir: where the scores are kept.
+        say: prints a line.
+    """
+    from batch_calibration.cli.progress import ProgressBar
+    from batch_calibration.store import Store
+    from batch_calibration.study import run_scoring
+
+    store = Store(workdir, create=True)
+    with ProgressBar("scoring", "examples") as bar:
+        report = run_scoring(
+            *study, store, notify=say,
+            progress=lambda now: bar.update(now.done, now.total, now.context),
+        )  # fmt: skip
+    for note in report.notes:
+        say(note)
+    say(
+        f"{len(report.ids)} contexts: {report.scored:,} rows scored in {report.seconds:.1f} s, "
+        f"{report.inputs - report.scored:,} were there already; the scores are in "
+        f"{store.workdir / 'scores'}"
+    )
+
+
+def calibrate(
+    workdir: str,
+    settings: "CalibrationSettings",
+    *,
+    floor: float | None = None,
+    tasks: Sequence[str] = (),
+    shots: int | None = None,
+    say: Say = print,
+) -> None:
+    """Write one record for each stored table that is asked for.
+
+    Raises:
+        InputError: after all others, where tables could not be read.
+    """
+    from batch_calibration.study import calibrate_study
+
+    report = calibrate_study(workdir, settings, floor=floor, tasks=tasks, shots=shots)
+    for note in report.notes:
+        say(note)
+    say(
+        f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
+        f"records are in {workdir}/records"
+    )
+    if report.broken:
+        raise InputError(" ".join(report.broken))
+
+
+def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -> None:
+    """Write every table and all results; print the tables that are no points of a curve."""
+    from batch_calibration.artifacts import catalogue, terminal, writing
+    from batch_calibration.store import Store, write_results
+
+    store = Store(workdir)
+    records, folder = store.records(), store.workdir / "tables"
+    tables = writing.write_tables(catalogue.gather(records, store.table_of), folder)
+    files, missing = write_results(records, store.workdir)
+    if tensorboard:
+        writing.write_events(records, store.workdir / "tensorboard")
+    for table in tables:
+        if table.shown:
+            terminal.show(table)
+    lines = [
+        *store.unmatched(records),
+        f"tables are in {folder}",
+        f"all results are in {', '.join(map(str, files))}",
+        missing,
+    ]
+    for line in filter(None, lines):
+        say(line)
+
+
+def write_figures(workdir: str, *, boundary_tasks: int = 2, say: Say = print) -> None:
+    """Draw every figure in the catalogue, as PNG and PDF."""
+    from batch_calibration.artifacts import catalogue, writing
+    from batch_calibration.store import Store
+
+    store = Store(workdir)
+    records = store.records()
+    results = catalogue.gather(records, store.table_of, boundary_tasks)
+    writing.write_figures(results, store.workdir / "figures", lambda path: say(str(path)))
+    for sentence in store.unmatched(records):
+        say(sentence)
+
+
+def write_report(workdir: str, say: Say = print) -> None:
+    """Write the page, print the paragraph of every setting, and say where the files are."""
+    from batch_calibration.artifacts import catalogue, writing
+    from batch_calibration.store import Store, runs
+    from batch_calibration.study.loading import row_texts
+
+    store = Store(workdir)
+    page, figures = store.workdir / "report.html", store.workdir / "figures"
+    records = store.records()
+    results = catalogue.gather(records, store.table_of)
+    earlier_runs, broken = runs.read(store.workdir)
+    warnings = [*store.unmatched(records), *broken]
+    for paragraph in writing.write_report(
+        results, page, figures, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
+        contexts=True,
+    ):  # fmt: skip
+        say(f"{textwrap.fill(paragraph, 100)}\n")
+    say(f"tables:  {store.workdir / 'tables'}")
+    say(f"figures: {figures}")
+    say(f"report:  {page}")
+
+
+def sweep(
+    studies: "Sequence[Study]", workdir: str, launcher: "Launcher", workers: int, *, dry_run: bool
+) -> None:
+    """Start the workers, wait for them, and say what they did; dry, only what they would do."""
+    from batch_calibration.cli import preview, progress
+    from batch_calibration.study.workers import sweep
+
+    if dry_run:
+        preview.show_plan(studies, workdir, workers)
+        return
+    with progress.watch_workers(workdir, studies) as notify:
+        report = sweep(studies, workdir, launch=launcher, notify=notify)
+    _show_sweep(report, workdir)
+
+
+def _show_sweep(report: "SweepReport", workdir: str) -> None:
+    """Print what the workers did, and the wall time beside that of one of them alone."""
+    from batch_calibration.store import Store
+
+    notes = [note for worker in report.workers for note in worker.notes]
+    for line in [*report.lost, *dict.fromkeys(notes)]:
+        print(line)
+    rate, scored = Store(workdir).progress.rate(), [worker.scored for worker in report.workers]
+    alone = f" (one worker alone: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
+    workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
+    print(
+        f"{report.contexts} contexts: {sum(scored):,} rows scored in {report.seconds:.1f} s{alone} "
+        f"by {workers}: {', '.join(f'{rows:,}' for rows in scored)}; "
+        f"{report.inputs - sum(scored):,} were there already; the scores are in "
+        f"{Path(workdir) / 'scores'}"
+    )
+
+
+def show_status(workdir: str, study: "Study | None" = None) -> None:
+    """Print how far runs are, a line for each context that is running or failed.
+
+    Args:
+        workdir: where they keep their scores.
+        study: the one study to speak of; None for all.
+    """
+    from batch_calibration.store import Store
+    from batch_calibration.store.status import read_status
+    from batch_calibration.study.scoring import plan_name
+
+    plan = plan_name(*study) if study else None
+    for line in read_status(Store(workdir), plan).lines():
+        print(line)
+
+
+def show(study: "Study", *, rows: int = 3, cost: bool = True, say: Say = print) -> None:
+    """Show the first context of each task, then what asking about all of them costs.
+
+    Args:
+        study: settings and contexts.
+        rows: of each block.
+        cost: whether tokens are counted.
+        say: prints a line.
+    """
+    from batch_calibration.cli import preview
+    from batch_calibration.scoring.table import SCORERS
+    from batch_calibration.study.loading import load_token_budget, open_model
+    from batch_calibration.study.scoring import render_contexts
+
+    settings, cells = study
+    files = open_model(settings)
+    budget = load_token_budget(settings, files)
+    if budget is None:
+        # Without a tokenizer no prompt can be measured: show each as it is before it is fitted.
+        cells = tuple(cell.unfitted() for cell in cells)
+        key = "tokenizer" if SCORERS[settings.model.scorer].asks_server else "model"
+        say(f"config.{key} is empty: texts only, no tokens, over-long prompts as they are.\n")
+    contexts = render_contexts(settings, cells, files=files)
+    preview.show_contexts(contexts, settings.model, budget, rows)
+    if cost:
+        preview.show_cost(contexts, settings, budget)

@@ -1,0 +1,220 @@
+"""The flags of the console program on studies: one for each key of `Settings`, and its own."""
+
+import ast
+import re
+from argparse import ArgumentParser, Namespace, _ArgumentGroup
+from contextlib import suppress
+from pathlib import Path
+
+from batch_calibration.cli import launchers, machine, studies
+from batch_calibration.errors import InputError
+from batch_calibration.settings import Settings, Study, grid, keys, varied
+from batch_calibration.settings.key import Value
+
+COMMANDS = {
+    "score": "ask a model for label scores, context by context, and keep them in a workdir",
+    "sweep": "score with several workers: processes, jobs of Slurm, or tasks of Ray",
+    "show": "show what a model will be asked, where its labels begin and what that costs",
+    "status": "how far the runs on a workdir are: done, running, failed and left",
+    "tables": "tables of a workdir: in the terminal, as Markdown, LaTeX and CSV",
+    "figures": "figures of a workdir, as PNG and PDF",
+}
+"""Commands on studies alone; `calibrate` and `report` are on files of scores, too."""
+SCORING = ("", "data", "prompt", "model", "api")
+"""Parts of the settings that decide what is scored."""
+PARTS = {"score": SCORING, "sweep": SCORING, "show": SCORING, "calibrate": ("calibration",)}
+"""Command -> the parts of the settings whose keys are its flags."""
+METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "{True,False}"}
+FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
+    "score": {name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()},
+    "sweep": {
+        "launcher": (str, "local", "what starts workers: local, slurm or ray (default: local)"),
+        "workers": (int, 2, "how many share the sweep (default: 2)"),
+        "dry_run": (bool, False, "print contexts, tokens and time; score nothing"),
+        **{
+            name: (int if flag.kind is int else str, None, flag.help)
+            for name, flag in launchers.FLAGS.items()
+        },
+    },
+    "show": {
+        "rows": (int, 3, "rows of each block to show (default: 3)"),
+        "nocost": (bool, False, "do not count the tokens of the whole sweep"),
+    },
+    "calibrate": {
+        "floor": (float, None, "raise scores below it, -inf too, to this many nats"),
+        "tasks": (str, None, "calibrate scores of these tasks alone"),
+        "shots": (int, None, "calibrate scores of so many shots alone"),
+        **{name: (kind, None, text) for name, (kind, text) in machine.FLAGS.items()},
+    },
+    "tables": {"tensorboard": (bool, False, "also write WORKDIR/tensorboard")},
+    "figures": {"boundary_tasks": (int, 2, "tasks in the figure of boundaries (default: 2)")},
+}
+"""Command -> its flags beside --workdir and the keys: type, default, what help says of it."""
+
+
+def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
+    """Add the flags of a command on studies to a parser or a group of one."""
+    if command != "show":
+        is_required = command in COMMANDS
+        group.add_argument(
+            "--workdir", required=is_required, default="", metavar="DIR", help="folder of the study"
+        )
+    for name, (kind, default, text) in FLAGS.get(command, {}).items():
+        if kind is bool:
+            group.add_argument(f"--{name}", action="store_true", help=text)
+        else:
+            metavar = METAVARS[kind]
+            group.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
+    for name, key in keys().items():
+        if key.part in PARTS.get(command, ()):
+            default = f" (default: {key.default})" if key.default not in ("", ()) else ""
+            choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
+            metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])
+            # argparse would read "%" as a place for something.
+            text = (key.help.rstrip(".") + default).replace("%", "%%")
+            group.add_argument(f"--{name}", metavar=metavar, help=text)
+
+
+def flag_names(command: str) -> set[str]:
+    """The names of all flags of a command on studies."""
+    parts = PARTS.get(command, ())
+    by_key = {name for name, key in keys().items() if key.part in parts}
+    return {"workdir", *FLAGS.get(command, {}), *by_key}
+
+
+def read_value(name: str, text: str) -> Value:
+    """What a text says of a key; tuples may be written as in Python.
+
+    Raises:
+        InputError: a value that the key cannot have.
+
+    >>> read_value("tasks", "sst2,rte"), read_value("demonstrations", "1,2")
+    (('sst2', 'rte'), (1, 2))
+    """
+    key = keys()[name]
+    if key.is_tuple:
+        with suppress(ValueError, SyntaxError):  # names need no quotes
+            members = ast.literal_eval(text)
+            return key.check(members if isinstance(members, list | tuple) else (members,))
+    return key.parse(text)
+
+
+def read_values(name: str, text: str) -> list[Value]:
+    """The values of a key that a text names; a template's own text and a path are one value.
+
+    Raises:
+        InputError: a value that the key cannot have.
+
+    >>> read_values("shots", "1,2,4"), read_values("template", '("a, {label}", "b {label}")')
+    ([1, 2, 4], ['a, {label}', 'b {label}'])
+    """
+    key = keys()[name]
+    if key.is_tuple or name not in varied():
+        return [read_value(name, text)]
+    if text[:1] not in ("(", "["):
+        is_one = "{" in text or Path(text).exists()
+        return [key.parse(member.strip()) for member in ([text] if is_one else text.split(","))]
+    try:
+        values = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        expected = 'several values such as \'("a","b")\''
+        raise InputError(where=f"config.{name}", expected=expected, got=repr(text)) from error
+    if not isinstance(values, list | tuple):
+        return [key.parse(text)]
+    return [key.parse(value) if isinstance(value, str) else key.check(value) for value in values]
+
+
+def name_flags(text: str) -> str:
+    """A sentence of a study in the words of the console program.
+
+    >>> name_flags("config.shots: expected a whole number; run experiments.score again.")
+    '--shots: expected a whole number; run batch-calibration score again.'
+    """
+    text = re.sub(
+        r"(?:--)?\bconfig\.(\w+)", lambda key: f"--{key[1]}" if key[1] in keys() else key[0], text
+    )
+    commands = "|".join({**COMMANDS, "calibrate": "", "report": ""})
+    return re.sub(rf"(?:python -m )?\bexperiments\.({commands})\b", r"batch-calibration \1", text)
+
+
+def _say(line: str) -> None:
+    print(name_flags(line))
+
+
+def _texts(args: Namespace) -> dict[str, str]:
+    """The keys that were given, and what was given for each."""
+    parts = PARTS[args.command]
+    names = [name for name, key in keys().items() if key.part in parts]
+    return {name: text for name in names if (text := getattr(args, name)) is not None}
+
+
+def _read_settings(args: Namespace) -> Settings:
+    return Settings.of(**{name: read_value(name, text) for name, text in _texts(args).items()})
+
+
+def _read_study(args: Namespace) -> Study:
+    settings = _read_settings(args)
+    return Study(settings, tuple(settings.grid()))
+
+
+def _set_up_machine(args: Namespace) -> None:
+    machine.set_up(*(getattr(args, name) for name in machine.FLAGS))
+
+
+def _keep_programs() -> None:
+    from batch_calibration.cli.compilation_cache import keep_programs
+
+    keep_programs()
+
+
+def _score(args: Namespace) -> None:
+    _set_up_machine(args)
+    studies.score(_read_study(args), args.workdir, _say)
+
+
+def _calibrate(args: Namespace) -> None:
+    _set_up_machine(args)
+    tasks = args.tasks.split(",") if args.tasks else ()
+    settings = _read_settings(args).calibration
+    studies.calibrate(
+        args.workdir, settings, floor=args.floor, tasks=tasks, shots=args.shots, say=_say
+    )
+
+
+def _sweep(args: Namespace) -> None:
+    values = {name: read_values(name, text) for name, text in _texts(args).items()}
+    varying = {name: several for name, several in values.items() if len(several) > 1}
+    first = {name: several[0] for name, several in values.items()}
+    flags = {name: getattr(args, name) for name in launchers.FLAGS}
+    chosen = {name: setting for name, setting in flags.items() if setting is not None}
+    launcher = launchers.make_launcher(args.launcher, args.workers, chosen)
+    grids = grid(Settings.of(**first), **varying)
+    studies.sweep(grids, args.workdir, launcher, args.workers, dry_run=args.dry_run)
+
+
+def _show(args: Namespace) -> None:
+    studies.show(_read_study(args), rows=args.rows, cost=not args.nocost, say=_say)
+
+
+def _status(args: Namespace) -> None:
+    studies.show_status(args.workdir)
+
+
+def _tables(args: Namespace) -> None:
+    studies.write_tables(args.workdir, tensorboard=args.tensorboard, say=_say)
+
+
+def _figures(args: Namespace) -> None:
+    _keep_programs()
+    studies.write_figures(args.workdir, boundary_tasks=args.boundary_tasks, say=_say)
+
+
+def _report(args: Namespace) -> None:
+    _keep_programs()
+    studies.write_report(args.workdir, _say)
+
+
+RUN = {
+    "calibrate": _calibrate, "figures": _figures, "report": _report, "score": _score,
+    "show": _show, "status": _status, "sweep": _sweep, "tables": _tables,
+}  # fmt: skip
