@@ -27,7 +27,7 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
-from batch_calibration.responses import AROUND, add_token, value_at
+from batch_calibration.responses import AROUND, add_token, fold, value_at
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
@@ -161,10 +161,10 @@ def _answer_tokens(
     """
     content = value_at(sample, "output", "choices", 0, "logprobs", "content")
     tokens = list(map(fields, members(content)))
-    answers = set(map(_fold, labels))
+    answers = set(map(fold, labels))
     position = 0
     for i, token in enumerate(tokens):
-        if _fold(text_or_empty(token.get("token")).strip(AROUND)) in answers:
+        if fold(text_or_empty(token.get("token")).strip(AROUND)) in answers:
             position = i
     listed = members(tokens[position].get("top_logprobs")) if tokens else []
     if not listed:
@@ -176,11 +176,6 @@ def _answer_tokens(
     for likely in listed:
         add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
     return log_probs, position
-
-
-def _fold(text: str) -> str:
-    """A text without capitals; a letter as it is: "a" is a word, no answer "A"."""
-    return text.casefold() if len(text) > 1 else text
 
 
 def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, reading: Reading) -> Row:

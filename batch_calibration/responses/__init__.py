@@ -11,10 +11,10 @@ from batch_calibration.responses.reading import (
     value_at,
 )
 from batch_calibration.responses.servers import RESPONSE_FORMATS
-from batch_calibration.responses.top_k import AROUND, SPACES, TopK, scores_of_top_k
+from batch_calibration.responses.top_k import AROUND, SPACES, TopK, fold, scores_of_top_k
 
 __all__ = [
     "AROUND", "RESPONSE_FORMATS", "SPACES", "PromptTokens", "TopK", "add_token", "end_log_prob",
-    "label_mass", "label_probs", "note_little_mass", "refuse_constant", "scores_of_top_k",
-    "value_at",
+    "fold", "label_mass", "label_probs", "note_little_mass", "refuse_constant",
+    "scores_of_top_k", "value_at",
 ]  # fmt: skip

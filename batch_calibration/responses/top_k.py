@@ -116,14 +116,14 @@ def match_tokens(
     named = _named_tokens(tokens, labels, where)
     unnamed = [j for j, name in enumerate(labels) if name not in tokens]
     # Capitals and signs around a label count only where nothing else tells two labels apart.
-    folds = len({_fold(name) for name in bare_labels}) == len(bare_labels)
+    folds = len({fold(name) for name in bare_labels}) == len(bare_labels)
     trimmed = [name.strip(AROUND) for name in bare_labels]
-    keys = {_fold(name) if folds else name for name in trimmed}
+    keys = {fold(name) if folds else name for name in trimmed}
     trims = all(trimmed) and len(keys) == len(trimmed)
 
     def loose_key(text: str) -> str:
         text = text.strip(AROUND) if trims else text
-        return _fold(text) if folds else text
+        return fold(text) if folds else text
 
     exact = {bare_labels[j]: j for j in unnamed}
     loose = {loose_key(bare_labels[j]): j for j in unnamed}
@@ -248,6 +248,6 @@ def _bare(text: str) -> str:
     return text.translate(SPACES).strip() or text
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     """A text without capitals; of one letter, as it is: "a" is a word, no answer "A"."""
     return text.casefold() if len(text) > 1 else text
