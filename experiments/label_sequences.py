@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from batch_calibration.data import RowReader, load_task
+from batch_calibration.embedded.label_words import POOLS
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare, get_method
-from batch_calibration.prompts.label_words import POOLS
 from batch_calibration.scores import ScoreTable
 from batch_calibration.settings import Cell, Settings
 from batch_calibration.store import Store

@@ -14,10 +14,9 @@ from batch_calibration.artifacts import catalogue, controls, demonstration_label
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.report import interactive
 from batch_calibration.data import load_task
-from batch_calibration.embedded import CHECKPOINTS, suite
+from batch_calibration.embedded import CHECKPOINTS, label_words, suite
 from batch_calibration.embedded.label_words import HELD_OUT, TRAINING
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import label_words
 from batch_calibration.prompts.demonstrations import flipped_labels, random_labels
 from batch_calibration.scoring import NOTHING_FINISHED, LabelScores
 from batch_calibration.store import Store, csv_text

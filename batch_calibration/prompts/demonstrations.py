@@ -25,6 +25,8 @@ def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int
     >>> len(per_class([0, 1, 0, 1], ["a", "b"], shots=2, seed=0))
     4
     """
+    # The second number keeps a seed's draws apart: 1 and 4 are demonstrations, 2 the labeled set,
+    # 3 DC's words, 5 the labels shown, 6 label words and PriDe's rows.
     rng = np.random.default_rng([seed, 1])
     chosen = _of_each_class(labels, names, shots, rng)
     return [chosen[i] for i in rng.permutation(len(chosen))]
@@ -37,6 +39,7 @@ def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: i
     >>> [labels[i] for i in round_robin(labels, ["a", "b"], shots=2, seed=0)]
     [0, 1, 0, 1]
     """
+    # `shots` rows of the first label, then `shots` of the second, and so on.
     chosen = _of_each_class(labels, names, shots, np.random.default_rng([seed, 1]))
     return [chosen[i + shots * label] for i in range(shots) for label in range(len(names))]
 
@@ -54,17 +57,19 @@ def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
 
 
 def explicit(
-    labels: Sequence[int], ids: Sequence[str], wanted: Sequence[str | int], where: str
+    labels: Sequence[int], ids: Sequence[str], names: Sequence[str | int], where: str
 ) -> list[int]:
     """The rows named by id or by number (the first is 0), in the order given."""
-    if not wanted:
+    if not names:
         raise InputError(
             "config.demonstrations: selection 'explicit' shows the training rows named there, and "
             "none is; give their ids or numbers, such as (0, 17)."
         )
-    places = {name: i for i, name in enumerate(ids)}
-    chosen = [name if isinstance(name, int) else places.get(name, -1) for name in wanted]
-    for name, row in zip(wanted, chosen, strict=True):
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
+    chosen = []
+    for name in names:
+        row = name if isinstance(name, int) else numbers.get(name, -1)
+        chosen.append(row)
         if not 0 <= row < len(ids):
             raise InputError(
                 f"config.demonstrations: {where} has no row {name!r}; its {len(ids)} rows are "
@@ -89,10 +94,11 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
             f"config.order: {len(chosen)} demonstrations have orders 0 to {count - 1}, got "
             f"{index}; give one of these, or -1 for the order in which they were drawn."
         )
-    left, order = list(chosen), []
-    for places in range(len(left), 0, -1):
-        place, index = divmod(index, factorial(places - 1))
-        order.append(left.pop(place))
+    remaining, order = list(chosen), []
+    # The digits of the index in the factorial number system: which of those that remain comes next.
+    while remaining:
+        digit, index = divmod(index, factorial(len(remaining) - 1))
+        order.append(remaining.pop(digit))
     return order
 
 
@@ -125,8 +131,8 @@ def labeled_set(
 
     The demonstrations (`exclude`) are left out: the model has read their labels.
     """
-    known = np.flatnonzero(np.asarray(labels) >= 0)
-    pool = np.setdiff1d(known, np.asarray(exclude, int))
+    labeled_rows = np.flatnonzero(np.asarray(labels) >= 0)
+    pool = np.setdiff1d(labeled_rows, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
     rows: list[int] = rng.permutation(pool)[: label_count * per_label].tolist()
     return rows

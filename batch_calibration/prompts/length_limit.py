@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from batch_calibration.errors import InputError
 from batch_calibration.inputs import LazyTexts
 from batch_calibration.settings import LengthPolicy
@@ -73,39 +75,38 @@ def fit(
     texts = LazyTexts(rows, lambda row: changed[row] if row in changed else render(row, 0))
     if policy == "error":
         return Fitted(texts, 0, 0)
-    budget = _given(budget, policy)
+    budget = _require(budget, policy)
 
-    def too_long(some: Sequence[int]) -> list[tuple[int, int]]:
-        needs = (
-            budget.positions_needed(LazyTexts(len(some), lambda i: texts[some[i]]), labels)
-            if some
-            else []
-        )
-        return [(row, n - budget.positions) for row, n in zip(some, needs, strict=True)
-                if n > budget.positions]  # fmt: skip
+    def too_long(candidates: Sequence[int]) -> dict[int, int]:
+        """Rows that do not fit, and by how many positions."""
+        asked = LazyTexts(len(candidates), lambda i: texts[candidates[i]])
+        needs = budget.positions_needed(asked, labels) if candidates else []
+        excesses = np.array(needs, int) - budget.positions
+        return {candidates[i]: int(excesses[i]) for i in np.flatnonzero(excesses > 0).tolist()}
 
     over = too_long(range(rows))
     dropped = len(over) if policy == "drop_shots" and shots else 0
     for skip in range(1, shots + 1 if dropped else 1):
-        for row, _ in over:
+        for row in over:
             changed[row] = render(row, skip)
-        over = too_long([row for row, _ in over])
+        over = too_long([*over])
     truncated = len(over)
+    # Cutting at a token's edge may make other tokens of what is left, so it is counted again.
     while over:
-        for row, excess in over:
+        for row, excess in over.items():
             changed[row] = budget.truncate_left(texts[row], excess)
             if not changed[row].strip():
                 raise InputError(
                     f"row {row}: its labels alone need more than the model's {budget.positions} "
                     "positions; use shorter label words."
                 )
-        over = too_long([row for row, _ in over])
+        over = too_long([*over])
     return Fitted(texts, dropped, truncated)
 
 
 def common_skip(
     budget: TokenBudget | None,
-    parts: Sequence[tuple[Callable[[int, int], str], int]],
+    blocks: Sequence[tuple[Callable[[int, int], str], int]],
     shots: int,
     labels: Sequence[str],
 ) -> int:
@@ -115,18 +116,18 @@ def common_skip(
 
     Args:
         budget: The model's.
-        parts: Of each block `(row, skip)` -> a row's prompt, and its number of rows.
+        blocks: Of each block `(row, skip)` -> a row's prompt, and its number of rows.
         shots: Demonstrations in the context.
         labels: Label texts, for the positions that they take.
 
     Raises:
         InputError: no budget.
     """
-    budget = _given(budget, "same_context")
-    over = [(render, row) for render, rows in parts for row in range(rows)]
+    budget = _require(budget, "same_context")
+    over = [(render, row) for render, rows in blocks for row in range(rows)]
     for skip in range(shots):
         needs = budget.positions_needed([render(row, skip) for render, row in over], labels)
-        over = [one for one, n in zip(over, needs, strict=True) if n > budget.positions]
+        over = [over[i] for i, need in enumerate(needs) if need > budget.positions]
         if not over:
             return skip
     return shots
@@ -137,7 +138,7 @@ def notes(policy: object, shots: int | None, shortened: int) -> tuple[str, ...]:
     return (UNLIKE_CONTEXTS,) if shots and shortened and policy != "same_context" else ()
 
 
-def _given(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
+def _require(budget: TokenBudget | None, policy: LengthPolicy) -> TokenBudget:
     if budget is None:
         raise InputError(
             f"config.over_long: {policy!r} counts tokens, which takes a model's tokenizer; give "

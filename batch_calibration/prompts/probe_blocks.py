@@ -12,7 +12,7 @@ Render = Callable[[Row, int], str]
 """`(row, skip)` -> its prompt without the first `skip` demonstrations."""
 
 
-class Form(NamedTuple):
+class RowFormat(NamedTuple):
     """How rows become texts: `fill` renders a row of one field, `input`, the whole input part.
 
     `template` and `shown`, the demonstrations, are of prompts; a dual encoder has neither.
@@ -27,7 +27,7 @@ class Form(NamedTuple):
     shown: Sequence[str] = ()
 
 
-class Part(NamedTuple):
+class BlockRows(NamedTuple):
     """The rows of a block.
 
     Attributes:
@@ -57,27 +57,27 @@ def rendered_rows(
     shots: int,
     labels: Sequence[int] | None = None,
     together: int = 1,
-) -> Part:
+) -> BlockRows:
     """Rows that are all rendered in one way; labels that are not given are unknown."""
-    known = [-1] * len(rows) if labels is None else labels
-    return Part(lambda row, skip: render(rows[row], skip), known, ids, shots, together)
+    labels = [-1] * len(rows) if labels is None else labels
+    return BlockRows(lambda row, skip: render(rows[row], skip), labels, ids, shots, together)
 
 
-def probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Part]:
+def probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
     """CC's and DC's rows, as the paper describes them."""
-    prompt, shots = cell.prompt, len(form.shown)
-    whole = prompt.cc_fill == "whole_input"
-    cc = probe_inputs.content_free(("input",) if whole else form.fields)
-    dc = probe_inputs.random_words(rows, form.fields, prompt.dc_texts, cell.seed)
+    prompt, shots = cell.prompt, len(row_format.shown)
+    fills_whole_input = prompt.cc_fill == "whole_input"
+    cc_fields = ("input",) if fills_whole_input else row_format.fields
+    cc_render = row_format.fill if fills_whole_input else row_format.render
+    cc = probe_inputs.content_free(cc_fields)
+    dc = probe_inputs.random_words(rows, row_format.fields, prompt.dc_texts, cell.seed)
     return {
-        "cc": rendered_rows(
-            cc, _numbered("cc", len(cc)), form.fill if whole else form.render, shots
-        ),
-        "dc": rendered_rows(dc, _numbered(f"dc/{cell.seed}", len(dc)), form.render, shots),
+        "cc": rendered_rows(cc, _numbered("cc", len(cc)), cc_render, shots),
+        "dc": rendered_rows(dc, _numbered(f"dc/{cell.seed}", len(dc)), row_format.render, shots),
     }
 
 
-def original_probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Part]:
+def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, BlockRows]:
     """The rows of CC and DC as the published code makes them, which fills the whole input.
 
     In the tasks of two texts that Zhao et al. 2021 (tonyzhaozh/few-shot-learning) and Fei et al.
@@ -85,49 +85,48 @@ def original_probes(cell: Cell, form: Form, rows: Sequence[Row]) -> dict[str, Pa
     input: "N/A" stands once, and random words are drawn from all of it. Fei et al. have one task,
     of medical questions, whose texts are filled one by one.
     """
-    shots, inputs = len(form.shown), template.input_part(form.template)
+    shots, inputs = len(row_format.shown), template.input_part(row_format.template)
     cc = probe_inputs.content_free(("input",))
-    words = probe_inputs.original_random_words(
-        [template.fill(inputs, row) for row in rows], cell.seed
-    )
-    dc = [{"input": text} for text in words]
+    filled = [template.fill(inputs, row) for row in rows]
+    dc = [{"input": text} for text in probe_inputs.original_random_words(filled, cell.seed)]
     return {
         "dc_original": rendered_rows(
-            dc, _numbered(f"dc_original/{cell.seed}", len(dc)), form.fill, shots
+            dc, _numbered(f"dc_original/{cell.seed}", len(dc)), row_format.fill, shots
         ),
-        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), form.fill, shots),
+        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), row_format.fill, shots),
     }
 
 
-def domain_premise(form: Form) -> Part:
+def domain_premise(row_format: RowFormat) -> BlockRows:
     """DC-PMI's one prompt, the template after its input, without demonstrations."""
-    premise = template.domain_premise(form.template)
-    return Part(lambda row, skip: premise, [-1], ["pmi"], 0)
+    premise = template.domain_premise(row_format.template)
+    return BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
 
 
-def left_out(form: Form, train: Rows, chosen: Sequence[int]) -> Part:
+def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> BlockRows:
     """LOOC's rows: each demonstration asked as the input, the others shown before it.
 
     Where a context leaves out its first demonstrations, they are asked all the same.
     """
 
     def prompt(row: int, skip: int) -> str:
-        others = [text for i, text in enumerate(form.shown) if i >= skip and i != row]
-        return template.prompt(form.template, others, train.rows[chosen[row]])
+        # Its own demonstration is left out by place: another may have the same text.
+        shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
+        return template.prompt(row_format.template, shown, train.rows[chosen[row]])
 
     labels = [train.labels[i] for i in chosen]
-    return Part(prompt, labels, [train.ids[i] for i in chosen], len(chosen) - 1)
+    return BlockRows(prompt, labels, [train.ids[i] for i in chosen], len(chosen) - 1)
 
 
-def permuted(task: Task, cell: Cell, form: Form, test: Rows) -> Part:
+def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:
     """PriDe's rows: some test rows, each with its options moved round k times."""
     drawn = probe_inputs.permuted_rows(len(test.rows), cell.seed)
     k = len(task.options)
-    rows = [
-        row for i in drawn for row in probe_inputs.cyclic_permutations(test.rows[i], task.options)
-    ]
-    ids = [f"{test.ids[i]}/{shift}" for i in drawn for shift in range(k)]
-    return rendered_rows(rows, ids, form.render, len(form.shown), together=k)
+    rows, ids = [], []
+    for i in drawn:
+        rows += probe_inputs.cyclic_permutations(test.rows[i], task.options)
+        ids += _numbered(test.ids[i], k)
+    return rendered_rows(rows, ids, row_format.render, len(row_format.shown), together=k)
 
 
 def _numbered(name: str, count: int) -> list[str]:

@@ -1,14 +1,14 @@
 """Makes the inputs that CC, DC and PriDe learn their bias from."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
 from batch_calibration.tasks.base import Row
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
-ORIGINAL_TEXTS = 20
-"""Random-word texts in the code of Fei et al."""
+ORIGINAL_TEXTS = 20  # random-word texts in the code of Fei et al.
 PRIDE_SHARE = 0.05
 """Of the test rows, the share whose options are permuted: that of PriDe's main results."""
 
@@ -33,12 +33,13 @@ def random_words(
     rng = np.random.default_rng([seed, 3])
     columns: dict[str, list[str]] = {}
     for field in fields:
-        split = [row[field].split() for row in rows]
-        bag = [word for words in split for word in words] or [""]
-        length = max(1, round(sum(map(len, split)) / len(split)))
+        row_words = [row[field].split() for row in rows]
+        bag = [*chain.from_iterable(row_words)] or [""]
+        length = max(1, round(sum(map(len, row_words)) / len(row_words)))
         draws = rng.integers(len(bag), size=(texts, length))
         columns[field] = [" ".join(bag[i] for i in draw) for draw in draws]
-    return [{field: columns[field][i] for field in fields} for i in range(texts)]
+    # From a list of texts for each field to a row with all fields.
+    return [dict(zip(fields, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
@@ -51,9 +52,10 @@ def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
     >>> len(original_random_words(["A fine film", "Dull"])[0].split())
     4
     """
-    split = [text.lower().split() for text in inputs]
-    bag = [word for words in split for word in words] or [""]
-    length = int(np.mean([len(words) for words in split])) + 1
+    input_words = [text.lower().split() for text in inputs]
+    bag = [*chain.from_iterable(input_words)] or [""]
+    length = int(np.mean([*map(len, input_words)])) + 1
+    # The legacy generator, as theirs: a new one would draw other words from the same seed.
     random = np.random.RandomState(seed)
     draws = [random.choice(len(bag), size=length) for _ in range(ORIGINAL_TEXTS)]
     return [" ".join(bag[i] for i in draw) + " ." for draw in draws]
@@ -79,6 +81,8 @@ def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
     [{'a': 'one', 'b': 'two'}, {'a': 'two', 'b': 'one'}]
     """
     k = len(options)
+    contents = [row[option] for option in options]
     return [
-        row | {options[j]: row[options[(j + shift) % k]] for j in range(k)} for shift in range(k)
+        row | dict(zip(options, contents[shift:] + contents[:shift], strict=True))
+        for shift in range(k)
     ]

@@ -1,17 +1,13 @@
 """Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
+from itertools import chain
 
+from batch_calibration.embedded import label_words
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import (
-    demonstrations,
-    label_words,
-    length_limit,
-    probe_blocks,
-    template,
-)
+from batch_calibration.prompts import demonstrations, length_limit, probe_blocks, template
 from batch_calibration.prompts.length_limit import TokenBudget
-from batch_calibration.prompts.probe_blocks import Form, Part, rendered_rows
+from batch_calibration.prompts.probe_blocks import BlockRows, RowFormat, rendered_rows
 from batch_calibration.prompts.rendered import (
     CHOICES,
     OF_DEMONSTRATIONS,
@@ -25,7 +21,7 @@ from batch_calibration.prompts.rendered import (
 )
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Rows, Task
-from batch_calibration.tasks.base import LabelWords
+from batch_calibration.tasks.base import LabelWords, first_form
 
 
 def render(
@@ -58,77 +54,89 @@ def render(
     labeled = demonstrations.labeled_set(
         train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
     )
-    form = _statements(task, cell) if compares_statements else _prompts(task, cell, train, chosen)
-    label_texts = [text for texts in form.labels for text in texts]
+    if compares_statements:
+        row_format = _statements(task, cell)
+    else:
+        row_format = _prompts(task, cell, train, chosen)
+    label_texts = [*chain.from_iterable(row_format.labels)]
 
-    def block(part: Part, name: str) -> RenderedBlock:
+    rows_of = {"test": rendered_rows(test.rows, test.ids, row_format.render, shots, test.labels)}
+    rows_of |= _probe_rows(task, cell, row_format, test, train, chosen, log_probs)
+    if labeled:
+        rows_of["labeled"] = rendered_rows(
+            [train.rows[i] for i in labeled],
+            [train.ids[i] for i in labeled],
+            row_format.render,
+            shots,
+            [train.labels[i] for i in labeled],
+        )
+    left_out = 0
+    if cell.prompt.over_long == "same_context":
+        prompts = [(rows.prompt, rows.size) for rows in rows_of.values()]
+        left_out = length_limit.common_skip(budget, prompts, shots, label_texts)
+
+    def block(name: str, rows: BlockRows) -> RenderedBlock:
         fitted = length_limit.fit(
             cell.prompt.over_long,
             budget,
-            lambda row, skip: part.prompt(row, left_out + skip),
-            part.size,
-            part.shots,
+            lambda row, skip: rows.prompt(row, left_out + skip),
+            rows.size,
+            rows.shots,
             label_texts,
         )
         # Any change in what is asked makes the block stale.
         spec = {"texts": text_digest(fitted.texts), **block_options(cell, name)}
         if cell.prompt.over_long != USUAL.over_long:
-            dropped = part.size if left_out and part.shots else fitted.dropped
+            dropped = rows.size if left_out and rows.shots else fitted.dropped
             spec |= {"dropped": dropped, "truncated": fitted.truncated}
-        return RenderedBlock(fitted.texts, list(part.labels), list(part.ids), spec, part.together)
+        return RenderedBlock(fitted.texts, list(rows.labels), list(rows.ids), spec, rows.together)
 
-    parts = {"test": rendered_rows(test.rows, test.ids, form.render, shots, test.labels)}
-    parts |= _probes(task, cell, form, test, train, chosen, log_probs)
-    if labeled:
-        parts["labeled"] = rendered_rows(
-            [train.rows[i] for i in labeled],
-            [train.ids[i] for i in labeled],
-            form.render,
-            shots,
-            [train.labels[i] for i in labeled],
-        )
-    about = description(
+    context = description(
         task,
         cell,
-        rows=text_digest(f"{row}" for row in test.rows),
+        rows=text_digest(map(str, test.rows)),
         served=test.split,
         shots=cell.prompt.shots,
         demonstrations=[train.ids[i] for i in chosen],
-        label_texts=form.labels,
-        form=form.context,
+        label_texts=row_format.labels,
+        form=row_format.context,
         options=unusual(cell, (*CHOICES, *OF_DEMONSTRATIONS) if chosen else CHOICES),
     )
-    left_out = 0
-    if cell.prompt.over_long == "same_context":
-        prompts = [(one.prompt, one.size) for one in parts.values()]
-        left_out = length_limit.common_skip(budget, prompts, shots, label_texts)
-    blocks = {name: block(one, name) for name, one in parts.items()}
-    made = RenderedContext(about, task.label_names, form.labels, blocks)
-    shortened = made.count("dropped") + made.count("truncated")
+    blocks = {name: block(name, rows) for name, rows in rows_of.items()}
+    rendered = RenderedContext(context, task.label_names, row_format.labels, blocks)
+    shortened = rendered.count("dropped") + rendered.count("truncated")
     notes = length_limit.notes(cell.prompt.over_long, shots, shortened)
     if left_out:
         notes += (
             f"{task.name}, seed {cell.seed}: {left_out} of {shots} demonstrations are left "
             "out of every prompt, so that the longest fits the model's positions",
         )
-    return made._replace(notes=notes)
+    return rendered._replace(notes=notes)
 
 
-def _probes(
-    task: Task, cell: Cell, form: Form, test: Rows, train: Rows, chosen: list[int], log_probs: bool
-) -> dict[str, Part]:
+def _probe_rows(
+    task: Task,
+    cell: Cell,
+    row_format: RowFormat,
+    test: Rows,
+    train: Rows,
+    chosen: list[int],
+    log_probs: bool,
+) -> dict[str, BlockRows]:
     """The blocks of probe inputs that can be used."""
-    parts = probe_blocks.probes(cell, form, test.rows)
-    if not form.template:
-        return parts
-    parts["pmi"] = probe_blocks.domain_premise(form)
+    rows_of = probe_blocks.probes(cell, row_format, test.rows)
+    if not row_format.template:
+        return rows_of
+    rows_of["pmi"] = probe_blocks.domain_premise(row_format)
+    # With one demonstration nothing is left to show before it.
     if len(chosen) > 1:
-        parts["looc"] = probe_blocks.left_out(form, train, chosen)
-    if task.options and set(task.options) <= set(template.fields_of(form.template)):
-        parts["pride"] = probe_blocks.permuted(task, cell, form, test)
+        rows_of["looc"] = probe_blocks.left_out(row_format, train, chosen)
+    # A template that does not show the options cannot move them round.
+    if task.options and set(task.options) <= set(template.fields_of(row_format.template)):
+        rows_of["pride"] = probe_blocks.permuted(task, cell, row_format, test)
     if log_probs:
-        parts |= probe_blocks.original_probes(cell, form, test.rows)
-    return parts
+        rows_of |= probe_blocks.original_probes(cell, row_format, test.rows)
+    return rows_of
 
 
 def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
@@ -142,8 +150,8 @@ def _choose(task: Task, cell: Cell, train: Rows) -> list[int]:
         case "total":
             chosen = demonstrations.total(train.labels, shots, cell.seed)
         case "explicit":
-            wanted = cell.prompt.demonstrations
-            chosen = demonstrations.explicit(train.labels, train.ids, wanted, train.where)
+            names = cell.prompt.demonstrations
+            chosen = demonstrations.explicit(train.labels, train.ids, names, train.where)
     return chosen if order == -1 else demonstrations.reorder(chosen, order)
 
 
@@ -163,7 +171,7 @@ def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
     return train._replace(labels=tuple(labels))
 
 
-def _words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
+def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
     """The words of each label: the task's, or drawn ones."""
     pool, choice = cell.prompt.label_words, cell.prompt.verbalizer
     if pool == "own":
@@ -176,44 +184,50 @@ def _words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
     return label_words.draw(pool, task, cell.seed)
 
 
-def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Form:
-    wanted = cell.prompt.template
-    form = wanted if "{" in wanted else task.template(len(chosen), wanted)
+def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> RowFormat:
+    """Rows as prompts: the demonstrations, then the row without its label."""
+    choice = cell.prompt.template
+    # A text with braces is a template of its own; else it is the number of one of the task's.
+    form = choice if "{" in choice else task.template(len(chosen), choice)
     template.check(form, task.fields)
-    words = [
-        (one,) if isinstance(one, str) else tuple(one) for one in _words(task, cell, len(chosen))
-    ]
-    # A demonstration shows the first surface form of its label.
-    shown = [template.demonstration(form, train.rows[i], words[train.labels[i]][0]) for i in chosen]
-    whole = template.whole_input(form)
-    return Form(
+    words = _label_words(task, cell, len(chosen))
+    shown = []
+    for i in chosen:
+        # A demonstration shows the first surface form of its label.
+        label_word = first_form(words[train.labels[i]])
+        shown.append(template.demonstration(form, train.rows[i], label_word))
+    labels = []
+    for forms in words:
+        surface_forms = (forms,) if isinstance(forms, str) else forms
+        labels.append(tuple(template.continuation(form, word) for word in surface_forms))
+    form_of_input = template.whole_input(form)
+    return RowFormat(
         task.fields,
         {"template": form, "shown": hashlib.sha256("\n\n".join(shown).encode()).hexdigest()},
         lambda row, skip: template.prompt(form, shown[skip:], row),
-        lambda row, skip: template.prompt(whole, shown[skip:], row),
-        tuple(tuple(template.continuation(form, one) for one in forms) for forms in words),
+        lambda row, skip: template.prompt(form_of_input, shown[skip:], row),
+        tuple(labels),
         form,
         shown,
     )
 
 
-def _statements(task: Task, cell: Cell) -> Form:
+def _statements(task: Task, cell: Cell) -> RowFormat:
+    """Rows as plain texts, labels as statements: what a dual encoder compares."""
     if cell.prompt.shots:
         raise InputError("config.shots: a dual encoder reads no demonstrations; give 0.")
     for key in ("template", "verbalizer", "label_words", "over_long"):
-        value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
-        if value != usual:
+        setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
+        if setting != default:
             raise InputError(
                 f"config.{key}: a dual encoder compares texts, cut at config.max_tokens, with the "
-                f"task's label statements, and knows no {value!r}; leave it at {usual!r}."
+                f"task's label statements, and knows no {setting!r}; leave it at {default!r}."
             )
-    return Form(
+    words = [task.statement_words[name] for name in task.label_names]
+    return RowFormat(
         task.statement_fields,
         {"template": task.statement, "shown": ""},
         lambda row, _: "\n".join(row[field] for field in task.statement_fields),
         lambda row, _: row["input"],
-        tuple(
-            (task.statement.replace("{label}", task.statement_words[name]),)
-            for name in task.label_names
-        ),
+        tuple((task.statement.replace("{label}", word),) for word in words),
     )

@@ -64,9 +64,9 @@ class ImageRows(Protocol):
 
 
 class _Classes(NamedTuple):
-    """Labels that are scored, names of those without images, and what is to be said of it."""
+    """Labels that are scored, names of those without images, and what a reader must know of it."""
 
-    kept: Sequence[int]
+    scored: Sequence[int]
     absent: list[str]
     notes: tuple[str, ...]
 
@@ -94,19 +94,20 @@ def render_images(
         notes += (f"{task.name}: {test.where} has no {split!r} split, so there is no bcl",)
     classes = _classes(task, cell, test)
     statements = _statements(task, cell.prompt.template)
-    words = [task.statement_words[task.label_names[i]] for i in classes.kept]
-    label_texts = tuple(
-        tuple(form.replace("{label}", word) for form in statements) for word in words
-    )
-    blocks = {"test": _block(test, range(len(test.images)), classes.kept)}
+    names = tuple(task.label_names[label] for label in classes.scored)
+    label_texts = []
+    for name in names:
+        word = task.statement_words[name]
+        label_texts.append(tuple(statement.replace("{label}", word) for statement in statements))
+    blocks = {"test": _block(test, range(len(test.images)), classes.scored)}
     if train is not None:
         chosen = demonstrations.labeled_set(
-            train.labels, len(classes.kept), cell.data.labeled_per_class, (), cell.seed
+            train.labels, len(classes.scored), cell.data.labeled_per_class, (), cell.seed
         )
-        labeled = _block(train, chosen, classes.kept)
+        labeled = _block(train, chosen, classes.scored)
         labeled.spec.update(block_options(cell, "labeled"))
         blocks["labeled"] = labeled
-    about = description(
+    context = description(
         task,
         cell,
         rows=text_digest(test.ids),
@@ -118,23 +119,18 @@ def render_images(
         absent=list(classes.absent),
         options=unusual(cell, ("template", "classes")),
     )
-    names = tuple(task.label_names[i] for i in classes.kept)
-    return RenderedContext(about, names, label_texts, blocks, (*notes, *classes.notes))
+    return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *classes.notes))
 
 
-def _block(rows: ImageRows, chosen: Sequence[int], kept: Sequence[int]) -> RenderedBlock:
-    """A block of the chosen rows, labels renumbered to their places in `kept`."""
+def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> RenderedBlock:
+    """A block of the chosen rows, labels renumbered to their places in `scored`."""
     images = [rows.images[i] for i in chosen]
     ids = [rows.ids[i] for i in chosen]
     # Not the references: they say where the data lie on this machine.
-    signed = (f"{i} {image.signature()}" for i, image in zip(ids, images, strict=True))
-    place = {label: i for i, label in enumerate(kept)} | {-1: -1}
-    return RenderedBlock(
-        ImageInputs(images),
-        [place[rows.labels[i]] for i in chosen],
-        ids,
-        {"texts": text_digest(signed)},
-    )
+    signatures = (f"{i} {image.signature()}" for i, image in zip(ids, images, strict=True))
+    number_of = dict(zip(scored, range(len(scored)), strict=True)) | {-1: -1}
+    labels = [number_of[rows.labels[i]] for i in chosen]
+    return RenderedBlock(ImageInputs(images), labels, ids, {"texts": text_digest(signatures)})
 
 
 def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
@@ -148,32 +144,33 @@ def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
 
 
 def _classes(task: Task, cell: Cell, test: ImageRows) -> _Classes:
-    every = range(len(task.label_names))
-    absent = [task.label_names[i] for i in every if test.present and i not in test.present]
+    """All classes, or those that have images where `classes` is "present"."""
+    labels = range(len(task.label_names))
+    absent = [task.label_names[i] for i in labels if test.present and i not in test.present]
     if not absent:
-        return _Classes(every, [], ())
-    few = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
-    said = f"{task.name}: {len(absent)} of {len(every)} classes have no image ({few}); "
+        return _Classes(labels, [], ())
+    listed = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+    fact = f"{task.name}: {len(absent)} of {len(labels)} classes have no image ({listed}); "
     if cell.data.classes == "present":
-        said += f"only the other {len(test.present)} are scored: an easier task than the whole one"
-        return _Classes(test.present, absent, (said,))
-    said += (
+        note = f"only the other {len(test.present)} are scored: an easier task than the whole one"
+        return _Classes(test.present, absent, (fact + note,))
+    note = (
         "they are scored all the same, and bc, which evens out all labels, pays for it; "
         "--config.classes=present leaves them out"
     )
-    return _Classes(every, absent, (said,))
+    return _Classes(labels, absent, (fact + note,))
 
 
 def _check(task: Task, cell: Cell) -> None:
     if cell.prompt.shots:
         raise InputError("config.shots: images are classified without demonstrations; give 0.")
     for key in ("verbalizer", "label_words", "over_long"):
-        value, usual = getattr(cell.prompt, key), getattr(USUAL, key)
-        if value != usual:
+        setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
+        if setting != default:
             raise InputError(
                 where=f"config.{key}",
-                expected=f"{usual!r} for the images of {task.name}",
-                got=f"{value!r}",
+                expected=f"{default!r} for the images of {task.name}",
+                got=f"{setting!r}",
                 remedy="their label texts are chosen by config.template",
             )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,9 +70,9 @@ class RenderedContext(NamedTuple):
         """How many inputs all blocks have."""
         return sum(block.size for block in self.blocks.values())
 
-    def count(self, what: str) -> int:
-        """How many prompts of all blocks were shortened; `what` is "dropped" or "truncated"."""
-        counts = (block.spec.get(what) for block in self.blocks.values())
+    def count(self, change: str) -> int:
+        """How many prompts of all blocks were shortened; `change` is "dropped" or "truncated"."""
+        counts = (block.spec.get(change) for block in self.blocks.values())
         return sum(count for count in counts if isinstance(count, int))
 
 
@@ -85,8 +86,10 @@ def text_digest(texts: Iterable[str]) -> str:
 
 def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
     """Those of the settings that are not the default."""
-    values, usual = (vars(one.data) | vars(one.prompt) for one in (cell, Cell(cell.task)))
-    return {name: values[name] for name in names if values[name] != usual[name]}
+    default = Cell(cell.task)
+    settings = vars(cell.data) | vars(cell.prompt)
+    defaults = vars(default.data) | vars(default.prompt)
+    return {name: settings[name] for name in names if settings[name] != defaults[name]}
 
 
 def block_options(cell: Cell, block: str) -> dict[str, Json]:
@@ -105,7 +108,7 @@ def description(
     demonstrations: Sequence[str],
     label_texts: Sequence[Sequence[str]],
     form: dict[str, Json],
-    **others: Json,
+    **optional: Json,
 ) -> dict[str, Json]:
     """A context's description; what is as usual is not in it.
 
@@ -118,24 +121,25 @@ def description(
         demonstrations: ids of the rows shown.
         label_texts: the texts of each label.
         form: the template and what it shows.
-        **others: further keys; those that are empty are left out.
+        **optional: further keys; those that are empty are left out.
     """
-    own = bool(task.files or task.folder)
-    forms = [len(texts) for texts in label_texts]
-    made: dict[str, Json] = {
+    has_own_data = bool(task.files or task.folder)
+    form_counts = [len(texts) for texts in label_texts]
+    # Keys and their order decide a context's id: stored scores are found by it.
+    context: dict[str, Json] = {
         "task": task.name,
-        "data": "task file" if own else Path(cell.data.data).name,
+        "data": "task file" if has_own_data else Path(cell.data.data).name,
         "rows": rows,
         "split": cell.data.split,
         "limit": cell.data.limit,
         "shots": shots,
         "seed": cell.seed,
         "demonstrations": list(demonstrations),
-        "labels": [text for texts in label_texts for text in texts],
+        "labels": [*chain.from_iterable(label_texts)],
         **form,
     }
     if served != cell.data.split:
-        made["served"] = served
-    if max(forms) > 1:
-        made["forms"] = list(forms)
-    return made | {key: value for key, value in others.items() if value}
+        context["served"] = served
+    if max(form_counts) > 1:
+        context["forms"] = list(form_counts)
+    return context | {key: optional[key] for key in optional if optional[key]}

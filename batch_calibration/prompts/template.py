@@ -35,8 +35,7 @@ def whole_input(template: str) -> str:
     >>> whole_input("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     'Premise: {input}\nAnswer: {label}'
     """
-    part = input_part(template)
-    return template.replace(part, "{input}", 1)
+    return template.replace(input_part(template), "{input}", 1)
 
 
 def input_part(template: str) -> str:
@@ -45,10 +44,10 @@ def input_part(template: str) -> str:
     >>> input_part("Premise: {premise}\nQuestion: {hypothesis} yes or no?\nAnswer: {label}")
     '{premise}\nQuestion: {hypothesis} yes or no?'
     """
-    places = _fields(template)
-    end = template.find("\n", places[-1].end())
+    fields = _fields(template)
+    line_end = template.find("\n", fields[-1].end())
     # On the label's own line the input ends with the field.
-    return template[places[0].start() : places[-1].end() if end < 0 else end]
+    return template[fields[0].start() : fields[-1].end() if line_end < 0 else line_end]
 
 
 def domain_premise(template: str) -> str:
@@ -67,16 +66,17 @@ def domain_premise(template: str) -> str:
 
 def _fields(template: str) -> list[re.Match[str]]:
     """Where the fields of the input stand."""
-    places = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
-    if not places:
+    fields = [match for match in FIELD.finditer(template) if match.group(1) != "label"]
+    if not fields:
         raise InputError(
             where=f"template {template!r}", expected="a field in braces beside {label}"
         )
-    return places
+    return fields
 
 
 def fill(template: str, row: Mapping[str, str]) -> str:
     """The template with each field of the row in its place."""
+    # Fields at once, in one pass: a field's text may hold braces of its own, which stay.
     return FIELD.sub(lambda match: row.get(match.group(1), match.group(0)), template)
 
 
@@ -89,18 +89,18 @@ def query(template: str, row: Mapping[str, str]) -> str:
     return fill(template.removesuffix("{label}"), row).rstrip()
 
 
-def continuation(template: str, words: str) -> str:
+def continuation(template: str, label_words: str) -> str:
     r"""A label's words as they follow the prompt: after one space, or on a line of their own.
 
     >>> continuation("Review: {sentence}\nSentiment: {label}", "positive")
     ' positive'
     """
-    return ("\n" if template.endswith("\n{label}") else " ") + words
+    return ("\n" if template.endswith("\n{label}") else " ") + label_words
 
 
-def demonstration(template: str, row: Mapping[str, str], words: str) -> str:
+def demonstration(template: str, row: Mapping[str, str], label_words: str) -> str:
     """One labeled row as it stands in the context."""
-    return query(template, row) + continuation(template, words)
+    return query(template, row) + continuation(template, label_words)
 
 
 def prompt(template: str, demonstrations: list[str], row: Mapping[str, str]) -> str:
