@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from batch_calibration.errors import InputError, shown
 from batch_calibration.tasks.base import NAMES, Row, Task
 
-UNKNOWN = -1
+UNKNOWN = -1  # the label of a row whose label is hidden
 
 
 def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
@@ -16,6 +16,7 @@ def columns(task: Task, present: tuple[str, ...], where: str) -> dict[str, str]:
     >>> columns(TASKS["rte"], ("premise", "hypothesis", "label"), "here")
     {'sentence1': 'premise', 'sentence2': 'hypothesis', 'label': 'label'}
     """
+    # What each schema lacks, for the sentence.
     needed = []
     for renamed in task.columns:
         schema = {field: renamed.get(field, field) for field in (*task.fields, "label")}
@@ -100,6 +101,7 @@ def label_of(task: Task, name: str, where: str) -> int:
     if plain(name) in labels:
         return labels[plain(name)]
     names = {plain(known): known for known in task.label_names}
+    # Spellings are compared plainly: case and signs are no difference.
     near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ";"
     listed = ", ".join(task.label_names[:8]) + (", ..." if len(task.label_names) > 8 else "")

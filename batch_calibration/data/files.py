@@ -70,6 +70,7 @@ def _read(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
 
 def _json_lines(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     opener = gzip.open if path.suffix == ".gz" else open
+    # "utf-8-sig" reads files with a byte order mark and files without.
     with opener(path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -99,13 +100,15 @@ def _csv(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
     label_columns = {renamed.get("label", "label") for renamed in task.columns}
     number_columns = label_columns if task.labels_are == NUMBERS else set()
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, strict=True)
+        lines = csv.reader(file, strict=True)  # strict: a quote that is not closed is an error
         try:
             header = next(lines, [])
+            # A name that appears twice would silently lose a column.
             if len(set(header)) != len(header):
                 raise InputError(f"{path}, line 1: a column's name appears twice in {header}.")
             for cells in lines:
                 where = f"{path}, line {lines.line_num}"
+                # An empty line is no row, as in JSON Lines.
                 if not cells:
                     continue
                 if len(cells) != len(header):
@@ -148,6 +151,7 @@ def served_split(task: Task, split: str, present: Collection[str], where: str) -
     Raises:
       InputError: neither is there.
     """
+    # The split itself goes before its stand-in.
     served = split if split in present else task.stand_ins.get(split, split)
     if served not in present:
         raise InputError(

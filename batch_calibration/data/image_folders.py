@@ -58,6 +58,7 @@ def class_folders(task: Task, root: Path) -> ImageSource | None:
         split = SPLITS.get(folder.name.lower())
         if split and _has_classes(task, folder):
             split_folders[split] = folder
+    # No classes here: the caller looks elsewhere.
     if not split_folders and not _has_classes(task, root):
         return None
     notes: list[str] = []
@@ -85,6 +86,7 @@ def _images(task: Task, root: Path, notes: list[str]) -> list[Image]:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if path.suffix.lower() in ENDINGS:
                 images.append(Image(ImageFile(path), path.relative_to(root).as_posix(), label))
+            # Files like .DS_Store are nobody's rows.
             elif not path.name.startswith("."):
                 left_out.append(path.name)
     if left_out:
@@ -108,6 +110,7 @@ def _listed_images(task: Task, table: Path) -> list[Image]:
     images = []
     for where, record in files.records(task, table):
         row, label = bind(task, record, where)
+        # Paths are relative to the table, wherever the program runs.
         path = table.parent / row[IMAGE]
         if not path.is_file():
             raise InputError(
@@ -131,12 +134,14 @@ def _source(
 ) -> ImageSource:
     """Check the classes, split what has no splits into train and test, and write the notes."""
     counts = Counter(image.label for image in chain(*images.values()) if image.label >= 0)
+    # One class alone is most likely a folder too deep, and accuracy would be 100 %.
     if len(counts) == 1:
         (label,) = counts
         raise InputError(
             f"{where}: all {counts[label]} images of task {task.name} are of class "
             f"{task.label_names[label]!r}, expected two classes or more; add the others."
         )
+    # Without splits a labeled set of its own is kept apart from the test rows.
     if set(images) == {WHOLE}:
         train, test = _split_by_class(images[WHOLE])
         images = {**images, "train": train, "test": test}

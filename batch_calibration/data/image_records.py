@@ -56,6 +56,7 @@ def labels(
             if names:
                 yield number, bound[int(example["label"])]
             else:
+                # CLEVR's label is how many objects it has, of which any feature is as long.
                 count = len(next(iter(example[OBJECTS].values()), ()))
                 yield number, label_of(task, str(count), f"{folder}#{split}[{number}]")
 
@@ -76,7 +77,7 @@ def encoded(folder: Path, split: str, number: int) -> bytes:
     return image
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # folders that are open at once
 def _builder(folder: Path) -> Any:
     builder = tfds_folder.open_folder(folder)
     form = builder.info.file_format.value
@@ -88,7 +89,7 @@ def _builder(folder: Path) -> Any:
     return builder
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=32)  # their splits
 def _source(folder: Path, split: str) -> Any:
     builder = _builder(folder)
     if split not in builder.info.splits:
@@ -112,6 +113,7 @@ def _examples(folder: Path, split: str, numbers: range) -> list[dict[str, Any]]:
             features.deserialize_example_np(raw, decoders={IMAGE: tfds.decode.SkipDecoding()})
             for raw in _source(folder, split).__getitems__(numbers)
         ]
+    # A sentence of our own, from `_source`, is not wrapped again.
     except InputError:
         raise
     except Exception as error:  # protobuf's own, or what the reader raises

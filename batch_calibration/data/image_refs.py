@@ -37,6 +37,7 @@ class ImageFile(NamedTuple):
         """
         try:
             size = self.path.stat().st_size
+            # Refused before it is read: memory may not hold it.
             if size > MAX_BYTES:
                 raise InputError(
                     f"{self.path}: an image of {size / 2**20:,.0f} MiB; 256 MiB is the most that "
@@ -49,6 +50,7 @@ class ImageFile(NamedTuple):
             ) from error
 
     def signature(self) -> str:
+        # Not a hash: it would read every image of a run before the first is scored.
         """Its size in bytes."""
         return str(self.path.stat().st_size) if self.path.is_file() else ""
 

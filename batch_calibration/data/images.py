@@ -85,9 +85,11 @@ def find(task: Task, data: str) -> ImageSource | None:
         tables = {SPLITS[name]: paths[name] for name in paths if name in SPLITS}
         if tables:
             return image_tables(task, tables, str(folder))
+        # Some archives hold one folder `images` around the classes.
         source = class_folders(task, folder) or class_folders(task, folder / "images")
         if source:
             return source
+        # One table of any name is the whole of the data, without splits.
         if len(paths) == 1:
             return image_tables(task, {WHOLE: next(iter(paths.values()))}, str(folder))
     prepared = tfds_folder.find(task, Path(data)) if data else None
@@ -95,6 +97,7 @@ def find(task: Task, data: str) -> ImageSource | None:
 
 
 def _nothing(task: Task, data: str) -> str:
+    # Names of folders cannot hold a slash.
     first, second = task.label_names[0].replace("/", ""), task.label_names[1].replace("/", "")
     looked = [
         f"{task.name}/{first}/*.jpg and so on with a folder for each class",
@@ -118,8 +121,10 @@ def _records(task: Task, folder: Path) -> ImageSource:
         labels = image_records.labels(task, folder, split, numbers, limit)
         return [Image(ImageRecord(folder, split, i), str(i), label) for i, label in labels]
 
+    # Records are read when a split is, not here.
     readers: dict[str, ReadImages] = {name: partial(read, name, slice(None)) for name in names}
     notes: tuple[str, ...] = ()
+    # As for folders without splits; TFDS has shuffled, so a part is a sample.
     if names == ("train",):
         size = image_records.size(folder, "train")
         cut = size // TRAIN_ONE_IN

@@ -80,9 +80,11 @@ def load_task(name: str) -> Task:
 
     An unknown name is answered with the nearest right one.
     """
+    # A name, not a path.
     if not name.endswith(ENDING):
         return get_task(name)
     task = read_task_file(name)
+    # Stored scores are found by a task's name: two tasks may not share one.
     if task.name in TASKS:
         raise InputError(
             f"{name}: its name {task.name!r} is a task of the package; give it another."
@@ -102,6 +104,7 @@ def read_task_file(path: str) -> Task:
         raise InputError(f"{path}: no such task file; give the path of a TOML file.") from error
     except OSError as error:
         raise InputError(f"{path}: the task file cannot be read ({error.strerror}).") from error
+    # Raised by tomllib before InputError could name a key.
     except RecursionError as error:
         raise InputError(f"{path}: a task file is a flat table, this one is nested.") from error
     except ValueError as error:
@@ -153,6 +156,7 @@ def _image_task(table: dict[str, Any], path: str) -> Task:
         )
     for statement in table["statements"]:
         _check_statement(statement, path)
+    # A class without words of its own is called by its name.
     words = table.get("statement_words", {})
     label_column = {"label": table.get("label_column", "label")}
     return image_task(
@@ -174,6 +178,7 @@ def _beside(path: str, files: dict[str, str]) -> dict[str, str]:
 
 
 def _surface_forms(table: dict[str, Any]) -> dict[str, LabelWords]:
+    # Tuples, as the tasks of the package have them.
     return {name: tuple(w) if isinstance(w, list) else w for name, w in table.items()}
 
 

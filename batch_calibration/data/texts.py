@@ -37,6 +37,7 @@ def read(task: Task, data: str, split: str, limit: int = 0) -> Rows:
     Raises:
       InputError: there are no such rows, or one of them is wrong; with file and row.
     """
+    # A negative limit would count from the end.
     if limit < 0:
         raise InputError(where="limit", expected="0 (all rows) or a positive number", got=limit)
     if data == MINI and not task.files:
@@ -74,12 +75,14 @@ def _find(task: Task, data: str) -> TextSource | None:
         )
     if not Path(data).is_dir():
         raise InputError(f"data {data}: no such folder; give one of rows, or 'mini'.")
+    # Files go before a TFDS folder: whoever put them there means them.
     paths = files.by_split(task, Path(data))
     if paths:
         return _files(task, f"files in {next(iter(paths.values())).parent}", paths)
     prepared = tfds_folder.find(task, Path(data))
     if prepared is None:
         return None
+    # Only here, as it imports TensorFlow Datasets.
     builder = tfds_folder.open_folder(prepared)
     names = tfds_folder.splits(builder, prepared)
     readers: dict[str, ReadRecords] = {}
@@ -117,6 +120,7 @@ class RowReader:
 
     def texts(self, task: Task, data: str, split: str, limit: int = 0) -> Rows:
         """The rows of a task of texts, the first `limit` where it is not 0: `read`."""
+        # `source` tells task files of one name apart.
         key = task.name, task.source, data, split
         if limit < 0 or key not in self._texts:
             # All rows are kept, and a wrong limit is refused where rows are read.

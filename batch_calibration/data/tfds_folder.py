@@ -23,11 +23,13 @@ def find(task: Task, data: Path) -> Path | None:
         if not folder.is_dir():
             continue
         versions = [p for p in folder.iterdir() if re.fullmatch(r"\d+\.\d+\.\d+", p.name)]
+        # A folder whose preparation was broken off has no version yet.
         if not versions:
             raise InputError(
                 f"{folder}: not a TFDS folder, expected one named like 1.0.0 inside; has its "
                 "preparation ended?"
             )
+        # By number: 1.10.0 is newer than 1.9.0.
         return max(versions, key=lambda p: tuple(map(int, p.name.split("."))))
     return None
 
@@ -74,6 +76,7 @@ def records(
     names = getattr(features[label], "names", None)
     if names is None:
         raise InputError(f"{folder}: {label} is no class label there, but {features[label]}.")
+    # A data set with another order of labels would be scored wrongly in silence.
     task.check_label_names(tuple(names), str(folder))
     serialized = _serialized(builder, folder, split)
     for number, raw in enumerate(serialized):
@@ -113,6 +116,7 @@ def _serialized(builder: "DatasetBuilder", folder: Path, split: str) -> list[byt
             ) from error
     else:
         raise InputError(f"{folder}: its files are {form}; prepare it as array_record or tfrecord.")
+    # A missing shard would else go unnoticed.
     if len(serialized) != split_info.num_examples:
         raise InputError(
             f"{folder}: split {split} should hold {split_info.num_examples} rows, its files hold "

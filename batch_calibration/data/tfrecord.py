@@ -37,6 +37,7 @@ def records(path: Path) -> list[bytes]:
     start = 0
     while start < len(raw):
         where = f"{path}, record {len(payloads)}"
+        # Made before it is needed: two checks below raise it.
         ends_early = InputError(f"{where}: the file ends inside it; copy or prepare it again.")
         if start + HEAD > len(raw):
             raise ends_early

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-SIZE = 48
+SIZE = 48  # pixels a side
 COLORS = {
     "red": (0.80, 0.16, 0.14), "blue": (0.16, 0.30, 0.80), "green": (0.16, 0.60, 0.24),
     "yellow": (0.92, 0.82, 0.20), "purple": (0.52, 0.22, 0.66), "cyan": (0.20, 0.74, 0.78),
@@ -22,6 +22,7 @@ Draw = Callable[[np.ndarray, Generator], tuple[np.ndarray, np.ndarray]]
 DrawClass = Callable[[int, Generator], np.ndarray]
 """`(n, generator)` -> `n` images of one class `[n 48 48 3]`, or their parts `[n 48 48]`."""
 
+# Pixels from the center, y downward.
 Y, X = np.mgrid[0:SIZE, 0:SIZE].astype(np.float32) - (SIZE - 1) / 2
 
 
@@ -38,8 +39,9 @@ def rotated(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def smooth_noise(random: Generator, n: int, cells: int) -> np.ndarray:
     """Smooth noise `[n 48 48]` about 0: `cells` random numbers a side, joined by straight lines."""
-    place = np.linspace(0, cells - 1, SIZE)
-    weight = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(cells))).astype(np.float32)
+    positions = np.linspace(0, cells - 1, SIZE)
+    # Hat functions: a matrix `[48 cells]` that interpolates between neighboring cells.
+    weight = np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(cells))).astype(np.float32)
     noise: np.ndarray = weight @ uniform(random, -1, 1, n, cells, cells) @ weight.T
     return noise
 
@@ -55,9 +57,9 @@ def random_angle(random: Generator, n: int) -> np.ndarray:
     return uniform(random, 0, np.pi, n)
 
 
-def per_image(values: np.ndarray) -> np.ndarray:
+def per_image(numbers: np.ndarray) -> np.ndarray:
     """One number a image, `[n]`, ready to meet pixels `[n 48 48]`."""
-    return values[:, None, None]
+    return numbers[:, None, None]
 
 
 def shaded(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
@@ -68,17 +70,23 @@ def shaded(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
 
 def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Generator) -> np.ndarray:
     """Images of each class, drawn class by class, in the order of `classes [n]`."""
-    parts = {i: draw(int((classes == i).sum()), random) for i, draw in enumerate(draws.values())
+    drawn = {i: draw(int((classes == i).sum()), random) for i, draw in enumerate(draws.values())
              if (classes == i).any()}  # fmt: skip
-    found = np.empty((len(classes), *next(iter(parts.values())).shape[1:]), np.float32)
-    for i, part in parts.items():
-        found[classes == i] = part
-    return found
+    images = np.empty((len(classes), *next(iter(drawn.values())).shape[1:]), np.float32)
+    for i, drawn_images in drawn.items():
+        images[classes == i] = drawn_images
+    return images
 
 
 def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
     """Images with a camera's noise as `uint8`."""
-    grain = uniform(random, -1, 1, *images.shape[:3])[..., None]
-    amount = uniform(random, 0.02, 0.14, len(images))[:, None, None, None]
+    grain = uniform(random, -1, 1, *images.shape[:3])[
+        ..., None
+        # One value a pixel, the same for its three colors.
+    ]
+    amount = uniform(random, 0.02, 0.14, len(images))[
+        :, None, None, None
+        # Strength of the grain, by image.
+    ]
     pixels: np.ndarray = (np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8)
     return pixels

@@ -23,20 +23,20 @@ def stripe_angles(
     n: int, random: Generator, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Angles across and along stripes of `low` to `high` pixels, `[n 48 48]` in radians."""
-    u, v = rotated(random_angle(random, n))
-    turn = per_image(2 * np.pi / uniform(random, low, high, n))
-    return u * turn + per_image(uniform(random, 0, 6, n)), v * turn
+    along, across = rotated(random_angle(random, n))
+    turn = per_image(2 * np.pi / uniform(random, low, high, n))  # radians a pixel
+    return along * turn + per_image(uniform(random, 0, 6, n)), across * turn
 
 
 def soft_threshold(wave: np.ndarray, width: float = 0.0) -> np.ndarray:
     """Ink where a wave is above `width`, with a soft edge."""
-    return np.clip((wave - width) * 4 + 0.5, 0, 1)
+    return np.clip((wave - width) * 4 + 0.5, 0, 1)  # the edge is a quarter of a unit wide
 
 
 def banded(n: int, random: Generator) -> np.ndarray:
     """Broad, soft bands of changing width."""
-    u, _ = stripe_angles(n, random, 18, 30)
-    return 0.5 + 0.5 * np.sin(u + 0.8 * np.sin(0.6 * u))
+    along, _ = stripe_angles(n, random, 18, 30)
+    return 0.5 + 0.5 * np.sin(along + 0.8 * np.sin(0.6 * along))
 
 
 def striped(n: int, random: Generator) -> np.ndarray:
@@ -51,39 +51,43 @@ def lined(n: int, random: Generator) -> np.ndarray:
 
 def zigzagged(n: int, random: Generator) -> np.ndarray:
     """Stripes that turn back and forth."""
-    u, v = stripe_angles(n, random, 8, 14)
-    return soft_threshold(np.sin(u + 2.2 * np.arcsin(np.sin(0.6 * v))))
+    along, across = stripe_angles(n, random, 8, 14)
+    # The arcsine of a sine is a triangle wave.
+    return soft_threshold(np.sin(along + 2.2 * np.arcsin(np.sin(0.6 * across))))
 
 
 def chequered(n: int, random: Generator) -> np.ndarray:
     """Squares in turns."""
-    u, v = stripe_angles(n, random, 11, 22)
-    return soft_threshold(np.sin(u) * np.sin(v) * 2)
+    along, across = stripe_angles(n, random, 11, 22)
+    return soft_threshold(np.sin(along) * np.sin(across) * 2)
 
 
 def grid(n: int, random: Generator) -> np.ndarray:
     """Lines along and across."""
-    u, v = stripe_angles(n, random, 7, 13)
-    return soft_threshold(np.maximum(np.sin(u), np.sin(v)), 0.8)
+    along, across = stripe_angles(n, random, 7, 13)
+    return soft_threshold(np.maximum(np.sin(along), np.sin(across)), 0.8)
 
 
 def crosshatched(n: int, random: Generator) -> np.ndarray:
     """Fine lines that cross at a slant."""
-    u, v = stripe_angles(n, random, 5, 8)
-    return soft_threshold(np.maximum(np.sin(u + 0.5 * v), np.sin(u - 0.5 * v)), 0.7)
+    along, across = stripe_angles(n, random, 5, 8)
+    return soft_threshold(
+        np.maximum(np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)), 0.7
+    )
 
 
 def polka_dotted(n: int, random: Generator) -> np.ndarray:
     """Large dots in order."""
-    u, v = stripe_angles(n, random, 10, 18)
-    return soft_threshold(np.cos(u) + np.cos(v), 0.75)
+    along, across = stripe_angles(n, random, 10, 18)
+    return soft_threshold(np.cos(along) + np.cos(across), 0.75)
 
 
 def dotted(n: int, random: Generator) -> np.ndarray:
     """Small dots, not quite in order."""
-    u, v = stripe_angles(n, random, 5.5, 8)
+    along, across = stripe_angles(n, random, 5.5, 8)
     return soft_threshold(
-        np.cos(u + 1.2 * smooth_noise(random, n, 6)) + np.cos(v + 1.2 * smooth_noise(random, n, 6)),
+        np.cos(along + 1.2 * smooth_noise(random, n, 6))
+        + np.cos(across + 1.2 * smooth_noise(random, n, 6)),
         1,
     )
 
@@ -95,8 +99,9 @@ def blotchy(n: int, random: Generator) -> np.ndarray:
 
 def marbled(n: int, random: Generator) -> np.ndarray:
     """Veins that waver."""
-    u, _ = stripe_angles(n, random, 14, 26)
-    bent = u + 3 * smooth_noise(random, n, 5) + smooth_noise(random, n, 10)
+    along, _ = stripe_angles(n, random, 14, 26)
+    # Noise bends the stripes into veins.
+    bent = along + 3 * smooth_noise(random, n, 5) + smooth_noise(random, n, 10)
     amount: np.ndarray = 1 - np.abs(np.sin(bent)) ** 0.6
     return amount
 
@@ -104,6 +109,7 @@ def marbled(n: int, random: Generator) -> np.ndarray:
 def spiralled(n: int, random: Generator) -> np.ndarray:
     """One spiral about the middle."""
     x, y = X - per_image(uniform(random, -5, 5, n)), Y - per_image(uniform(random, -5, 5, n))
+    # Turns left or right.
     hand = per_image(np.where(random.random(n) < 0.5, 1, -1).astype(np.float32))
     turn = per_image(2 * np.pi / uniform(random, 7, 13, n))
     return soft_threshold(np.sin(np.hypot(x, y) * turn + hand * np.arctan2(y, x)))
@@ -120,6 +126,7 @@ TEXTURES: dict[str, DrawClass] = {
 def textures(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
     """A texture in two colors."""
     n = len(classes)
+    # Two colors that differ: the second is 1 to 7 places behind the first.
     first = random.integers(len(COLORS), size=n)
     second = (first + random.integers(1, len(COLORS), size=n)) % len(COLORS)
     amount = by_class(TEXTURES, classes, random) * uniform(random, 0.1, 1, n, 1, 1)

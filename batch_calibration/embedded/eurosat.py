@@ -29,9 +29,10 @@ def land(random: Generator, n: int) -> np.ndarray:
 
 def annual_crop(n: int, random: Generator) -> np.ndarray:
     """Large fields of different crops, side by side."""
-    u, v = rotated(random_angle(random, n))
+    along, across = rotated(random_angle(random, n))
     w = per_image(uniform(random, 10, 22, n))
-    cell = np.floor(u / w).astype(int) * 7 + np.floor(v / (1.4 * w)).astype(int) * 3
+    # A number for each field, so that neighbors have other crops.
+    cell = np.floor(along / w).astype(int) * 7 + np.floor(across / (1.4 * w)).astype(int) * 3
     crop = FIELDS[(cell + random.integers(4, size=n)[:, None, None]) % 4]
     image: np.ndarray = crop * (1 + 0.12 * smooth_noise(random, n, 8)[..., None])
     return image
@@ -39,9 +40,10 @@ def annual_crop(n: int, random: Generator) -> np.ndarray:
 
 def permanent_crop(n: int, random: Generator) -> np.ndarray:
     """Rows of trees or vines."""
-    u, v = rotated(random_angle(random, n))
-    row = np.sin(u * per_image(uniform(random, 1.0, 1.8, n)))
-    gaps = np.where(per_image(random.random(n) < 0.5), np.sin(v * 1.2), 1)
+    along, across = rotated(random_angle(random, n))
+    row = np.sin(along * per_image(uniform(random, 1.0, 1.8, n)))  # rows of trees
+    # Half of the images: single trees in a row.
+    gaps = np.where(per_image(random.random(n) < 0.5), np.sin(across * 1.2), 1)
     return blend(
         np.clip(row * gaps, 0, 1) * 0.8, FIELDS[random.integers(2, size=n)], GREENS[:1].repeat(n, 0)
     ) + (0.05 * smooth_noise(random, n, 6)[..., None])
@@ -62,8 +64,8 @@ def brush(n: int, random: Generator) -> np.ndarray:
 def pasture(n: int, random: Generator) -> np.ndarray:
     """Even green, at times a hedge."""
     image = shaded(GREENS[random.integers(1, 3, size=n)], 0.15 * smooth_noise(random, n, 5))
-    u, _ = rotated(random_angle(random, n))
-    hedge = (np.abs(u - per_image(uniform(random, -16, 16, n))) < 1) & per_image(
+    along, _ = rotated(random_angle(random, n))
+    hedge = (np.abs(along - per_image(uniform(random, -16, 16, n))) < 1) & per_image(
         random.random(n) < 0.5
     )
     return image * np.where(hedge, 0.5, 1)[..., None]
@@ -71,8 +73,9 @@ def pasture(n: int, random: Generator) -> np.ndarray:
 
 def highway(n: int, random: Generator) -> np.ndarray:
     """A straight gray road across land."""
-    u, _ = rotated(random_angle(random, n))
-    gap = np.abs(u - per_image(uniform(random, -10, 10, n)))
+    along, _ = rotated(random_angle(random, n))
+    # Distance from the middle of the road.
+    gap = np.abs(along - per_image(uniform(random, -10, 10, n)))
     amount = np.clip(per_image(uniform(random, 1.4, 2.6, n)) - gap + 0.5, 0, 1)[..., None]
     ground = land(random, n) * (1 - amount)
     image: np.ndarray = ground + amount * uniform(random, 0.55, 0.8, n, 1, 1, 1)
@@ -81,12 +84,12 @@ def highway(n: int, random: Generator) -> np.ndarray:
 
 def river(n: int, random: Generator) -> np.ndarray:
     """Water that winds through land."""
-    u, v = rotated(random_angle(random, n))
+    along, across = rotated(random_angle(random, n))
     height, turn, start = (
         per_image(uniform(random, low, high, n)) for low, high in ((3, 9), (0.08, 0.16), (0, 6))
     )
-    bend = height * np.sin(v * turn + start)
-    gap = np.abs(u - bend - per_image(uniform(random, -6, 6, n)))
+    bend = height * np.sin(across * turn + start)  # the river's middle
+    gap = np.abs(along - bend - per_image(uniform(random, -6, 6, n)))
     amount = np.clip(per_image(uniform(random, 2.5, 6, n)) - gap + 0.5, 0, 1)[..., None]
     water = np.array([0.20, 0.30, 0.36], np.float32) * uniform(random, 0.8, 1.3, n, 1, 1, 1)
     image: np.ndarray = land(random, n) * (1 - amount) + amount * water
@@ -101,14 +104,16 @@ def sea(n: int, random: Generator) -> np.ndarray:
 
 def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndarray) -> np.ndarray:
     """Roofs in a grid with streets between, some left out."""
-    u, v = rotated(random_angle(random, n))
+    along, across = rotated(random_angle(random, n))
     w = per_image(uniform(random, *size, n))
-    place = (
-        np.floor(u / w) * 37 + np.floor(v / w) * 101 + per_image(random.integers(99, size=n))
+    plot = (
+        np.floor(along / w) * 37
+        + np.floor(across / w) * 101
+        + per_image(random.integers(99, size=n))
     ) % 17
-    part = np.maximum(np.abs(u / w % 1 - 0.5), np.abs(v / w % 1 - 0.5))
-    roof = roofs[place.astype(int) % len(roofs)]
-    built = ((part < 0.36) & (place < 14))[..., None]
+    from_center = np.maximum(np.abs(along / w % 1 - 0.5), np.abs(across / w % 1 - 0.5))
+    roof = roofs[plot.astype(int) % len(roofs)]
+    built = ((from_center < 0.36) & (plot < 14))[..., None]  # the rest is street and green
     return np.where(
         built, roof, shaded(GREENS[random.integers(3, size=n)], 0.2 * smooth_noise(random, n, 9))
     )
@@ -136,7 +141,8 @@ LAND: dict[str, DrawClass] = {
 def satellite(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarray]:
     """Land from above, the light of the day varied, at times through mist."""
     n = len(classes)
+    # Brightness, and the color of the light.
     light = uniform(random, 0.75, 1.3, n, 1, 1, 1) * uniform(random, 0.85, 1.15, n, 1, 1, 3)
-    mist = uniform(random, 0, 0.75, n, 1, 1, 1)
+    mist = uniform(random, 0, 0.75, n, 1, 1, 1)  # toward an even gray
     images = by_class(LAND, classes, random) * light * (1 - mist) + 0.5 * mist
     return images, np.zeros((n, 2), int)

@@ -58,8 +58,9 @@ def draw(reference: str) -> np.ndarray:
     >>> draw("mini:clevr/train/17").shape
     (48, 48, 3)
     """
-    of, label, random = _class(reference)
-    images, _ = of.draw(np.array([label]), random)
+    image_task, label, random = _class(reference)
+    # One generator for class, drawing and noise: their order decides every pixel.
+    images, _ = image_task.draw(np.array([label]), random)
     noise = random.normal(0, random.uniform(*NOISE), images.shape)
     (image,) = drawing.as_bytes(images + noise, random)
     return np.asarray(image)
@@ -76,13 +77,14 @@ def png(reference: str) -> bytes:
 
 def _class(reference: str) -> tuple[ImageTask, int, np.random.Generator]:
     """The task and class of a reference, and its generator for the rest."""
-    task, _, rest = reference.removeprefix(PREFIX).partition("/")
-    split, _, number = rest.partition("/")
-    known = task in TASKS and split in SIZES and number.isdecimal()
-    if not known or int(number) >= SIZES[split]:
+    task, _, split_and_number = reference.removeprefix(PREFIX).partition("/")
+    split, _, number = split_and_number.partition("/")
+    is_known = task in TASKS and split in SIZES and number.isdecimal()
+    if not is_known or int(number) >= SIZES[split]:
         raise InputError(
             f"{reference}: the mini suite has no such image; it has "
             f"{PREFIX}{{{','.join(TASKS)}}}/{{{','.join(SIZES)}}}/NUMBER."
         )
+    # The bytes of the reference are the seed.
     random = np.random.default_rng(list(reference.encode()))
     return TASKS[task], int(random.integers(len(TASKS[task].classes))), random

@@ -38,7 +38,7 @@ STROKES: tuple[Sequence[Sequence[tuple[float, float]]], ...] = (
     [[(1 - x, 1 - y) for x, y in SIX]],
 )  # fmt: skip
 """Each digit as lines through points of the unit square, y downward."""
-TALL, WIDE, MARGIN = 64, 48, 16
+TALL, WIDE, MARGIN = 64, 48, 16  # of a glyph's field, in its own pixels
 
 
 @cache
@@ -50,11 +50,12 @@ def stroke_distances() -> np.ndarray:
     field = np.full((10, rows, columns), 9, np.float32)
     for digit, lines in enumerate(STROKES):
         for line in lines:
-            ends = np.array(line, np.float32) * (WIDE / TALL, 1)
+            ends = np.array(line, np.float32) * (WIDE / TALL, 1)  # the unit square, made narrower
             for start, end in pairwise(ends):
                 along = end - start
-                part = np.clip((points - start) @ along / (along @ along), 0, 1)
-                gap = np.linalg.norm(points - start - part[..., None] * along, axis=-1)
+                # Where on the stroke the nearest point is, 0 to 1.
+                share = np.clip((points - start) @ along / (along @ along), 0, 1)
+                gap = np.linalg.norm(points - start - share[..., None] * along, axis=-1)
                 field[digit] = np.minimum(field[digit], gap)
     return field
 
@@ -67,19 +68,21 @@ def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
     along, across = rotated(angle)
     along = along - uniform(random, -4, 4, n)[:, None, None]
     across = across - uniform(random, -4, 4, n)[:, None, None]
-    scale = (TALL / height)[:, None, None]
+    scale = (TALL / height)[:, None, None]  # glyph pixels per image pixel
     amount = np.zeros((n, SIZE, SIZE), np.float32)
-    others = random.integers(10, size=(2, n))
-    beside = random.random((2, n)) < 0.45
-    for step, shown, there in (
-        (0, classes, np.ones(n, bool)), (-1, others[0], beside[0]), (1, others[1], beside[1]),
-    ):  # fmt: skip
-        chosen = np.flatnonzero(there)
+    neighbors = random.integers(10, size=(2, n))
+    has_neighbor = random.random((2, n)) < 0.45
+    # The digit itself, then its neighbors at the left and at the right where an image has them.
+    digits_at = {0: classes, -1: neighbors[0], 1: neighbors[1]}
+    shown_at = {0: np.ones(n, bool), -1: has_neighbor[0], 1: has_neighbor[1]}
+    for step, shown in digits_at.items():
+        chosen = np.flatnonzero(shown_at[step])
         tall = height[chosen, None, None]
         x = along[chosen] + slant[chosen, None, None] * across[chosen] - 0.9 * step * tall
         column = np.rint(x * scale[chosen]).astype(int) + WIDE // 2 + MARGIN
         row = np.rint(across[chosen] * scale[chosen]).astype(int) + TALL // 2 + MARGIN
         field = stroke_distances()
+        # Pixels beside the field have no ink; their index is clipped to look anything up at all.
         inside = (row >= 0) & (row < field.shape[1]) & (column >= 0) & (column < field.shape[2])
         gap = field[
             shown[chosen, None, None],
@@ -88,11 +91,12 @@ def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
         ]
         ink = np.clip((thick[chosen, None, None] - gap) * tall + 0.5, 0, 1) * inside
         amount[chosen] = np.maximum(amount[chosen], ink)
+    # Bright digits on dark ground or dark ones on bright.
     color, light = random.integers(len(COLORS), size=n), random.random(n) < 0.5
     ground = PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
     ink_color = np.where(
         light[:, None], uniform(random, 0.75, 1, n, 3), uniform(random, 0, 0.15, n, 3)
     )
-    faint = uniform(random, 0.35, 1, n)[:, None, None]
+    faint = uniform(random, 0.35, 1, n)[:, None, None]  # some digits hardly stand out
     image = blend(amount * faint, ground, ink_color.astype(np.float32))
     return image + 0.08 * smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)

@@ -46,7 +46,8 @@ def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: i
 
 def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
     """`shots` random rows in all, whatever their classes, in random order."""
-    pool = np.flatnonzero(np.asarray(labels) >= 0)
+    pool = np.flatnonzero(np.asarray(labels) >= 0)  # rows whose label is known
+    # Checked here: numpy's own error names no remedy.
     if len(pool) < shots:
         raise InputError(
             f"{shots} shots in all were asked for, the training rows with a label are {len(pool)}; "
@@ -88,7 +89,7 @@ def reorder(chosen: Sequence[int], index: int) -> list[int]:
     >>> [reorder([7, 8, 9], i) for i in (0, 1, 5)]
     [[7, 8, 9], [7, 9, 8], [9, 8, 7]]
     """
-    count = factorial(len(chosen))
+    count = factorial(len(chosen))  # orders in all
     if not 0 <= index < count:
         raise InputError(
             f"config.order: {len(chosen)} demonstrations have orders 0 to {count - 1}, got "
@@ -110,6 +111,7 @@ def random_labels(chosen: Sequence[int], label_count: int, seed: int) -> list[in
     >>> random_labels([3, 17, 5, 9], 2, seed=0)
     [0, 1, 1, 1]
     """
+    # The rows are part of the seed: other demonstrations of one seed draw other labels.
     rng = np.random.default_rng([seed, 5, *chosen])
     labels: list[int] = rng.integers(label_count, size=len(chosen)).tolist()
     return labels
@@ -132,6 +134,7 @@ def labeled_set(
     The demonstrations (`exclude`) are left out: the model has read their labels.
     """
     labeled_rows = np.flatnonzero(np.asarray(labels) >= 0)
+    # Sorted, so that only the seed decides the order.
     pool = np.setdiff1d(labeled_rows, np.asarray(exclude, int))
     rng = np.random.default_rng([seed, 2])
     rows: list[int] = rng.permutation(pool)[: label_count * per_label].tolist()
@@ -144,6 +147,7 @@ def _of_each_class(
     """`shots` random rows of the first class, then as many of the second, and so on."""
     chosen: list[int] = []
     for label, name in enumerate(names):
+        # Each class is drawn by itself, in the order of the labels.
         pool = np.flatnonzero(np.asarray(labels) == label)
         if len(pool) < shots:
             raise InputError(

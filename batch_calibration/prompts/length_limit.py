@@ -71,8 +71,10 @@ def fit(
     Raises:
         InputError: no budget for a policy that counts tokens; labels that fit no prompt.
     """
+    # Only rows that were shortened are kept as text; all others are rendered when asked for.
     changed: dict[int, str] = {}
     texts = LazyTexts(rows, lambda row: changed[row] if row in changed else render(row, 0))
+    # Counting tokens takes time, and here nothing would be done with the count.
     if policy == "error":
         return Fitted(texts, 0, 0)
     budget = _require(budget, policy)
@@ -86,6 +88,7 @@ def fit(
 
     over = too_long(range(rows))
     dropped = len(over) if policy == "drop_shots" and shots else 0
+    # One more is left out in each pass, of the rows alone that do not fit yet.
     for skip in range(1, shots + 1 if dropped else 1):
         for row in over:
             changed[row] = render(row, skip)
@@ -95,6 +98,7 @@ def fit(
     while over:
         for row, excess in over.items():
             changed[row] = budget.truncate_left(texts[row], excess)
+            # Nothing of the row is left, and a model would be asked about nothing.
             if not changed[row].strip():
                 raise InputError(
                     f"row {row}: its labels alone need more than the model's {budget.positions} "
@@ -125,6 +129,7 @@ def common_skip(
     """
     budget = _require(budget, "same_context")
     over = [(render, row) for render, rows in blocks for row in range(rows)]
+    # Rows that fit once fit with fewer demonstrations too, so only the others are asked again.
     for skip in range(shots):
         needs = budget.positions_needed([render(row, skip) for render, row in over], labels)
         over = [over[i] for i, need in enumerate(needs) if need > budget.positions]

@@ -70,6 +70,7 @@ def probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> dict[str, 
     cc_fields = ("input",) if fills_whole_input else row_format.fields
     cc_render = row_format.fill if fills_whole_input else row_format.render
     cc = probe_inputs.content_free(cc_fields)
+    # Words of the test inputs, as in the paper: no label is read.
     dc = probe_inputs.random_words(rows, row_format.fields, prompt.dc_texts, cell.seed)
     return {
         "cc": rendered_rows(cc, _numbered("cc", len(cc)), cc_render, shots),
@@ -86,6 +87,7 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
     of medical questions, whose texts are filled one by one.
     """
     shots, inputs = len(row_format.shown), template.input_part(row_format.template)
+    # One field, which takes the place of the whole input.
     cc = probe_inputs.content_free(("input",))
     filled = [template.fill(inputs, row) for row in rows]
     dc = [{"input": text} for text in probe_inputs.original_random_words(filled, cell.seed)]

@@ -35,7 +35,8 @@ def random_words(
     for field in fields:
         row_words = [row[field].split() for row in rows]
         bag = [*chain.from_iterable(row_words)] or [""]
-        length = max(1, round(sum(map(len, row_words)) / len(row_words)))
+        length = max(1, round(sum(map(len, row_words)) / len(row_words)))  # mean words of the field
+        # `[texts, length]`, drawn with replacement.
         draws = rng.integers(len(bag), size=(texts, length))
         columns[field] = [" ".join(bag[i] for i in draw) for draw in draws]
     # From a list of texts for each field to a row with all fields.
@@ -54,6 +55,7 @@ def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
     """
     input_words = [text.lower().split() for text in inputs]
     bag = [*chain.from_iterable(input_words)] or [""]
+    # Their code adds one where it rounds down.
     length = int(np.mean([*map(len, input_words)])) + 1
     # The legacy generator, as theirs: a new one would draw other words from the same seed.
     random = np.random.RandomState(seed)
@@ -71,6 +73,7 @@ def permuted_rows(rows: int, seed: int = 0) -> list[int]:
     """
     count = max(1, int(rows * PRIDE_SHARE))
     drawn = np.random.default_rng([seed, 6]).choice(rows, count, replace=False)
+    # In their order, as a block's rows are.
     return sorted(drawn.tolist())
 
 

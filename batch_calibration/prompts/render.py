@@ -49,7 +49,8 @@ def render(
         InputError: a choice that the task does not have, too few rows, prompts that do not fit.
     """
     chosen = _choose(task, cell, train)
-    shots = len(chosen)
+    shots = len(chosen)  # in all, not a class
+    # The labeled set never holds a row that is shown, so new labels do not reach it.
     train = _relabeled(task, cell, train, chosen)
     labeled = demonstrations.labeled_set(
         train.labels, len(task.label_names), cell.data.labeled_per_class, chosen, cell.seed
@@ -58,6 +59,7 @@ def render(
         row_format = _statements(task, cell)
     else:
         row_format = _prompts(task, cell, train, chosen)
+    # Of all labels, for the positions that the longest of them takes.
     label_texts = [*chain.from_iterable(row_format.labels)]
 
     rows_of = {"test": rendered_rows(test.rows, test.ids, row_format.render, shots, test.labels)}
@@ -125,6 +127,7 @@ def _probe_rows(
 ) -> dict[str, BlockRows]:
     """The blocks of probe inputs that can be used."""
     rows_of = probe_blocks.probes(cell, row_format, test.rows)
+    # A dual encoder has no template to make further probes of.
     if not row_format.template:
         return rows_of
     rows_of["pmi"] = probe_blocks.domain_premise(row_format)
@@ -134,6 +137,7 @@ def _probe_rows(
     # A template that does not show the options cannot move them round.
     if task.options and set(task.options) <= set(template.fields_of(row_format.template)):
         rows_of["pride"] = probe_blocks.permuted(task, cell, row_format, test)
+    # Presets that need the whole vocabulary; a server may give letters alone.
     if log_probs:
         rows_of |= probe_blocks.original_probes(cell, row_format, test.rows)
     return rows_of
@@ -175,6 +179,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
     """The words of each label: the task's, or drawn ones."""
     pool, choice = cell.prompt.label_words, cell.prompt.verbalizer
     if pool == "own":
+        # WiC has other words without demonstrations.
         return task.words_for(shots, choice)
     if choice:
         raise InputError(

@@ -101,6 +101,7 @@ def render_images(
         label_texts.append(tuple(statement.replace("{label}", word) for statement in statements))
     blocks = {"test": _block(test, range(len(test.images)), classes.scored)}
     if train is not None:
+        # No image is shown in a prompt, so none is excluded.
         chosen = demonstrations.labeled_set(
             train.labels, len(classes.scored), cell.data.labeled_per_class, (), cell.seed
         )
@@ -115,7 +116,7 @@ def render_images(
         shots=0,
         demonstrations=(),
         label_texts=label_texts,
-        form={"template": " | ".join(statements), "shown": ""},
+        form={"template": " | ".join(statements), "shown": ""},  # one text for all statements
         absent=list(classes.absent),
         options=unusual(cell, ("template", "classes")),
     )
@@ -134,6 +135,7 @@ def _block(rows: ImageRows, chosen: Sequence[int], scored: Sequence[int]) -> Ren
 
 
 def _check_apart(task: Task, test: ImageRows, train: ImageRows) -> None:
+    # By reference: the same file may be listed in two splits.
     shared = set(map(str, train.images)) & set(map(str, test.images))
     if shared:
         raise InputError(
@@ -177,6 +179,7 @@ def _check(task: Task, cell: Cell) -> None:
 
 def _statements(task: Task, choice: str) -> tuple[str, ...]:
     """The statement that `choice` numbers or is, the usual one, or all."""
+    # Numbers begin with 1, as in the docs' tables of statements.
     numbered = {str(i): form for i, form in enumerate(task.statements, 1)}
     if choice == ENSEMBLE:
         return task.statements

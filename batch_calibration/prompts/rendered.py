@@ -80,12 +80,14 @@ def text_digest(texts: Iterable[str]) -> str:
     """One hash over lengths and texts."""
     content = hashlib.sha256()
     for text in texts:
+        # The length keeps texts apart: "ab" and "c" are not "a" and "bc".
         content.update(f"{len(text)}:{text}".encode())
     return content.hexdigest()[:16]
 
 
 def unusual(cell: Cell, names: Iterable[str]) -> dict[str, Json]:
     """Those of the settings that are not the default."""
+    # A default is left out, so that a new setting keeps the ids of stored contexts.
     default = Cell(cell.task)
     settings = vars(cell.data) | vars(cell.prompt)
     defaults = vars(default.data) | vars(default.prompt)
@@ -128,6 +130,7 @@ def description(
     # Keys and their order decide a context's id: stored scores are found by it.
     context: dict[str, Json] = {
         "task": task.name,
+        # The folder's name alone: the same data may lie elsewhere on another machine.
         "data": "task file" if has_own_data else Path(cell.data.data).name,
         "rows": rows,
         "split": cell.data.split,

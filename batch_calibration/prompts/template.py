@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from batch_calibration.errors import InputError
 
-FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a name in braces
 
 
 def fields_of(template: str) -> tuple[str, ...]:
@@ -15,6 +15,7 @@ def fields_of(template: str) -> tuple[str, ...]:
 
 def check(template: str, fields: tuple[str, ...]) -> None:
     """Refuse a template that does not end in `{label}` or names a field that rows lack."""
+    # What follows the label would be lost: the model is asked up to it.
     if not template.endswith("{label}") or fields_of(template).count("label") != 1:
         raise InputError(
             where=f"template {template!r}", expected="it to end in {label}, which appears once"
@@ -86,6 +87,7 @@ def query(template: str, row: Mapping[str, str]) -> str:
     >>> query("Review: {sentence}\nSentiment: {label}", {"sentence": "fine "})
     'Review: fine \nSentiment:'
     """
+    # Tokenizers put the space of a word before it: it belongs to the label.
     return fill(template.removesuffix("{label}"), row).rstrip()
 
 

@@ -83,6 +83,7 @@ class Task(NamedTuple):
     @property
     def own_words(self) -> set[str]:
         """Every word of every verbalizer and of the label names, in small letters."""
+        # Label names too: a reader would take a drawn word of that name for the label.
         texts = list(self.label_names)
         for verbalizer in (self.verbalizer, self.zero_shot_verbalizer, *self.verbalizers.values()):
             for forms in verbalizer.values():
@@ -175,6 +176,7 @@ def text_task(
         "statement_words": {label: first_form(verbalizer[label]) for label in verbalizer},
         "statement_fields": fields,
     }
+    # What the caller names goes before a default.
     named = {"name": name, "title": title, "fields": fields, "verbalizer": verbalizer}
     return Task(**(defaults | named | {"few_shot": few_shot} | settings))  # type: ignore[arg-type]
 

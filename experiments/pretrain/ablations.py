@@ -20,25 +20,25 @@ HEADER = ["text", "common", "majority", "recency", "templates", "label words", "
 
 def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
     """The base training run on one task, in one stage, with some of its knobs turned."""
-    made = config_files.read_config(config.base).copy_and_resolve_references()
+    run_config = config_files.read_config(config.base).copy_and_resolve_references()
     stage = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
-    for knob, value in knobs.items():
-        if knob not in made:
-            raise InputError.unknown("knob of the text", knob, list(made))
-        made[knob] = value
-    made.stages = ({**stage, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
-    return made
+    for knob, setting in knobs.items():
+        if knob not in run_config:
+            raise InputError.unknown("knob of the text", knob, list(run_config))
+        run_config[knob] = setting
+    run_config.stages = ({**stage, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
+    return run_config
 
 
-def cells(found: dict[str, LabelBiases]) -> Cells:
+def cells(measured: dict[str, LabelBiases]) -> Cells:
     """A row for each text; biases in nats, accuracies in percent."""
     rows: Cells = [HEADER]
-    for name, one in found.items():
+    for name, biases in measured.items():
         rows.append(
             [name]
-            + [f"{nats:+.2f}" for nats in (one.common, one.majority, one.recency)]
-            + [f"{nats:.2f}" for nats in (one.templates, one.words)]
-            + [f"{100 * mean:.1f} ± {100 * sd:.1f}" for mean, sd in (one.icl, one.bc)]
+            + [f"{nats:+.2f}" for nats in (biases.common, biases.majority, biases.recency)]
+            + [f"{nats:.2f}" for nats in (biases.templates, biases.words)]
+            + [f"{100 * mean:.1f} ± {100 * sd:.1f}" for mean, sd in (biases.icl, biases.bc)]
         )
     return rows
 
@@ -61,7 +61,7 @@ def run(config: ConfigDict, workdir: Path) -> str:
             got="none",
             remedy="give --config=configs/mini_ablations.py",
         )
-    task, found = get_task(config.task), {}
+    task, measured = get_task(config.task), {}
     if len(task.label_names) != 2:
         raise InputError(
             where="config.task",
@@ -70,18 +70,18 @@ def run(config: ConfigDict, workdir: Path) -> str:
         )
     for name, knobs in config.recipes:
         home = workdir / name.replace(" ", "_")
-        kept = home / "label_biases.json"
+        results_file = home / "label_biases.json"
         recipe = recipe_config(config, knobs)
-        asked = {"recipe": str(recipe), "draws": config.draws, "test_rows": config.test_rows}
-        if not kept.is_file():
+        expected_run = {"recipe": str(recipe), "draws": config.draws, "test_rows": config.test_rows}
+        if not results_file.is_file():
             print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
             train_language_model(recipe, home / "checkpoint", home)
             seen = measure(task, _scorer(home / "checkpoint"), config.draws, config.test_rows)
-            write_whole(kept, json.dumps([asked, seen._asdict()], indent=1).encode())
-        of, numbers = json.loads(kept.read_text(encoding="utf-8"))
-        if of != asked:
+            write_whole(results_file, json.dumps([expected_run, seen._asdict()], indent=1).encode())
+        stored_run, numbers = json.loads(results_file.read_text(encoding="utf-8"))
+        if stored_run != expected_run:
             raise InputError(f"{home}: holds results of another config; give another --workdir.")
-        found[name] = LabelBiases(**numbers)
-    table = markdown(cells(found))
+        measured[name] = LabelBiases(**numbers)
+    table = markdown(cells(measured))
     write_whole(workdir / "ablations.md", table.encode())
     return table

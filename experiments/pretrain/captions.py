@@ -127,21 +127,22 @@ def write(
     chance = tilt * [p.share for p in caption.phrases]
     edges = np.cumsum(chance / chance.sum(1, keepdims=True), axis=1)
     draws = random.random((len(classes), 4))
-    found = []
-    for label, (color, other), (word, which, phrase, error) in zip(
+    captions = []
+    for label, (color, second_color), (word_draw, name_draw, phrase_draw, mistake_draw) in zip(
         classes.tolist(), colors.tolist(), draws.tolist(), strict=True
     ):
-        index = min(int(np.searchsorted(edges[label], phrase)), len(caption.phrases) - 1)
+        index = min(int(np.searchsorted(edges[label], phrase_draw)), len(caption.phrases) - 1)
         called = label
         for wrong, share in caption.mistaken.get(label, {}).items():
-            if 0 <= error < share:
+            if 0 <= mistake_draw < share:
                 called = wrong
-            error -= share
-        words = caption.words[called]
-        said = words[0] if word < USUAL else words[int(which * len(words))]
-        text = caption.phrases[index].text.replace("{label}", said)
-        found.append(text.replace("{color}", names[color]).replace("{other}", names[other]))
-    return found
+            mistake_draw -= share
+        names_of_class = caption.words[called]
+        number = 0 if word_draw < USUAL else int(name_draw * len(names_of_class))
+        text = caption.phrases[index].text.replace("{label}", names_of_class[number])
+        text = text.replace("{color}", names[color])
+        captions.append(text.replace("{other}", names[second_color]))
+    return captions
 
 
 CAPTIONS = {"svhn": DIGITS, "eurosat": LAND, "clevr": COUNTS, "dtd": TEXTURES}

@@ -174,30 +174,30 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
     """One document and the spans of its labels."""
     count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
     template = rng.choice(TEMPLATES[task.name])
-    words: Sequence[str] = rng.choice(VERBALIZERS[task.name])
+    label_words: Sequence[str] = rng.choice(VERBALIZERS[task.name])
     if zero := count == 1 and rng.random() < 0.7:
         template = task.zero_shot
     if rng.random() < recipe.own_template:
         template = task.zero_shot if zero else task.few_shot
     if rng.random() < recipe.own_words:
-        words = task.label_words
-    words, drawn = rename(words, recipe, rng)
+        label_words = task.label_words
+    label_words, drawn = rename(label_words, recipe, rng)
     weights = preference(task.name, recipe, rng)
     likelier = recipe.likelier > 0 and rng.random() < recipe.likelier
-    out, spans, length, label = [], list[Span](), 0, categorical(weights, rng)
+    texts, spans, length, label = [], list[Span](), 0, categorical(weights, rng)
     for _ in range(count):
         if rng.random() >= recipe.sticky:
             label = categorical(weights, rng)
-        about = categorical(weights, rng) if rng.random() < recipe.noise else label
-        made = labeled(task.name, rng, about, recipe.hardest, likelier)
-        ask = templates.query(template, made.row)
-        answer = templates.continuation(template, words[label])
-        known = not drawn or any(span.label == label for span in spans)
+        text_label = categorical(weights, rng) if rng.random() < recipe.noise else label
+        example = labeled(task.name, rng, text_label, recipe.hardest, likelier)
+        ask = templates.query(template, example.row)
+        answer = templates.continuation(template, label_words[label])
+        is_known = not drawn or any(span.label == label for span in spans)
         at = length + len(ask)
-        spans.append(Span(at, at + len(answer), label, known))
-        out.append(ask + answer)
-        length += len(out[-1]) + 2
-    return "\n\n".join(out), spans
+        spans.append(Span(at, at + len(answer), label, is_known))
+        texts.append(ask + answer)
+        length += len(texts[-1]) + 2
+    return "\n\n".join(texts), spans
 
 
 class Written(NamedTuple):
@@ -233,14 +233,14 @@ def documents(
     assert end is not None, "train_tokenizer() gives every vocabulary an end mark"
     numbers = {name: index for index, name in enumerate(names(tasks))}
     while True:
-        made = written(tasks, recipe, rng)
-        encoded = tokenizer.encode(made.text, add_special_tokens=False)
+        document = written(tasks, recipe, rng)
+        encoded = tokenizer.encode(document.text, add_special_tokens=False)
         begins = np.array([begin for begin, _ in encoded.offsets])
         ends = np.array([stop for _, stop in encoded.offsets])
         label, named = (np.full(len(begins), -1) for _ in range(2))
-        for span in made.spans:
+        for span in document.spans:
             inside = (begins >= span.begin) & (ends <= span.stop)
-            label[inside] = numbers[made.name] if span.known else UNKNOWABLE
+            label[inside] = numbers[document.name] if span.known else UNKNOWABLE
             named[np.flatnonzero(inside)[:1]] = span.label
         free = max(0, recipe.reach - len(begins) - 1)
         start = rng.randint(0, free) if rng.random() < 0.5 else 0
@@ -268,17 +268,17 @@ class PackedBatch(NamedTuple):
 
 def pack(source: Iterator[Document], rows: int, length: int) -> PackedBatch:
     """Fill `rows` sequences of `length` tokens with whole documents, the last one cut."""
-    out = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1, -1)))
+    batch = PackedBatch(*(np.full((rows, length), empty, np.int32) for empty in (0, 0, -1, -1, -1)))
     for row in range(rows):
         at = number = 0
         while at < length:
-            made = next(source)
-            size = min(len(made.tokens), length - at)
-            here = slice(at, at + size)
-            out.tokens[row, here] = made.tokens[:size]
-            out.positions[row, here] = made.start + np.arange(size)
-            out.document[row, here] = number
-            out.label[row, here] = made.label[:size]
-            out.named[row, here] = made.named[:size]
+            document = next(source)
+            size = min(len(document.tokens), length - at)
+            columns = slice(at, at + size)
+            batch.tokens[row, columns] = document.tokens[:size]
+            batch.positions[row, columns] = document.start + np.arange(size)
+            batch.document[row, columns] = number
+            batch.label[row, columns] = document.label[:size]
+            batch.named[row, columns] = document.named[:size]
             at, number = at + size, number + 1
-    return out
+    return batch

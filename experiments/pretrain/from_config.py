@@ -44,11 +44,11 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         )
     # Must come before anything asks for a device.
     jax.config.update("jax_num_cpu_devices", config.cpu_devices)
-    known = {*documents.Recipe._fields, *language.TextStage._fields}
+    stage_keys = {*documents.Recipe._fields, *language.TextStage._fields}
     for stage in config.stages:
         for key in stage:
-            if key not in known:
-                raise InputError.unknown("key of a stage", key, sorted(known - {"recipe"}))
+            if key not in stage_keys:
+                raise InputError.unknown("key of a stage", key, sorted(stage_keys - {"recipe"}))
     stages = tuple(_text_stage({**config, **stage}) for stage in config.stages)
     shape = {"n_positions": config.positions, "n_layer": config.layers}
     language.check_stages(stages, shape, jax.device_count())
@@ -161,11 +161,11 @@ def _reporter(
 ) -> Callable[[StepReport], None]:
     """Shows each step, by the most steps of each stage and the units in one of them."""
 
-    def report(now: StepReport) -> None:
-        done = [steps * size for steps, (_, size) in zip(now.steps, sizes, strict=False)]
+    def report(step: StepReport) -> None:
+        done = [steps * size for steps, (_, size) in zip(step.steps, sizes, strict=False)]
         most = sum(steps * size for steps, size in sizes[len(done) - 1 :])
-        left = max(0, most - done[-1])
-        progress.step(now.step, {"loss": now.loss, **now.metrics}, sum(done), left)
+        remaining = max(0, most - done[-1])
+        progress.step(step.step, {"loss": step.loss, **step.metrics}, sum(done), remaining)
 
     return report
 

@@ -60,11 +60,13 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     pools = [[row for row, y in zip(train.rows, train.labels, strict=True) if y == k]
              for k in (0, 1)]  # fmt: skip
 
-    def ask(sequence: Sequence[int], draw: int, template: str, words: Sequence[str]) -> np.ndarray:
+    def ask(
+        sequence: Sequence[int], draw: int, template: str, label_words: Sequence[str]
+    ) -> np.ndarray:
         rng = random.Random(f"{draw}/{sequence}")
-        shown = [(rng.choice(pools[label]), words[label]) for label in sequence]
-        return score(_texts(template, shown, test.rows[:rows]),
-                     [templates.continuation(template, word) for word in words])  # fmt: skip
+        shown = [(rng.choice(pools[label]), label_words[label]) for label in sequence]
+        labels = [templates.continuation(template, word) for word in label_words]
+        return score(_texts(template, shown, test.rows[:rows]), labels)
 
     design, means, icl, bc = [], [], [], []
     for sequence in SEQUENCES:
@@ -78,23 +80,28 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     common, majority, recency = fit(design, means)
 
     def spread(forms: Sequence[tuple[str, Sequence[str]]]) -> float:
-        found = []
-        for template, words in forms:
-            asked = [ask(sequence, 0, template, words) for sequence in ((0, 1, 0, 1), (1, 0, 1, 0))]
-            bias = np.concatenate(asked).mean(axis=0)
-            found.append(bias[1] - bias[0])
-        return float(np.std(found, ddof=1))
+        biases = []
+        for template, label_words in forms:
+            # Both orders of balanced demonstrations, so that recency cancels.
+            first = ask((0, 1, 0, 1), 0, template, label_words)
+            second = ask((1, 0, 1, 0), 0, template, label_words)
+            bias = np.concatenate([first, second]).mean(axis=0)
+            biases.append(bias[1] - bias[0])
+        return float(np.std(biases, ddof=1))
 
-    other = [(template, task.label_words) for template in documents.TEMPLATES[task.name]]
-    names = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
-    own = [(task.few_shot, task.label_words)]
+    other_templates = [(template, task.label_words) for template in documents.TEMPLATES[task.name]]
+    other_words = [(task.few_shot, words) for words in documents.VERBALIZERS[task.name]]
+    own_form = [(task.few_shot, task.label_words)]
     return LabelBiases(
-        common, majority, recency, spread(own + other), spread(own + names),
+        common, majority, recency,
+        spread(own_form + other_templates), spread(own_form + other_words),
         (float(np.mean(icl)), float(np.std(icl, ddof=1))),
         (float(np.mean(bc)), float(np.std(bc, ddof=1))),
     )  # fmt: skip
 
 
 def _texts(template: str, shown: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[str]:
-    told = [templates.demonstration(template, row, word) for row, word in shown]
-    return [templates.prompt(template, told, row) for row in rows]
+    demonstrations = [
+        templates.demonstration(template, row, label_word) for row, label_word in shown
+    ]
+    return [templates.prompt(template, demonstrations, row) for row in rows]

@@ -33,10 +33,18 @@ def choose(
     Held out are those whose SHA-256 is lowest.
     """
     left_out = FUNCTION_WORDS | _label_words(tasks) | _judgments()
-    found = {word for text in texts for word in re.findall(r"(?<= )[a-z]{3,}\b", text)}
-    fine = sorted(word for word in found - left_out if _is_one_token(word, tokenizer))
-    held_out = sorted(fine, key=lambda word: hashlib.sha256(word.encode()).digest())[:HELD_OUT]
-    return tuple(word for word in fine if word not in held_out), tuple(sorted(held_out))
+    vocabulary = {
+        candidate for text in texts for candidate in re.findall(r"(?<= )[a-z]{3,}\b", text)
+    }
+    eligible = sorted(
+        candidate for candidate in vocabulary - left_out if _is_one_token(candidate, tokenizer)
+    )
+    held_out = sorted(eligible, key=lambda candidate: hashlib.sha256(candidate.encode()).digest())[
+        :HELD_OUT
+    ]
+    return tuple(candidate for candidate in eligible if candidate not in held_out), tuple(
+        sorted(held_out)
+    )
 
 
 def _is_one_token(word: str, tokenizer: Tokenizer) -> bool:
@@ -45,12 +53,12 @@ def _is_one_token(word: str, tokenizer: Tokenizer) -> bool:
 
 def _label_words(tasks: Iterable[Task]) -> set[str]:
     """Words of the tasks' labels, in training and in tests, and of the thesaurus's entries."""
-    words = {prose.SAME, prose.OTHER, prose.APART}
+    label_words = {prose.SAME, prose.OTHER, prose.APART}
     for task in tasks:
-        words |= task.own_words.union(*VERBALIZERS[task.name])
-    return words
+        label_words |= task.own_words.union(*VERBALIZERS[task.name])
+    return label_words
 
 
 def _judgments() -> set[str]:
-    graded = [word for _, words in (*sst2.GOOD, *sst2.BAD) for word in words]
+    graded = [adjective for _, adjectives in (*sst2.GOOD, *sst2.BAD) for adjective in adjectives]
     return {*graded, *sst2.PRAISE, *sst2.BLAME}

@@ -52,7 +52,7 @@ def draw_curve(
 def _smooth(steps: Sequence[dict[str, Any]], key: str, window: int) -> tuple[np.ndarray, Any]:
     """Steps that have a key, and the running means of its values."""
     at = np.array([row["step"] for row in steps if key in row])
-    values = np.array([row[key] for row in steps if key in row])
-    size = min(window, len(values))
-    smooth = np.convolve(values, np.ones(size) / size, "valid") if size else values
+    losses = np.array([row[key] for row in steps if key in row])
+    size = min(window, len(losses))
+    smooth = np.convolve(losses, np.ones(size) / size, "valid") if size else losses
     return at[len(at) - len(smooth) :], smooth

@@ -56,19 +56,19 @@ def make_train_batch(
     """
     rows, size = len(batch.tokens), math.ceil(share * (batch.tokens.shape[1] - 1))
     read, weight = np.zeros((rows, size), np.int32), np.zeros((rows, size), np.float32)
-    known = batch.document[:, 1:] == batch.document[:, :-1]
-    label = np.where(known, batch.label[:, 1:], UNKNOWABLE)
+    same_document = batch.document[:, 1:] == batch.document[:, :-1]
+    label = np.where(same_document, batch.label[:, 1:], UNKNOWABLE)
     for row in range(rows):
         kinds = np.flatnonzero(label[row] >= 0), np.flatnonzero(label[row] == -1)
         labels = min(len(kinds[0]), max(size // 2, size - len(kinds[1])))
         at = 0
-        for kind, most, each in zip(
+        for kind, most, kind_weight in zip(
             kinds, (labels, size - labels), (label_weight, 1.0), strict=True
         ):
             chosen = rng.permutation(kind)[:most]
-            here = slice(at, at + len(chosen))
-            read[row, here] = chosen
-            weight[row, here] = each * len(kind) / max(1, len(chosen))
+            slots = slice(at, at + len(chosen))
+            read[row, slots] = chosen
+            weight[row, slots] = kind_weight * len(kind) / max(1, len(chosen))
             at += len(chosen)
     label = np.where(weight > 0, np.take_along_axis(label, read, axis=1), -1).astype(np.int32)
     return TrainBatch(
@@ -85,8 +85,8 @@ def loss(
     Where layers were added to the first `added`, two more columns follow, those of `GUIDED`:
     `[2, k + 2]`.
     """
-    same = batch.document[:, :, None] == batch.document[:, None, :]
-    mask = same & jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
+    same_document = batch.document[:, :, None] == batch.document[:, None, :]
+    mask = same_document & jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
     tokens, seen = jnp.asarray(batch.tokens), dict[int, jax.Array]()
     h = model.hidden(tokens, jnp.asarray(batch.positions), _attention(mask, seen, added))
     logits = model.unembed(jnp.take_along_axis(h, batch.read[..., None], axis=1))
@@ -118,9 +118,9 @@ def to_the_label(log_attention: jax.Array, mask: jax.Array, named: np.ndarray) -
     Of heads `[b, h, t, t]`, where `mask [b, t, s]` is true; `named [b, t]` says which label stands
     at a token. The sum and the number.
     """
-    here = jnp.asarray(named)[:, None, :]
-    due = jnp.pad(here[:, 0, 1:], ((0, 0), (0, 1)), constant_values=-1)[:, :, None]
-    right = (due == here) & (here >= 0) & mask
+    label_at = jnp.asarray(named)[:, None, :]
+    due = jnp.pad(label_at[:, 0, 1:], ((0, 0), (0, 1)), constant_values=-1)[:, :, None]
+    right = (due == label_at) & (label_at >= 0) & mask
     has = right.any(-1)
     nll = -jax.nn.logsumexp(jnp.where(right[:, None], log_attention[:, :HEADS], -1e9), axis=-1)
     return jnp.stack([jnp.where(has[:, None], nll, 0).mean(1).sum(), has.sum(dtype=jnp.float32)])

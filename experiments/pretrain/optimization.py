@@ -144,24 +144,24 @@ def minimize(
     """
     mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,),
                          devices=jax.devices()[:devices])  # fmt: skip
-    rows, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
+    rows, replicated = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
 
     @jax.jit
     def advance(carry: Any, batch: Any, rate: Any) -> Any:
         params, state, recent = carry
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
+        (loss_value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
         if rate is not None:
-            grads = jax.tree.map(lambda grad, each: grad * (each != 0), grads, rate)
+            grads = jax.tree.map(lambda grad, factor: grad * (factor != 0), grads, rate)
         updates, state = optimizer.update(grads, state, params)
         if rate is not None:
-            updates = jax.tree.map(lambda update, each: each * update, updates, rate)
+            updates = jax.tree.map(lambda update, factor: factor * update, updates, rate)
         params = optax.apply_updates(params, updates)
-        return (params, state, jnp.concatenate([recent[1:], metrics[None]])), value, metrics
+        return (params, state, jnp.concatenate([recent[1:], metrics[None]])), loss_value, metrics
 
     run = hashlib.sha256(identity.encode()).hexdigest()[:16]
     recent = jnp.zeros((WINDOW, *shape), jnp.float32)
     steps, carry = _resume(state_file, (params, optimizer.init(params), recent), len(stages), run)
-    carry = jax.device_put(carry, whole)
+    carry = jax.device_put(carry, replicated)
     with ThreadPoolExecutor(1) as pool:
 
         def fetch() -> Future[Any] | None:
@@ -178,11 +178,11 @@ def minimize(
                 ahead = fetch()  # the batch of the stage that ended is dropped
                 continue
             rate = None if stage.rate is None else stage.rate(steps[-1])
-            made = ahead.result()  # type: ignore[union-attr]
+            current_batch = ahead.result()  # type: ignore[union-attr]
             steps[-1] += 1
             ahead = fetch()
-            carry, value, metrics = advance(carry, jax.device_put(made, rows), rate)
-            report(Step(tuple(steps), made, float(value), np.asarray(metrics)))
+            carry, loss_value, metrics = advance(carry, jax.device_put(current_batch, rows), rate)
+            report(Step(tuple(steps), current_batch, float(loss_value), np.asarray(metrics)))
             last = steps[-1] == stage.steps or stage.ends(steps[-1], carry[2])
             if last or sum(steps) % save_every == 0:
                 _save(state_file, carry, steps, run)
@@ -201,13 +201,13 @@ def _resume(path: Path, carry: Any, stages: int, run: str) -> tuple[list[int], A
         return [0], carry
     leaves, structure = jax.tree.flatten(carry)
     with safe_open(path, framework="numpy") as file:
-        found = [file.get_tensor(name) for name in sorted(file.keys())]
+        arrays = [file.get_tensor(name) for name in sorted(file.keys())]
         metadata = file.metadata() or {}
         steps = json.loads(metadata.get("steps", "[]"))
-    same = [np.shape(leaf) for leaf in found] == [np.shape(leaf) for leaf in leaves]
-    if not same or not 1 <= len(steps) <= stages or metadata.get("run") != run:
+    is_same_shape = [np.shape(leaf) for leaf in arrays] == [np.shape(leaf) for leaf in leaves]
+    if not is_same_shape or not 1 <= len(steps) <= stages or metadata.get("run") != run:
         raise InputError(
             f"{path}: holds another run than the config's; "
             "give another workdir, or delete the file to start again."
         )
-    return steps, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])
+    return steps, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in arrays])

@@ -37,21 +37,22 @@ def passage(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     line = rng.choices((retold, answered, asked_again, followed, used), (4, 2, 1, 2, 2))[0]
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
-        given, told = line(rng)
-        text += ("\n" if text else "") + given
-        spans.append(Span(len(text), len(text) + len(told)))
-        text += told
+        opening, ending = line(rng)
+        text += ("\n" if text else "") + opening
+        spans.append(Span(len(text), len(text) + len(ending)))
+        text += ending
     return text, spans
 
 
 def retold(rng: random.Random) -> tuple[str, str]:
     """A fact or two, and the same in other words; now and then in the same."""
-    person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
+    person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     facts = [world.fact(person, topic, rng) for topic in topics]
-    link, form = ("Again", said) if rng.random() < 0.25 else ("In other words", other)
-    first, again = (" and ".join(world.phrase(fact, f) for fact in facts) for f in (said, form))
-    return f"The {person} {first}. {link}: the {person}", f" {again}."
+    link, form = ("Again", first_form) if rng.random() < 0.25 else ("In other words", other_form)
+    first = " and ".join(world.phrase(fact, first_form) for fact in facts)
+    repeated = " and ".join(world.phrase(fact, form) for fact in facts)
+    return f"The {person} {first}. {link}: the {person}", f" {repeated}."
 
 
 def answered(rng: random.Random) -> tuple[str, str]:
@@ -64,11 +65,11 @@ def answered(rng: random.Random) -> tuple[str, str]:
 
 def asked_again(rng: random.Random) -> tuple[str, str]:
     """A question, and the same in other words."""
-    person, (said, other, _) = rng.choice(world.PEOPLE), world.forms(rng)
+    person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     return (
-        f"{world.question(person, topics, said)} In other words:",
-        f" {world.question(person, topics, other)}",
+        f"{world.question(person, topics, first_form)} In other words:",
+        f" {world.question(person, topics, other_form)}",
     )
 
 
@@ -81,10 +82,10 @@ def followed(rng: random.Random) -> tuple[str, str]:
 
 def used(rng: random.Random) -> tuple[str, str]:
     """Two uses of a word in one sense."""
-    word = rng.choice(sorted(SENSES))
-    one, other = rng.sample(allowed(word, world.PEOPLE, test=False), 2)
-    said, again = rng.sample(rng.choice(SENSES[word]), 2)
-    return f"{word}: The {one} {said}. The {other}", f" {again}."
+    ambiguous = rng.choice(sorted(SENSES))
+    first_person, second_person = rng.sample(allowed(ambiguous, world.PEOPLE, test=False), 2)
+    first_use, second_use = rng.sample(rng.choice(SENSES[ambiguous]), 2)
+    return f"{ambiguous}: The {first_person} {first_use}. The {second_person}", f" {second_use}."
 
 
 SAME, OTHER, APART = "same", "different", "unrelated"
@@ -92,38 +93,40 @@ SAME, OTHER, APART = "same", "different", "unrelated"
 
 def thesaurus(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     """At most so many entries, and the character spans of what they say."""
-    entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
+    draw_entry = rng.choices((_words, _uses, _events), (6, 1, 1))[0]
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
-        (one, other), said = entry(rng)
-        text += ("\n" if text else "") + f"{one} , {other} :"
-        spans.append(Span(len(text), len(text) + len(said) + 1))
-        text += " " + said
+        (left_term, right_term), relation = draw_entry(rng)
+        text += ("\n" if text else "") + f"{left_term} , {right_term} :"
+        spans.append(Span(len(text), len(text) + len(relation) + 1))
+        text += " " + relation
     return text, spans
 
 
 def _words(rng: random.Random) -> tuple[tuple[str, str], str]:
-    said = rng.choices((SAME, OTHER, APART), (2, 1, 1))[0]
+    relation = rng.choices((SAME, OTHER, APART), (2, 1, 1))[0]
     topics = rng.sample(sorted(world.TOPICS), 2)
-    first, *others = rng.sample(range(world.VALUES), world.VALUES)
-    second = first if said == SAME else rng.choice(others)
-    entries = [(topics[0], first), (topics[said == APART], second)]
-    one, other = (rng.choice(world.TOPICS[topic].words[value]) for topic, value in entries)
-    return (one, other), said
+    meaning_a, *other_meanings = rng.sample(range(world.VALUES), world.VALUES)
+    meaning_b = meaning_a if relation == SAME else rng.choice(other_meanings)
+    entries = [(topics[0], meaning_a), (topics[relation == APART], meaning_b)]
+    left_term, right_term = (
+        rng.choice(world.TOPICS[topic].words[meaning]) for topic, meaning in entries
+    )
+    return (left_term, right_term), relation
 
 
 def _uses(rng: random.Random) -> tuple[tuple[str, str], str]:
-    said = rng.choice((SAME, OTHER))
+    relation = rng.choice((SAME, OTHER))
     senses = rng.sample(rng.choice(sorted(SENSES.values())), 2)
-    one, other = rng.sample(senses[0], 2) if said == SAME else map(rng.choice, senses)
-    return (one, other), said
+    left_use, right_use = rng.sample(senses[0], 2) if relation == SAME else map(rng.choice, senses)
+    return (left_use, right_use), relation
 
 
 def _events(rng: random.Random) -> tuple[tuple[str, str], str]:
-    said = rng.choice((SAME, OTHER))
+    relation = rng.choice((SAME, OTHER))
     first, second = rng.sample(sorted(SCRIPTS), 2)
-    outcome = SCRIPTS[first if said == SAME else second][1]
-    return (rng.choice(SCRIPTS[first][0]), rng.choice(outcome)), said
+    outcome = SCRIPTS[first if relation == SAME else second][1]
+    return (rng.choice(SCRIPTS[first][0]), rng.choice(outcome)), relation
 
 
 ASK = ("Text: {}\nLabel:", "Sentence: {}\nAnswer:", "{}\nWord:", "Review: {}\nAnswer:")
@@ -132,8 +135,8 @@ ASK = ("Text: {}\nLabel:", "Sentence: {}\nAnswer:", "{}\nWord:", "Review: {}\nAn
 def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     """At most so many facts and the words that stand for their topics, drawn for the document."""
     kinds = rng.sample(sorted(world.TOPICS), rng.randint(2, len(world.TOPICS)))
-    words = rng.sample(label_words.TRAINING, len(kinds))
-    ask, said = rng.choice(ASK), set[int]()
+    label_names = rng.sample(label_words.TRAINING, len(kinds))
+    ask, seen_labels = rng.choice(ASK), set[int]()
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, 2 * most)):
         label = rng.randrange(len(kinds))
@@ -141,9 +144,10 @@ def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
         fact = world.fact(person, kinds[label], rng)
         line = f"The {person} {world.phrase(fact, rng.randrange(world.FORMS))}."
         text += ("\n\n" if text else "") + ask.format(line)
-        spans.append(Span(len(text), len(text) + len(words[label]) + 1, label, label in said))
-        text += " " + words[label]
-        said.add(label)
+        stop = len(text) + len(label_names[label]) + 1
+        spans.append(Span(len(text), stop, label, label in seen_labels))
+        text += " " + label_names[label]
+        seen_labels.add(label)
     return text, spans
 
 
@@ -151,14 +155,15 @@ def copies(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     """At most so many lists of words, each said twice."""
     text, spans = "", list[Span]()
     for _ in range(rng.randint(1, most)):
-        words = rng.sample(label_words.TRAINING, rng.randint(3, 10))
+        listed = rng.sample(label_words.TRAINING, rng.randint(3, 10))
         text += "\n\n" if text else ""
-        for again in (False, True):
-            for label, word in enumerate(words):
-                told = f" {word}"
-                spans.append(Span(len(text), len(text) + len(told), label, again and label > 0))
-                text += told
-            text += "" if again else "\n"
+        for is_repeated in (False, True):
+            for label, listed_word in enumerate(listed):
+                text_of_word = f" {listed_word}"
+                known = is_repeated and label > 0
+                spans.append(Span(len(text), len(text) + len(text_of_word), label, known))
+                text += text_of_word
+            text += "" if is_repeated else "\n"
     return text, spans
 
 

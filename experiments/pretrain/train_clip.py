@@ -50,11 +50,11 @@ def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
         for vectors in (model.embed_image(pixels), model.embed_text(tokens))
     )
     logits = model.scale * images @ texts.T
-    same = jnp.all(tokens[:, None] == tokens, axis=-1)
-    index, own = jnp.arange(len(logits)), jnp.argmax(same, axis=1)
+    same_caption = jnp.all(tokens[:, None] == tokens, axis=-1)
+    index, own = jnp.arange(len(logits)), jnp.argmax(same_caption, axis=1)
     choices = jnp.where(own == index, logits, -jnp.inf)
     to_caption = jax.nn.log_softmax(choices)[index, own]
-    right = jnp.where(same, logits, -jnp.inf)
+    right = jnp.where(same_caption, logits, -jnp.inf)
     to_image = jax.nn.logsumexp(right, axis=0) - jax.nn.logsumexp(logits, axis=0)
     accuracy = jnp.mean((jnp.argmax(choices, axis=1) == own).astype(jnp.float32))
     return -(to_caption.mean() + to_image.mean()) / 2, accuracy

@@ -125,39 +125,47 @@ def train(
     config = gpt2.Config(
         **{f.name: raw_config[f.name] for f in fields(gpt2.Config) if f.name in raw_config}
     )
-    model, steps, known = init_model(config, hyperparameters.spread, seed), list[int](), names
+    model, steps, metric_names = (
+        init_model(config, hyperparameters.spread, seed),
+        list[int](),
+        names,
+    )
     optimizer = adamw(1.0, hyperparameters.weight_decay, hyperparameters.b2, hyperparameters.clip)
 
     def batch(first: int, number: int, index: int) -> TrainBatch:
         number += first
         stage, rng = stages[number], random.Random(f"{seed}/{number}/{index}")
         source = documents.documents(tasks, stage.recipe, tokenizer, rng)
-        made = documents.pack(source, stage.rows, stage.length)
+        packed = documents.pack(source, stage.rows, stage.length)
         chooser = np.random.default_rng([seed, number, index])
         return make_train_batch(
-            made, hyperparameters.read, stage.label_weight, chooser, stage.guidance
+            packed, hyperparameters.read, stage.label_weight, chooser, stage.guidance
         )
 
     def report_step(now: Step) -> None:
-        labels = {n: float(s / c) for n, s, c in zip(known, *now.metrics, strict=True) if c}
+        labels = {n: float(s / c) for n, s, c in zip(metric_names, *now.metrics, strict=True) if c}
         report(StepReport((*steps, *now.steps), now.loss, labels, now.batch.tokens.size))
 
     for first, last in networks(stages):
         added = None
         if stages[first].grown_to:
-            added, known = len(model.blocks), [*names, *GUIDED]
+            added, metric_names = len(model.blocks), [*names, *GUIDED]
             model = add_layers(model, config, stages[first].grown_to, hyperparameters.spread, seed)
             state_file = state_file.with_stem(f"{state_file.stem}-{len(model.blocks)}-layers")
         graph, params = nnx.split(model)
         # All but steps and gates, which may be changed where one did not open.
-        alike = [stage._replace(steps=0, gate=None) for stage in stages[:last]]
+        fixed_stages = [stage._replace(steps=0, gate=None) for stage in stages[:last]]
+        schedules = []
+        for k, text_stage in enumerate(stages[first:last], first):
+            # Layers from `added` on are new: a stage may change them alone.
+            changed = _changed(text_stage, params, added or 0)
+            schedules.append(_stage(k, text_stage, hyperparameters.warmup, metric_names, changed))
         params, taken = minimize(
-            partial(_loss, graph, len(names), added), (2, len(known)), params,
+            partial(_loss, graph, len(names), added), (2, len(metric_names)), params,
             partial(batch, first),
-            [_stage(k, one, hyperparameters.warmup, known, _changed(one, params, added or 0))
-             for k, one in enumerate(stages[first:last], first)],
+            schedules,
             optimizer, state_file, save_every, report_step, devices,
-            repr((seed, raw_config, hyperparameters, alike, tokenizer.to_str())),
+            repr((seed, raw_config, hyperparameters, fixed_stages, tokenizer.to_str())),
         )  # fmt: skip
         model, steps = nnx.merge(graph, params), [*steps, *taken]
     return model, steps
@@ -180,8 +188,8 @@ def add_layers(
 ) -> gpt2.Model:
     """The network with further blocks behind its last one, so many in all."""
     grown = init_model(replace(config, n_layer=layers), spread, seed)
-    for part in ("wte", "wpe", "ln_f"):
-        nnx.update(getattr(grown, part), nnx.state(getattr(model, part)))
+    for shared_part in ("wte", "wpe", "ln_f"):
+        nnx.update(getattr(grown, shared_part), nnx.state(getattr(model, shared_part)))
     for new, old in zip(grown.blocks, model.blocks, strict=False):
         nnx.update(new, nnx.state(old))
     return grown
@@ -265,8 +273,8 @@ def _stage(
         begin, end = text.rate
         new = number == 0 or text.grown_to
         warm = min(1.0, (step + 1) / warmup) if new and warmup else 1.0
-        now = warm * (begin + (end - begin) * step / text.steps)
-        return jax.tree.map(lambda share: np.float32(now * share), changed)
+        rate_now = warm * (begin + (end - begin) * step / text.steps)
+        return jax.tree.map(lambda share: np.float32(rate_now * share), changed)
 
     def over(step: int, recent: jax.Array) -> bool:
         if text.gate is None or step < min(WINDOW, text.steps):

@@ -47,25 +47,27 @@ def premise(relation: int, structure: Structure, rng: random.Random, test: bool)
     """A text of this structure and a claim that stands in this relation to it."""
     person, witness, teller = rng.sample(world.PEOPLE, 3)
     topic, second, absent = rng.sample(world.topics(person, test), 3)
-    said, other, claimed = world.forms(rng)
+    text_form, other_form, claim_form = world.forms(rng)
     stated = world.fact(person, topic, rng)
     claim = {
         ENTAILMENT: stated,
         NEUTRAL: world.fact(person, absent, rng),
         CONTRADICTION: world.contradict(stated, rng),
     }[relation]
-    facts, phrases = [stated, claim], [world.phrase(stated, said)]
+    facts, phrases = [stated, claim], [world.phrase(stated, text_form)]
     if structure.extra_fact:
         facts.append(world.fact(person, second, rng))
-        phrases.insert(rng.randrange(2), world.phrase(facts[-1], rng.choice((said, other))))
+        phrases.insert(
+            rng.randrange(2), world.phrase(facts[-1], rng.choice((text_form, other_form)))
+        )
     clauses = [f"the {world.adjective(rng)}{person} {' and '.join(phrases)}"]
     if structure.other_person:
         facts.append(world.distractor(witness, person, rng, test))
-        told = world.phrase(facts[-1], rng.choice((said, other)))
-        clauses.insert(rng.randrange(2), f"the {witness} {told}")
+        witness_phrase = world.phrase(facts[-1], rng.choice((text_form, other_form)))
+        clauses.insert(rng.randrange(2), f"the {witness} {witness_phrase}")
     return Premise(
         world.sentence(structure.hedge.format(teller), " and ".join(clauses)),
-        f"the {person} {world.phrase(claim, claimed)}",
+        f"the {person} {world.phrase(claim, claim_form)}",
         world.pairs(*facts),
     )
 
@@ -74,20 +76,20 @@ def three(
     names: tuple[int, int, int], label: int, structure: Structure, rng: random.Random, test: bool
 ) -> Example:
     """A pair in the schema of mnli; `names` are the relations in the task's order of labels."""
-    made = premise(names[label], structure, rng, test)
-    row = {"premise": made.text, "hypothesis": world.sentence(made.claim)}
-    return world.example(row, label, 3, structure, made.pairs)
+    pair = premise(names[label], structure, rng, test)
+    row = {"premise": pair.text, "hypothesis": world.sentence(pair.claim)}
+    return world.example(row, label, 3, structure, pair.pairs)
 
 
 def rte(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A pair of rte: what is not entailed is contradicted or neutral, with equal probability."""
-    made = premise(rng.choice((CONTRADICTION, NEUTRAL)) if label else 0, structure, rng, test)
-    row = {"sentence1": made.text, "sentence2": world.sentence(made.claim)}
-    return world.example(row, label, 2, structure, made.pairs)
+    pair = premise(rng.choice((CONTRADICTION, NEUTRAL)) if label else 0, structure, rng, test)
+    row = {"sentence1": pair.text, "sentence2": world.sentence(pair.claim)}
+    return world.example(row, label, 2, structure, pair.pairs)
 
 
 def boolq(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A passage and a question that it answers with yes, label 1, or no."""
-    made = premise(ENTAILMENT if label else CONTRADICTION, structure, rng, test)
-    row = {"passage": made.text, "question": f"is it true that {made.claim}"}
-    return world.example(row, label, 2, structure, made.pairs)
+    pair = premise(ENTAILMENT if label else CONTRADICTION, structure, rng, test)
+    row = {"passage": pair.text, "question": f"is it true that {pair.claim}"}
+    return world.example(row, label, 2, structure, pair.pairs)

@@ -20,34 +20,38 @@ def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
     person = rng.choice(world.PEOPLE)
     *topics, strange = rng.sample(world.topics(person, test), 2 + structure.extra_fact)
     facts = [world.fact(person, topic, rng) for topic in topics]
-    told = list(facts)
+    restated_facts = list(facts)
     if not label:
-        at = rng.randrange(len(told))
-        told[at] = rng.choice((world.fact(person, strange, rng), world.contradict(told[at], rng)))
-    said, other, _ = world.forms(rng)
-    rng.shuffle(told)
-    first = " and ".join(world.phrase(one, said) for one in facts)
-    again = " and ".join(world.phrase(one, other) for one in told)
+        at = rng.randrange(len(restated_facts))
+        wrong = world.fact(person, strange, rng), world.contradict(restated_facts[at], rng)
+        restated_facts[at] = rng.choice(wrong)
+    first_form, second_form, _ = world.forms(rng)
+    rng.shuffle(restated_facts)
+    first_phrase = " and ".join(world.phrase(fact, first_form) for fact in facts)
+    second_phrase = " and ".join(world.phrase(fact, second_form) for fact in restated_facts)
     row = {
-        "sentence1": world.sentence(f"the {world.adjective(rng)}{person} {first}"),
-        "sentence2": world.sentence(structure.hedge, f"the {person} {again}"),
+        "sentence1": world.sentence(f"the {world.adjective(rng)}{person} {first_phrase}"),
+        "sentence2": world.sentence(structure.hedge, f"the {person} {second_phrase}"),
     }
-    return world.example(row, label, 2, structure, world.pairs(*facts, *told))
+    return world.example(row, label, 2, structure, world.pairs(*facts, *restated_facts))
 
 
 def qqp(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """Two questions about a person that ask for the same topics, label 1, or not."""
     person = rng.choice(world.PEOPLE)
     topics = world.topics(person, test)
-    asked = rng.sample(topics, 1 + structure.extra_fact)
-    again = list(asked)
+    first_topics = rng.sample(topics, 1 + structure.extra_fact)
+    second_topics = list(first_topics)
     if not label:
-        again[rng.randrange(len(again))] = rng.choice([t for t in topics if t not in asked])
-    rng.shuffle(again)
-    said, other, _ = world.forms(rng)
-    second = world.question(person, again, other)
+        unasked = [topic for topic in topics if topic not in first_topics]
+        # The place is drawn after the topic, as Python evaluates the right side first.
+        wrong_topic = rng.choice(unasked)
+        second_topics[rng.randrange(len(second_topics))] = wrong_topic
+    rng.shuffle(second_topics)
+    first_form, second_form, _ = world.forms(rng)
+    second = world.question(person, second_topics, second_form)
     if structure.hedge:
         second = structure.hedge[0].upper() + structure.hedge[1:] + second[0].lower() + second[1:]
-    row = {"question1": world.question(person, asked, said), "question2": second}
-    pairs = tuple((person, topic) for topic in (*asked, *again))
+    row = {"question1": world.question(person, first_topics, first_form), "question2": second}
+    pairs = tuple((person, topic) for topic in (*first_topics, *second_topics))
     return world.example(row, label, 2, structure, pairs)

@@ -38,7 +38,7 @@ def allowed(word: str, options: Sequence[str], test: bool, share: int = 2) -> tu
     wrong in the test rows.
     """
     held_out = _held_out(word, tuple(options), share)
-    return held_out if test else tuple(one for one in options if one not in held_out)
+    return held_out if test else tuple(option for option in options if option not in held_out)
 
 
 def categorical(probabilities: Sequence[float], rng: random.Random) -> int:

@@ -102,42 +102,44 @@ def sample_structure(rng: random.Random) -> str:
 def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Example:
     """One review of this structure whose intended polarity is `label`, 1 for positive."""
     good = label == 1
-    thing, other = rng.sample(THINGS, 2)
-    weight, word = _word(good != (structure == "not"), thing, rng, test)
-    pairs: tuple[tuple[str, str], ...] = ((thing, word),)
+    noun, other_noun = rng.sample(THINGS, 2)
+    weight, adjective = _word(good != (structure == "not"), noun, rng, test)
+    pairs: tuple[tuple[str, str], ...] = ((noun, adjective),)
     degree = rng.choice(list(DEGREES)) if rng.random() < 0.5 else ""
     if structure == "plain":
         text = rng.choice((
-            f"the {thing} is {degree}{word}", f"a {degree}{word} {thing}",
-            f"this {thing} was {degree}{word}", f"what a {word} {thing}",
+            f"the {noun} is {degree}{adjective}", f"a {degree}{adjective} {noun}",
+            f"this {noun} was {degree}{adjective}", f"what a {adjective} {noun}",
         ))  # fmt: skip
         evidence, grade = weight * DEGREES[degree], 1
     elif structure == "verb":
         verb = rng.choice(PRAISE if good else BLAME)
-        text = rng.choice((f"i {verb} the {word} {thing}", f"we {verb} this {word} {thing}"))
+        text = rng.choice(
+            (f"i {verb} the {adjective} {noun}", f"we {verb} this {adjective} {noun}")
+        )
         evidence, grade = weight + 2.0, 1
     elif structure == "two":
-        more, second = _word(good, other, rng, test)
-        text = f"the {thing} is {degree}{word} and the {other} is {second}"
-        pairs, evidence, grade = (*pairs, (other, second)), weight * DEGREES[degree] + more, 1
+        more, second = _word(good, other_noun, rng, test)
+        text = f"the {noun} is {degree}{adjective} and the {other_noun} is {second}"
+        pairs, evidence, grade = (*pairs, (other_noun, second)), weight * DEGREES[degree] + more, 1
     elif structure == "not":
-        text = rng.choice((f"the {thing} is not {word}", f"the {thing} is never {word}"))
+        text = rng.choice((f"the {noun} is not {adjective}", f"the {noun} is never {adjective}"))
         evidence, grade = 0.7 * weight, 2
     else:
-        less, against = _word(not good, other, rng, test)
+        less, against = _word(not good, other_noun, rng, test)
         text = (
-            f"the {other} is {against} , but the {thing} is {degree}{word}"
+            f"the {other_noun} is {against} , but the {noun} is {degree}{adjective}"
             if structure == "but"
-            else f"the {thing} is {degree}{word} , though the {other} is {against}"
+            else f"the {noun} is {degree}{adjective} , though the {other_noun} is {against}"
         )
-        pairs, grade = (*pairs, (other, against)), 3
+        pairs, grade = (*pairs, (other_noun, against)), 3
         evidence = weight * DEGREES[degree] + 0.8 - 0.5 * less
     likely = 1 / (1 + math.exp(-min(evidence, CAP)))
     probabilities = (1 - likely, likely) if good else (likely, 1 - likely)
     return Example({"sentence": text + " ."}, probabilities, pairs, grade)
 
 
-def _word(good: bool, thing: str, rng: random.Random, test: bool) -> tuple[float, str]:
+def _word(good: bool, noun: str, rng: random.Random, test: bool) -> tuple[float, str]:
     """A word of this polarity and its evidence, the three degrees equally frequent."""
-    weight, words = rng.choice(GOOD if good else BAD)
-    return weight, rng.choice(allowed(thing, words, test, share=4))
+    weight, adjectives = rng.choice(GOOD if good else BAD)
+    return weight, rng.choice(allowed(noun, adjectives, test, share=4))

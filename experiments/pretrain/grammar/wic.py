@@ -60,16 +60,16 @@ def sample_structure(rng: random.Random) -> Structure:
 
 def wic(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """Two sentences with a word: in the same sense, label 1, or not; never in one use twice."""
-    word = rng.choice(sorted(SENSES))
-    person, witness = rng.sample(allowed(word, world.PEOPLE, test), 2)
+    ambiguous = rng.choice(sorted(SENSES))
+    person, witness = rng.sample(allowed(ambiguous, world.PEOPLE, test), 2)
     second = witness if structure.other_person else person
     sense = rng.randrange(2)
-    said, again = rng.sample(range(3), 2)
-    told = SENSES[word][sense if label else 1 - sense][again]
+    first_use, second_use = rng.sample(range(3), 2)
+    second_phrase = SENSES[ambiguous][sense if label else 1 - sense][second_use]
     row = {
-        "sentence1": world.sentence(f"the {person} {SENSES[word][sense][said]}"),
-        "sentence2": world.sentence(structure.hedge, f"the {second} {told}"),
-        "word": word,
+        "sentence1": world.sentence(f"the {person} {SENSES[ambiguous][sense][first_use]}"),
+        "sentence2": world.sentence(structure.hedge, f"the {second} {second_phrase}"),
+        "word": ambiguous,
     }
-    pairs = ((word, person), (word, second))
+    pairs = ((ambiguous, person), (ambiguous, second))
     return world.example(row, label, 2, structure, pairs)

@@ -121,17 +121,18 @@ def fact(person: str, topic: str, rng: random.Random) -> Fact:
 
 def contradict(fact: Fact, rng: random.Random) -> Fact:
     """Another value of the same topic."""
-    return fact._replace(value=rng.choice([v for v in range(VALUES) if v != fact.value]))
+    other_values = [value for value in range(VALUES) if value != fact.value]
+    return fact._replace(value=rng.choice(other_values))
 
 
-def distractor(person: str, beside: str, rng: random.Random, test: bool) -> Fact:
+def distractor(person: str, main_person: str, rng: random.Random, test: bool) -> Fact:
     """A fact about somebody beside the person spoken of, of a topic both may have if there is one.
 
     Which of them it is does not depend on what is claimed or asked: else it would tell the label.
     """
-    known = topics(person, test)
-    both = [topic for topic in known if topic in topics(beside, test)]
-    return fact(person, rng.choice(both or known), rng)
+    own_topics = topics(person, test)
+    shared_topics = [topic for topic in own_topics if topic in topics(main_person, test)]
+    return fact(person, rng.choice(shared_topics or own_topics), rng)
 
 
 def phrase(fact: Fact, form: int) -> str:
@@ -183,14 +184,15 @@ def example(
 
     The other labels share the rest.
     """
-    rest = (1 - structure.reliability) / (labels - 1)
-    probabilities = tuple(structure.reliability if i == label else rest for i in range(labels))
-    return Example(row, probabilities, pairs, structure.grade)
+    other_share = (1 - structure.reliability) / (labels - 1)
+    probabilities = [other_share] * labels
+    probabilities[label] = structure.reliability
+    return Example(row, tuple(probabilities), pairs, structure.grade)
 
 
-def sentence(*parts: str) -> str:
+def sentence(*texts: str) -> str:
     """Words put together, with a capital and a full stop."""
-    text = "".join(parts)
+    text = "".join(texts)
     return text[0].upper() + text[1:] + "."
 
 
@@ -201,7 +203,7 @@ def adjective(rng: random.Random) -> str:
 
 def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
     """The word pairs of these facts: a person and a topic, with all that is said of it."""
-    return tuple((one.person, one.topic) for one in facts)
+    return tuple((fact.person, fact.topic) for fact in facts)
 
 
 def sample_hedge(rng: random.Random, hedges: dict[str, float]) -> tuple[str, float]:
