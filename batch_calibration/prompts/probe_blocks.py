@@ -110,14 +110,14 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
 
     Where a context leaves out its first demonstrations, they are asked all the same.
     """
+    asked = train.pick(chosen)
 
     def prompt(row: int, skip: int) -> str:
         # Its own demonstration is left out by place: another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
-        return template.prompt(row_format.template, shown, train.rows[chosen[row]])
+        return template.prompt(row_format.template, shown, asked.rows[row])
 
-    labels = [train.labels[i] for i in chosen]
-    return BlockRows(prompt, labels, [train.ids[i] for i in chosen], len(chosen) - 1)
+    return BlockRows(prompt, asked.labels, asked.ids, len(chosen) - 1)
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:

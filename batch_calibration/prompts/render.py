@@ -65,12 +65,9 @@ def render(
     rows_of = {"test": rendered_rows(test.rows, test.ids, row_format.render, shots, test.labels)}
     rows_of |= _probe_rows(task, cell, row_format, test, train, chosen, log_probs)
     if labeled:
+        picked = train.pick(labeled)
         rows_of["labeled"] = rendered_rows(
-            [train.rows[i] for i in labeled],
-            [train.ids[i] for i in labeled],
-            row_format.render,
-            shots,
-            [train.labels[i] for i in labeled],
+            picked.rows, picked.ids, row_format.render, shots, picked.labels
         )
     left_out = 0
     if cell.prompt.over_long == "same_context":
@@ -99,7 +96,7 @@ def render(
         rows=text_digest(map(str, test.rows)),
         served=test.split,
         shots=cell.prompt.shots,
-        demonstrations=[train.ids[i] for i in chosen],
+        demonstrations=train.pick(chosen).ids,
         label_texts=row_format.labels,
         form=row_format.context,
         options=unusual(cell, (*CHOICES, *OF_DEMONSTRATIONS) if chosen else CHOICES),
@@ -168,7 +165,7 @@ def _relabeled(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> Rows:
         case "random":
             shown = demonstrations.random_labels(chosen, count, cell.seed)
         case "flipped":
-            shown = demonstrations.flipped_labels([train.labels[i] for i in chosen], count)
+            shown = demonstrations.flipped_labels(train.pick(chosen).labels, count)
     labels = list(train.labels)
     for row, label in zip(chosen, shown, strict=True):
         labels[row] = label

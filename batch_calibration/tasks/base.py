@@ -1,6 +1,6 @@
 """What a task is: a value that names its fields, labels, templates and words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
@@ -139,6 +139,14 @@ class Rows(NamedTuple):
         """The first `limit` rows, all where it is 0."""
         cut = slice(limit or None)
         return self._replace(rows=self.rows[cut], labels=self.labels[cut], ids=self.ids[cut])
+
+    def pick(self, numbers: Sequence[int]) -> "Rows":
+        """The rows of these numbers, in the order of the numbers."""
+        return self._replace(
+            rows=tuple(map(self.rows.__getitem__, numbers)),
+            labels=tuple(map(self.labels.__getitem__, numbers)),
+            ids=tuple(map(self.ids.__getitem__, numbers)),
+        )
 
 
 COLUMNS: tuple[Mapping[str, str], ...] = (
