@@ -40,19 +40,13 @@ class Point(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What one model does under each condition.
+    """What one model does under each condition."""
 
-    Attributes:
-        setting: what is held, its shots 0.
-        choices: those of the prompt that are not the task's own and do not vary, in words.
-        hits: of every accuracy the rows that are right.
-        labels: task -> how many labels it has.
-    """
-
-    setting: Setting
+    setting: Setting  # what is held, its shots 0
+    # Those of the prompt that are not the task's own and do not vary, in words.
     choices: tuple[str, ...]
-    hits: dict[Point, Hits]
-    labels: dict[str, int]
+    hits: dict[Point, Hits]  # of every accuracy the rows that are right
+    labels: dict[str, int]  # task -> how many labels it has
 
     @property
     def tasks(self) -> list[str]:

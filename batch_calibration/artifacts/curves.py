@@ -29,26 +29,18 @@ MAX_TASKS_NAMED = 4  # a paragraph names the accuracies of so many tasks at most
 
 
 class Curves(NamedTuple):
-    """Accuracy of some methods against one number, task by task.
+    """Accuracy of some methods against one number, task by task."""
 
-    Attributes:
-        slug: Part of a file name.
-        heading: What the tables and the figure show.
-        axis: What the number counts.
-        tasks: task -> method -> number -> accuracies.
-        note: What a reader of the numbers must know.
-        levels: task -> method -> one accuracy beside the curves, whatever the number.
-        of_mean: Whether a band is the standard error of the mean, not the standard deviation.
-        gains: task -> number -> what bc gains over icl there, where both were run.
-    """
-
-    slug: str
-    heading: str
-    axis: str
-    tasks: dict[str, dict[str, Points]]
-    note: str = ""
+    slug: str  # part of a file name
+    heading: str  # what the tables and the figure show
+    axis: str  # what the number counts
+    tasks: dict[str, dict[str, Points]]  # task -> method -> number -> accuracies
+    note: str = ""  # what a reader of the numbers must know
+    # Task -> method -> one accuracy beside the curves, whatever the number.
     levels: Mapping[str, Mapping[str, float]] = {}
+    # Whether a band is the standard error of the mean, not the standard deviation.
     of_mean: bool = False
+    # Task -> number -> what bc gains over icl there, where both were run.
     gains: Mapping[str, Mapping[int, Estimate]] = {}
 
     def lines(self) -> Iterator[tuple[str, str, Points]]:

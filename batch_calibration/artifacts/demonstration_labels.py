@@ -128,17 +128,11 @@ def _rows(control: Control) -> Iterator[tuple[str, int, str]]:
 
 
 class Reading(NamedTuple):
-    """What tells whether demonstrations are read, task by task, over all numbers of shots.
+    """What tells whether demonstrations are read, task by task, over all numbers of shots."""
 
-    Attributes:
-        labels: accuracy with gold labels less that with flipped ones.
-        words: the same with held-out words for labels.
-        flipped: accuracy with flipped labels less chance.
-    """
-
-    labels: dict[str, Estimate]
-    words: dict[str, Estimate]
-    flipped: dict[str, Estimate]
+    labels: dict[str, Estimate]  # accuracy with gold labels less that with flipped ones
+    words: dict[str, Estimate]  # the same with held-out words for labels
+    flipped: dict[str, Estimate]  # accuracy with flipped labels less chance
 
     @property
     def verdict(self) -> str:

@@ -20,24 +20,16 @@ ACROSS = "Across settings"  # the section of what varies from one setting to the
 
 @dataclass(frozen=True)
 class Results:
-    """What tables and figures are made of.
+    """What tables and figures are made of."""
 
-    Attributes:
-        records: all of them.
-        groups: the same by setting, without those of robustness studies.
-        load: the score table of a record, None where it is gone.
-        boundary_tasks: how many tasks the figure of boundaries shows, at most.
-        models: names, smallest first, in the order of tables of several models; others come
-            behind, by name.
-        all_boundaries: whether the figure of boundaries of all tasks, which takes longest, is
-            drawn, too.
-    """
-
-    records: list[Record]
-    groups: list[SettingRecords]
+    records: list[Record]  # all of them
+    groups: list[SettingRecords]  # the same by setting, without those of robustness studies
+    # The score table of a record, None where it is gone.
     load: Callable[[Record], ScoreTable | None]
-    boundary_tasks: int = 2
+    boundary_tasks: int = 2  # how many tasks the figure of boundaries shows, at most
+    # Names, smallest first, in the order of tables of several models; others come behind, by name.
     models: tuple[str, ...] = ()
+    # Whether the figure of boundaries of all tasks, which takes longest, is drawn, too.
     all_boundaries: bool = False
 
     # Tables, figures and the page walk the same studies: each is grouped once.
@@ -84,31 +76,18 @@ class Results:
 
 
 class Table(NamedTuple):
-    """One table.
+    """One table."""
 
-    Attributes:
-        section: the setting that it belongs to, or `ACROSS`.
-        slug: the file's name without its ending.
-        heading: what it shows.
-        cells: header and rows.
-        note: a sentence below it.
-        last: rows at the end that sum up the others.
-        csv: rows of its CSV file, None for no such file.
-        shown: whether it is printed and in the report, or only written.
-        unit: of its numbers.
-        number: its number in the paper behind its kind; empty for what is not in it.
-    """
-
-    section: str
-    slug: str
-    heading: str
-    cells: Cells
-    note: str = ""
-    last: int = 1
-    csv: Cells | None = None
-    shown: bool = True
-    unit: str = "accuracy in %"
-    number: str = ""
+    section: str  # the setting that it belongs to, or `ACROSS`
+    slug: str  # the file's name without its ending
+    heading: str  # what it shows
+    cells: Cells  # header and rows
+    note: str = ""  # a sentence below it
+    last: int = 1  # rows at the end that sum up the others
+    csv: Cells | None = None  # rows of its CSV file, None for no such file
+    shown: bool = True  # whether it is printed and in the report, or only written
+    unit: str = "accuracy in %"  # of its numbers
+    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
 
     @property
     def title(self) -> str:
@@ -117,23 +96,15 @@ class Table(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """One figure, drawn when it is asked for.
+    """One figure, drawn when it is asked for."""
 
-    Attributes:
-        section: the setting that it belongs to, or `ACROSS`.
-        slug: the file's name without its ending.
-        heading: what it shows.
-        draw: draws it.
-        data: the numbers that are drawn, header and rows; None where there are none yet.
-        number: its number in the paper behind its kind; empty for what is not in it.
-    """
-
-    section: str
-    slug: str
-    heading: str
-    draw: "Callable[[], Figure]"
+    section: str  # the setting that it belongs to, or `ACROSS`
+    slug: str  # the file's name without its ending
+    heading: str  # what it shows
+    draw: "Callable[[], Figure]"  # draws it
+    # The numbers that are drawn, header and rows; None where there are none yet.
     data: Callable[[], Cells] | None = None
-    number: str = ""
+    number: str = ""  # its number in the paper behind its kind; empty for what is not in it
 
 
 class Entry(NamedTuple):

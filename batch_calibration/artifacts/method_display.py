@@ -8,19 +8,12 @@ Axes = Literal["log_probs", "probs"]
 
 
 class Formulas(NamedTuple):
-    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ...
+    """What a method does to log-probabilities s, or probabilities p, of labels 0, 1, ..."""
 
-    Attributes:
-        cost: of learning, beside asking the model.
-        scores: after correction.
-        learned: what is learned from the probe.
-        boundary: between two labels.
-    """
-
-    cost: str
-    scores: str
-    learned: str
-    boundary: str
+    cost: str  # of learning, beside asking the model
+    scores: str  # after correction
+    learned: str  # what is learned from the probe
+    boundary: str  # between two labels
 
 
 # The rows of the table of methods (Table 1 of the paper).

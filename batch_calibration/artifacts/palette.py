@@ -9,19 +9,13 @@ from batch_calibration.methods import METHODS
 
 
 class Palette(NamedTuple):
-    """Colors for one background.
+    """Colors for one background."""
 
-    Attributes:
-        methods: method -> its color, the same in every figure.
-        spares: of methods that have none of their own, in the order of the table of methods.
-        labels: of two labels.
-        dashes: lines, by which methods differ too.
-    """
-
-    methods: Mapping[str, str]
+    methods: Mapping[str, str]  # method -> its color, the same in every figure
+    # Of methods that have none of their own, in the order of the table of methods.
     spares: tuple[str, ...]
-    labels: tuple[str, str]
-    dashes: tuple[str, ...]
+    labels: tuple[str, str]  # of two labels
+    dashes: tuple[str, ...]  # lines, by which methods differ too
 
     def color(self, method: str) -> str:
         """The color of a method."""

@@ -23,58 +23,37 @@ SAME = "The setting is the paper's ({}): its numbers stand beside."
 
 
 class Lack(NamedTuple):
-    """Something that is missing, and what to score for it.
+    """Something that is missing, and what to score for it."""
 
-    Attributes:
-        words: what is missing.
-        real: the config that scores it on real data, and what else to give.
-        mini: likewise on the embedded suite.
-    """
-
-    words: str
-    real: str
-    mini: str
+    words: str  # what is missing
+    real: str  # the config that scores it on real data, and what else to give
+    mini: str  # likewise on the embedded suite
 
 
 class Item(NamedTuple):
-    """One table or figure of the paper.
+    """One table or figure of the paper."""
 
-    Attributes:
-        number: its kind and its number in the paper.
-        shows: what it shows.
-        setting: what its numbers are of in the paper; empty where it has none that compare.
-        needs: what it is made of.
-        real: the config that scores it on real data, and what else to give.
-        mini: likewise on the embedded suite.
-        lacks: what results lack for the whole of it, in words; nothing where they lack nothing.
-        also: what else they lack, which another config scores.
-        curves: where that config is to be given to calibration, too, for which tasks: of real
-            data, and of the embedded suite.
-    """
-
-    number: str
-    shows: str
-    setting: str
-    needs: str
-    real: str
-    mini: str
+    number: str  # its kind and its number in the paper
+    shows: str  # what it shows
+    setting: str  # what its numbers are of in the paper; empty where it has none that compare
+    needs: str  # what it is made of
+    real: str  # the config that scores it on real data, and what else to give
+    mini: str  # likewise on the embedded suite
+    # What results lack for the whole of it, in words; nothing where they lack nothing.
     lacks: Callable[[Results], str] = lambda study: ""
+    # Where that config is to be given to calibration, too, for which tasks: of real data, and of
+    # the embedded suite.
     curves: tuple[str, str] = ("", "")
+    # What else they lack, which another config scores.
     also: Callable[[Results], list[Lack]] = lambda study: []
 
 
 class State(NamedTuple):
-    """What there is of an item.
+    """What there is of an item."""
 
-    Attributes:
-        item: which.
-        artifacts: its tables or figures, in the order of the catalogue.
-        lacks: what is missing.
-    """
-
-    item: Item
-    artifacts: list[Table | Drawing]
-    lacks: list[Lack]
+    item: Item  # which
+    artifacts: list[Table | Drawing]  # its tables or figures, in the order of the catalogue
+    lacks: list[Lack]  # what is missing
 
     @property
     def lacking(self) -> str:

@@ -22,20 +22,13 @@ TICKS = 201  # points along each side of a panel at which a boundary is computed
 
 
 class Shifted(NamedTuple):
-    """The test rows of a context with two labels, and what each method takes from their scores.
+    """The test rows of a context with two labels, and what each method takes from their scores."""
 
-    Attributes:
-        name: the task, and the seed.
-        labels: the two labels.
-        scores: log-probabilities in nats, [n 2].
-        gold: the right label of each row, [n]; -1 where it is not known.
-        biases: method -> what it takes away, [2]; of the scores as they are nothing.
-    """
-
-    name: str
-    labels: tuple[str, str]
-    scores: np.ndarray
-    gold: np.ndarray
+    name: str  # the task, and the seed
+    labels: tuple[str, str]  # the two labels
+    scores: np.ndarray  # log-probabilities in nats, [n 2]
+    gold: np.ndarray  # the right label of each row, [n]; -1 where it is not known
+    # Method -> what it takes away, [2]; of the scores as they are nothing.
     biases: dict[str, np.ndarray]
 
     def margin(self, method: str) -> np.ndarray:
@@ -107,23 +100,14 @@ class TwoLabels(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Where one method decides.
+    """Where one method decides."""
 
-    Attributes:
-        low: the least value on both axes.
-        high: the largest.
-        margin: by how much the first label beats the second at each point.
-        accuracy: of the test rows, 0 to 1.
-        answers: the label of each test row.
-        in_probs: whether the axes are probabilities, not log-probabilities.
-    """
-
-    low: float
-    high: float
-    margin: np.ndarray
-    accuracy: float
-    answers: np.ndarray
-    in_probs: bool
+    low: float  # the least value on both axes
+    high: float  # the largest
+    margin: np.ndarray  # by how much the first label beats the second at each point
+    accuracy: float  # of the test rows, 0 to 1
+    answers: np.ndarray  # the label of each test row
+    in_probs: bool  # whether the axes are probabilities, not log-probabilities
 
     @property
     def ticks(self) -> np.ndarray:

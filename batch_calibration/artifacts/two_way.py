@@ -180,22 +180,14 @@ def _ranked(values: Sequence[np.ndarray]) -> list[str]:
 
 
 class Grid(NamedTuple):
-    """Records of one task in which two choices vary, each with each.
+    """Records of one task in which two choices vary, each with each."""
 
-    Attributes:
-        setting: what is held, its shots 0 where they vary.
-        task: the task.
-        down: the choice whose values are rows.
-        across: the choice whose values are columns.
-        held: other choices that are not the default, in words.
-        records: value of `down`, value of `across` -> the records of all seeds.
-    """
-
-    setting: Setting
-    task: str
-    down: str
-    across: str
-    held: tuple[str, ...]
+    setting: Setting  # what is held, its shots 0 where they vary
+    task: str  # the task
+    down: str  # the choice whose values are rows
+    across: str  # the choice whose values are columns
+    held: tuple[str, ...]  # other choices that are not the default, in words
+    # Value of `down`, value of `across` -> the records of all seeds.
     records: dict[tuple[str, str], list[Record]]
 
     @property

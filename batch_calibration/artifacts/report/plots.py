@@ -32,21 +32,13 @@ class View(NamedTuple):
 
 
 class Slider(NamedTuple):
-    """A slider below a figure.
+    """A slider below a figure."""
 
-    Attributes:
-        label: what it sets.
-        stops: where it can stand.
-        start: the number of the stop at which it stands first.
-        moved: for each stop what `x` the figure's last trace has.
-        sentences: for each stop one.
-    """
-
-    label: str
-    stops: Sequence[float]
-    start: int
-    moved: Sequence[Sequence[float]]
-    sentences: Sequence[str]
+    label: str  # what it sets
+    stops: Sequence[float]  # where it can stand
+    start: int  # the number of the stop at which it stands first
+    moved: Sequence[Sequence[float]]  # for each stop what `x` the figure's last trace has
+    sentences: Sequence[str]  # for each stop one
 
 
 class Plot(NamedTuple):
@@ -61,21 +53,13 @@ class Plot(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure of the page.
+    """A figure of the page."""
 
-    Attributes:
-        slug: the file's name without its ending.
-        heading: what it shows.
-        image: a PNG of it, shown where there is no plot.
-        plot: what plotly.js draws.
-        data: the numbers that are drawn, header and rows.
-    """
-
-    slug: str
-    heading: str
-    image: Path | None = None
-    plot: Plot | None = None
-    data: Cells | None = None
+    slug: str  # the file's name without its ending
+    heading: str  # what it shows
+    image: Path | None = None  # a PNG of it, shown where there is no plot
+    plot: Plot | None = None  # what plotly.js draws
+    data: Cells | None = None  # the numbers that are drawn, header and rows
 
 
 def axis(title: str, **options: object) -> Parts:
