@@ -1,6 +1,7 @@
 """The catalogue of results: each table and figure named once, with what it reads and shows."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from batch_calibration.artifacts import curves
@@ -39,18 +40,19 @@ def gather(
 
 def tables(study: Results) -> list[Table]:
     """Every table: section by section, and in each in the order of the catalogue."""
-    return _in_sections(study, [table for kind in CATALOGUE for table in kind.tables(study)])
+    return _in_sections(study, chain.from_iterable(kind.tables(study) for kind in CATALOGUE))
 
 
 def figures(study: Results) -> list[Drawing]:
     """Every figure: section by section, and in each in the order of the catalogue."""
-    return _in_sections(study, [figure for kind in CATALOGUE for figure in kind.figures(study)])
+    drawings = chain.from_iterable(kind.figures(study) for kind in CATALOGUE)
+    return _in_sections(study, drawings)
 
 
 Artifact = TypeVar("Artifact", Table, Drawing)
 
 
-def _in_sections(study: Results, artifacts: list[Artifact]) -> list[Artifact]:
+def _in_sections(study: Results, artifacts: Iterable[Artifact]) -> list[Artifact]:
     order = [*(str(group.setting) for group in study.groups), ACROSS]
     return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
 

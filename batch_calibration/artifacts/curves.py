@@ -1,6 +1,7 @@
 """Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
                 tasks.setdefault(task, {})[method] = points
     setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
     slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
-    note = notes(record for group in family for record in group.all_records)
+    note = notes(chain.from_iterable(group.all_records for group in family))
     heading = f"Shots: {setting.describe()}"
     return Curves(slug, heading, "shots per class", tasks, note, gains=gained)
 
@@ -161,7 +162,7 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
 
 def accuracy_cells(curves: Curves) -> Cells:
     """Header, then one row for each task and number: mean ± sd in %; a level is one number."""
-    level_names = dict.fromkeys(name for levels in curves.levels.values() for name in levels)
+    level_names = dict.fromkeys(chain.from_iterable(curves.levels.values()))
     header = ["task", curves.axis, *curves.methods, *map("{}, all rows".format, level_names)]
     rows: Cells = [header]
     for task, by_method in curves.tasks.items():
@@ -218,7 +219,7 @@ def _spread_sentence(curves: Curves, tasks: Sequence[str]) -> str:
     """How far draws of demonstrations are apart, mean over tasks and numbers with several."""
     deviations = []
     for method in REFERENCES:
-        samples = [sample for task in tasks for sample in curves.tasks[task][method].values()]
+        samples = chain.from_iterable(curves.tasks[task][method].values() for task in tasks)
         several = [sample for sample in samples if len(sample) > 1]
         if not several:
             return ""

@@ -1,6 +1,7 @@
 """Says how much a model reads in its demonstrations: a table, a verdict, a paragraph."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from batch_calibration.artifacts.cells import Cells
@@ -145,7 +146,7 @@ class Reading(NamedTuple):
         tests = [list(drops.values()) for drops in (self.labels, self.words) if drops]
         if not tests:
             return ""
-        if all(drop.beyond_noise > 0 for drops in tests for drop in drops):
+        if all(drop.beyond_noise > 0 for drop in chain.from_iterable(tests)):
             return "yes"
         means = list(map(over_tasks, tests))
         if any(mean.beyond_noise > 0 for mean in means):

@@ -40,13 +40,12 @@ class Results:
         Where shots alone differ they are points of a curve, and the curve shows them.
         """
 
-        def is_wider(group: SettingRecords, narrow: SettingRecords) -> bool:
-            same = group.setting._replace(shots=0) == narrow.setting._replace(shots=0)
-            return same and narrow.records.keys() < group.records.keys()
+        def is_widest(group: SettingRecords) -> bool:
+            tasks, held = group.records.keys(), group.setting._replace(shots=0)
+            rivals = [rival for rival in self.groups if rival.setting._replace(shots=0) == held]
+            return not any(tasks < rival.records.keys() for rival in rivals)
 
-        return [
-            group for group in self.groups if not any(is_wider(wide, group) for wide in self.groups)
-        ]
+        return list(filter(is_widest, self.groups))
 
     @cached_property
     def axes(self) -> list[robustness.Axis]:

@@ -1,6 +1,7 @@
 """The paper's tables and figures: what results give, what others lack, their files and a page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,8 +76,9 @@ def _lacks_second(study: Results) -> str:
 
 
 def _lacks_zero_shot(study: Results) -> str:
-    zero_shot = {task for g in study.groups if g.setting.shots == 0 for task in g.records}
-    missing = [t for t in _main_tasks(study) if t in TASKS and t not in zero_shot]
+    groups = [group.records for group in study.groups if group.setting.shots == 0]
+    zero_shot = set(chain.from_iterable(groups))
+    missing = [task for task in _main_tasks(study) if task in TASKS and task not in zero_shot]
     return f"{_titles(missing)} without demonstrations" if missing else ""
 
 

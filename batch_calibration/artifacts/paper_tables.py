@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -134,8 +135,8 @@ def image_cells(group: SettingRecords) -> Cells | None:
     tasks = list(filter(IMAGES.__contains__, group.records))
     if not tasks or not set(REFERENCES) <= set(group.methods):
         return None
-    ours = [[100 * group.values(task, m).mean() for m in REFERENCES] for task in tasks]
-    sides = {"": np.array(ours)}  # [task, 2]
+    icl, bc = ([100 * group.values(task, m).mean() for task in tasks] for m in REFERENCES)
+    sides = {"": np.stack([icl, bc], axis=1)}  # [task, 2]
     if is_of_paper(group):
         sides["paper "] = np.array([IMAGES[task] for task in tasks])
     rows: Cells = [["task"]]
@@ -155,17 +156,16 @@ def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
         return {}
     panels = {}
     for task in filter(group.records.__contains__, FIGURE_7):
-        estimates = {
-            method: gains.accuracy(group, task, method) for method in group.among(REFERENCES)
-        }
-        panels[task_title(task)] = estimates
+        estimate = partial(gains.accuracy, group, task)
+        panels[task_title(task)] = dict(zip(REFERENCES, map(estimate, REFERENCES), strict=True))
     return panels
 
 
 def choice_cells(axes: Sequence[Axis]) -> Cells:
     """Two rows an axis, a column a number, the better of ICL and BC marked."""
     numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
-    numbers = sorted({name for axis in numbered for name in axis.by_choice()}, key=choice_rank)
+    choices = set(chain.from_iterable(axis.by_choice() for axis in numbered))
+    numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for axis in numbered:
         columns = [_better_of(axis, number) for number in numbers]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -238,9 +239,8 @@ def prompt_cells(axes: Iterable[Axis]) -> Cells:
 def describe_study(axes: Sequence[Axis]) -> str:
     """What a study varies, in words."""
     sentence = VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")
-    selections = {
-        record.context.options.get("selection") for axis in axes for record in axis.records
-    }
+    records = chain.from_iterable(axis.records for axis in axes)
+    selections = {record.context.options.get("selection") for record in records}
     return f"{sentence} (shots are rows in all)" if selections == {"total"} else sentence
 
 

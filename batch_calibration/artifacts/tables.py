@@ -1,6 +1,7 @@
 """Makes the tables of the catalogue from results, kind by kind."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from batch_calibration.artifacts import (
     curves,
@@ -141,7 +142,7 @@ def of_grids(study: Results) -> Iterator[Table]:
     """Shots x templates, or another two choices of the prompt that were varied together."""
     for grid in two_way.find_grids(study.records):
         cells = two_way.grid_cells(grid)
-        note = notes(record for records in grid.records.values() for record in records)
+        note = notes(chain.from_iterable(grid.records.values()))
         yield Table(ACROSS, grid.slug, grid.heading, cells, note, last=0, csv=cells)
 
 
@@ -173,7 +174,7 @@ def tables_2_and_5(study: Results) -> Iterator[Table]:
 def _size_table(
     slug: str, heading: str, columns: Sequence[tuple[str, SettingRecords]], number: str
 ) -> Table:
-    records = [record for _, group in columns for record in group.all_records]
+    records = chain.from_iterable(group.all_records for _, group in columns)
     cells, note = two_way.size_cells(columns), notes(records, two_way.SIZES_NOTE)
     return Table(ACROSS, slug, heading, cells, note, csv=cells, number=number)
 
@@ -207,7 +208,7 @@ def table_7(study: Results) -> Iterator[Table]:
     for slug, axes in robustness.by_task(study.axes).items():
         if cells := paper_tables.choice_cells(axes):
             heading = f"Templates and verbalizers by number: {task_title(axes[0].task)}"
-            note = notes(record for axis in axes for record in axis.records)
+            note = notes(chain.from_iterable(axis.records for axis in axes))
             yield Table(
                 ACROSS, f"{slug}-numbered", heading, cells, note, csv=cells, number="Table 7"
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +54,8 @@ class Models(NamedTuple):
     @property
     def tasks(self) -> list[str]:
         """The tasks that any model has; those that are none of ours by name."""
-        names = sorted({task for group in self.groups for task in group.records})
-        return sort_tasks(names)
+        tasks = chain.from_iterable(group.records for group in self.groups)
+        return sort_tasks(sorted(set(tasks)))
 
 
 def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
@@ -150,7 +150,7 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
         columns: what stands over a model's columns, and its records.
     """
     header, averages = ["task", "rows"], ["average", ""]
-    tasks = sort_tasks(task for _, group in columns for task in group.records)
+    tasks = sort_tasks(chain.from_iterable(group.records for _, group in columns))
     body = {task: [""] * 2 for task in tasks}
     for name, group in columns:
         methods = group.among(compared_by_size())

@@ -1,6 +1,7 @@
 """Draws numbers with their intervals: gains by task or method, accuracies by method (Fig. 1, 7)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from textwrap import fill
 
 import numpy as np
@@ -121,7 +122,7 @@ def draw_gains(group: SettingRecords, methods: Sequence[str]) -> Figure:
 @styled()
 def draw_estimates(panels: Panels, heading: str) -> Figure:
     """A dot and its interval for each method; the dotted line is the first method's."""
-    methods = list(dict.fromkeys(method for panel in panels.values() for method in panel))
+    methods = list(dict.fromkeys(chain.from_iterable(panels.values())))
     size = 0.7 + 0.28 * len(methods)
     figure, grid = make_panels(len(panels), (1, 3.2), (0.9, size), sharey=True)
     for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):

@@ -95,9 +95,7 @@ def _section(section: Section, name: str) -> str:
         lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
     if section.contexts:
         count = len(section.contexts)
-        contexts = [
-            context_html(context, f"{name}-c{i}") for i, context in enumerate(section.contexts)
-        ]
+        contexts = map(context_html, section.contexts, map(f"{name}-c{{}}".format, range(count)))
         lines.append(
             f'<details id="{name}-contexts"><summary><h3>Each context in words ({count})</h3>'
             "</summary>\n" + "\n".join(contexts) + "</details>"

@@ -27,9 +27,7 @@ def plot_robustness(axes: Sequence[robustness.Axis]) -> plots.Plot:
                 names += [study.name] * len(study.records)
                 accuracies += plots.floats(study.values(method))
                 choices += map(robustness.choice_name, study.records)
-        labels = [
-            plots.text(f"{name}: {choice}") for name, choice in zip(names, choices, strict=True)
-        ]
+        labels = list(map(plots.text, map("{}: {}".format, names, choices)))
         traces.append({
             "type": "box", "name": method, "x": names,
             "y": accuracies, "boxpoints": "all", "jitter": 0.4,
