@@ -62,5 +62,7 @@ def test_written_again_it_replaces_what_was_there(tmp_path):
 
 def test_without_the_library_it_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(InputError, match="need tensorboardX: pip install tensorboardX, or leave"):
+    with pytest.raises(InputError) as error:
         write_events(RECORDS, tmp_path)
+    assert error.value.expected == "tensorboardX to be installed"
+    assert error.value.remedy == "pip install tensorboardX, or leave --tensorboard out"

@@ -145,11 +145,12 @@ def by_setting(records: Iterable[Record]) -> list[SettingRecords]:
         task, seed = record.context.task, record.context.seed
         siblings = groups.setdefault(setting, {}).setdefault(task, [])
         if any(sibling.context.seed == seed for sibling in siblings):
-            subject = task if seed is None else f"{task}, seed {seed},"
+            subject = task if seed is None else f"{task}, seed {seed}"
             raise InputError(
-                f"the workdir holds two records of {subject} in the setting {setting}, "
-                "such as from before and after a change of the data; keep them in workdirs of "
-                "their own."
+                where=f"workdir, setting {setting}",
+                expected="one record of each task and seed",
+                got=f"two records of {subject}, such as from before and after the data changed",
+                remedy="keep them in workdirs of their own",
             )
         siblings.append(record)
     # Unknown shots stand before zero-shot: None and numbers do not compare.

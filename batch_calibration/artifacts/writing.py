@@ -154,8 +154,9 @@ def write_events(records: Records, folder: Path) -> int:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise InputError(
-            "TensorBoard's files need tensorboardX: pip install tensorboardX, or leave "
-            "--tensorboard out."
+            where="TensorBoard's files",
+            expected="tensorboardX to be installed",
+            remedy="pip install tensorboardX, or leave --tensorboard out",
         ) from error
     for path in folder.rglob("events.out.tfevents.*"):
         path.unlink()

@@ -9,15 +9,7 @@ import numpy as np
 from batch_calibration.artifacts.catalogue import Results
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.artifacts.palette import PAGE, page_dash
-from batch_calibration.artifacts.report.plots import (
-    SYMBOLS,
-    Parts,
-    Plot,
-    View,
-    axis,
-    floats,
-    text,
-)
+from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.two_labels import (
     Panel,
     TwoLabels,
@@ -40,23 +32,23 @@ NOTE = (
 )
 
 
-def find_plots(study: Results, texts: Texts) -> dict[str, Plot]:
+def find_plots(study: Results, texts: Texts) -> dict[str, plots.Plot]:
     """A plot for each setting that has score tables of all methods that are drawn, by slug."""
     by_slug = {}
     for group in study.sections:
         if views := list(islice(_views(group, study, texts), MAX_TASKS)):
-            by_slug[f"{group.setting.slug}-boundaries"] = Plot(views, note=NOTE)
+            by_slug[f"{group.setting.slug}-boundaries"] = plots.Plot(views, note=NOTE)
     return by_slug
 
 
-def _views(group: SettingRecords, study: Results, texts: Texts) -> Iterator[View]:
+def _views(group: SettingRecords, study: Results, texts: Texts) -> Iterator[plots.View]:
     for records in group.records.values():
         table = study.load(records[0])
         if table is not None and can_draw(table):
             yield view_table(table, texts(table))
 
 
-def view_table(table: ScoreTable, texts: Mapping[str, str]) -> View:
+def view_table(table: ScoreTable, texts: Mapping[str, str]) -> plots.View:
     """The plane of one table, of two of its labels."""
     two = cut_table(table)
     scores, labels = two.blocks["test"]
@@ -69,23 +61,23 @@ def view_table(table: ScoreTable, texts: Mapping[str, str]) -> View:
         of_label = np.flatnonzero(labels[: len(ids)] == label).tolist()
         hovers = [_hover_text(two, i, ids[i], texts, panels) for i in of_label]
         traces.append({
-            "type": "scatter", "mode": "markers", "name": text(name),
-            "x": floats(scores[of_label, 1]), "y": floats(scores[of_label, 0]), "text": hovers,
-            "hovertemplate": "%{text}<extra></extra>",
-            "marker": {"color": PAGE.labels[label], "symbol": SYMBOLS[label], "size": 7,
+            "type": "scatter", "mode": "markers", "name": plots.text(name),
+            "x": plots.floats(scores[of_label, 1]), "y": plots.floats(scores[of_label, 0]),
+            "text": hovers, "hovertemplate": "%{text}<extra></extra>",
+            "marker": {"color": PAGE.labels[label], "symbol": plots.SYMBOLS[label], "size": 7,
                        "opacity": 0.75},
         })  # fmt: skip
     low, high, *_ = next(iter(panels.values()))  # the same in all panels
-    sides: Parts = {"range": [low, high], "zeroline": False, "constrain": "domain"}
-    layout: Parts = {
+    sides: plots.Parts = {"range": [low, high], "zeroline": False, "constrain": "domain"}
+    layout: plots.Parts = {
         "height": 560, "hovermode": "closest",
-        "xaxis": axis(f"log p({two.names[1]}) (nats)", **sides),
-        "yaxis": axis(f"log p({two.names[0]}) (nats)", scaleanchor="x", **sides),
+        "xaxis": plots.axis(f"log p({two.names[1]}) (nats)", **sides),
+        "yaxis": plots.axis(f"log p({two.names[0]}) (nats)", scaleanchor="x", **sides),
     }  # fmt: skip
-    return View(two.heading.replace("\n", ": "), traces, layout)
+    return plots.View(two.heading.replace("\n", ": "), traces, layout)
 
 
-def _boundary(method: str, panel: Panel) -> Parts:
+def _boundary(method: str, panel: Panel) -> plots.Parts:
     """Where the margin is 0; pieces of a curve are kept apart by a gap."""
     from contourpy import contour_generator
 
@@ -94,12 +86,12 @@ def _boundary(method: str, panel: Panel) -> Parts:
     for piece in contour_generator(panel.ticks, panel.ticks, panel.margin).lines(0.0):
         # A straight line needs no more than its ends; a curve keeps every third point.
         thin = np.concatenate([piece[:-1:3], piece[-1:]])
-        x += [*floats(thin[:, 0]), None]
-        y += [*floats(thin[:, 1]), None]
+        x += [*plots.floats(thin[:, 0]), None]
+        y += [*plots.floats(thin[:, 1]), None]
     return {
         "type": "scatter", "mode": "lines", "name": method, "x": x, "y": y,
         "line": {"color": PAGE.color(method), "dash": page_dash(method), "width": 2.5},
-        "hovertemplate": f"boundary of {text(method)}<extra></extra>",
+        "hovertemplate": f"boundary of {plots.text(method)}<extra></extra>",
     }  # fmt: skip
 
 
@@ -118,4 +110,4 @@ def _hover_text(
     wrong = [method for method, panel in panels.items() if panel.answers[i] != labels[i]]
     right = two.names[labels[i]]
     lines += [f"{first}, {second}", f"right: {right}; wrong in: {', '.join(wrong) or 'none'}"]
-    return text("\n".join(lines))
+    return plots.text("\n".join(lines))
