@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from batch_calibration.artifacts import catalogue, gains, method_tables, terminal
 from batch_calibration.artifacts.cells import Best, latex, markdown
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.palette import VERDICTS
+from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.cli import said
 from batch_calibration.store import Records, csv_text
 

@@ -12,7 +12,7 @@ import pytest
 from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.artifacts import catalogue, report, writing
-from batch_calibration.artifacts.palette import PAGE
+from batch_calibration.artifacts.method_display import PAGE
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.page import table_html
 from batch_calibration.scores import ScoreTable, make_block

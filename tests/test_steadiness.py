@@ -9,7 +9,7 @@ from scipy.stats import norm, t
 from batch_calibration.artifacts import catalogue, curves, robustness, summary
 from batch_calibration.artifacts.figures import studies
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.palette import VERDICTS
+from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.artifacts.robustness import change_of_deviation
 
 

@@ -1,7 +1,10 @@
-"""How tables and figures show each method; rules here show a new one without an entry."""
+"""How tables, figures and the page show each method: formulas, axes, colors, dashes."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from batch_calibration.artifacts.controls import FLIPPED, GOLD, NEW, NEW_FLIPPED, NONE
+from batch_calibration.artifacts.grouping import BASELINE
 from batch_calibration.methods import METHODS
 
 Axes = Literal["log_probs", "probs"]
@@ -31,7 +34,8 @@ FORMULAS = {
     ),
 }  # fmt: skip
 
-# CC's boundary is a rotation in probabilities; raw PC is the paper's Fig. 2, though a variant.
+# Others by the rule below. CC's boundary is a rotation in probabilities; raw PC is the paper's
+# Fig. 2, though a variant.
 BOUNDARY_AXES: dict[str, Axes] = {"cc": "probs", "pc_raw": "log_probs"}
 
 
@@ -46,3 +50,63 @@ def is_over_shots(name: str) -> bool:
     """Whether curves of shots show a method: those of the paper's comparison of whole batches."""
     method = METHODS[name]
     return method.group == "paper" and not method.own_rows
+
+
+class Palette(NamedTuple):
+    """Colors for one background."""
+
+    methods: Mapping[str, str]  # method -> its color, the same in every figure
+    # Of methods that have none of their own, in the order of the table of methods.
+    spares: tuple[str, ...]
+    labels: tuple[str, str]  # of two labels
+    dashes: tuple[str, ...]  # lines, by which methods differ too
+
+    def color(self, method: str) -> str:
+        """The color of a method."""
+        return self.methods.get(method) or self.spares[self.spare(method) % len(self.spares)]
+
+    def spare(self, method: str) -> int:
+        """Where a method without a color of its own stands among these."""
+        return [name for name in METHODS if name not in self.methods].index(method)
+
+
+# Okabe and Ito's palette, which survives color blindness, on white.
+FIGURE = Palette(
+    {
+        BASELINE: "#7f7f7f", "cc": "#E69F00", "dc": "#56B4E9", "pc": "#CC79A7", "bc": "#0072B2",
+        "bcl": "#009E73", "bc_running": "#4c9be8",
+    },
+    ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22"),
+    ("#D55E00", "#0072B2"),
+    ("-", "--", ":", "-."),
+)  # fmt: skip
+# Of a lightness that has a contrast of 3 : 1 or more with the light page and with the dark one.
+PAGE = Palette(
+    {
+        BASELINE: "#7f7f7f", "cc": "#a87900", "dc": "#2e8fc7", "pc": "#b3659a", "bc": "#1f77c4",
+        "bcl": "#00936b", "bc_running": "#7480d8",
+    },
+    ("#d55e00", "#8c8200", "#a0695c", "#1391a0", "#8d6fc4", "#c75d73"),
+    ("#d55e00", "#1f77c4"),
+    ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot"),
+)  # fmt: skip
+# A color a condition of demonstrations, for both backgrounds; others have the library's.
+CONDITIONS = {
+    NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
+    "training words": "#2e8fc7", NEW: "#00936b", NEW_FLIPPED: "#b3659a",
+}  # fmt: skip
+# Of what is beyond the noise in figures; the rest is gray.
+VERDICTS = {"gain": "#0072B2", "loss": "#D55E00"}
+GRAY = "#7f7f7f"
+
+
+def figure_dash(method: str) -> str:
+    """The line of a method in figures: methods that share a color have others."""
+    if method in FIGURE.methods:
+        return "-"
+    return FIGURE.dashes[FIGURE.spare(method) // len(FIGURE.spares) % len(FIGURE.dashes)]
+
+
+def page_dash(method: str) -> str:
+    """The line of a method on the page, so that color alone need not tell it."""
+    return PAGE.dashes[list(METHODS).index(method) % len(PAGE.dashes)]

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.figures.style import STYLE
-from batch_calibration.artifacts.palette import FIGURE
+from batch_calibration.artifacts.method_display import FIGURE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""

@@ -12,7 +12,7 @@ from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, task_cell
 from batch_calibration.artifacts.figures.style import SCREEN_DPI, make_panels, set_heading, styled
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.artifacts.palette import FIGURE, GRAY, VERDICTS
+from batch_calibration.artifacts.method_display import FIGURE, GRAY, VERDICTS
 from batch_calibration.metrics import Estimate, over_tasks
 
 # What `draw_forest` calls a gain by its sign.

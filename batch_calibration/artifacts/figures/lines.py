@@ -10,7 +10,7 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.curves import Curves, mean_and_band
 from batch_calibration.artifacts.figures import style
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
-from batch_calibration.artifacts.palette import FIGURE, figure_dash
+from batch_calibration.artifacts.method_display import FIGURE, figure_dash
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import deviation
 from batch_calibration.store import Curve, Record

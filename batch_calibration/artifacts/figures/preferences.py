@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from batch_calibration.artifacts.figures.style import save_as as save
 from batch_calibration.artifacts.figures.style import styled
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
-from batch_calibration.artifacts.palette import FIGURE
+from batch_calibration.artifacts.method_display import FIGURE
 from batch_calibration.diagnosis import Diagnosis
 
 __all__ = ["draw", "save"]

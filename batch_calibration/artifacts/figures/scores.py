@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.figures.style import set_heading, styled
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
-from batch_calibration.artifacts.palette import FIGURE
+from batch_calibration.artifacts.method_display import FIGURE
 from batch_calibration.artifacts.two_labels import (
     Panel,
     Shifted,

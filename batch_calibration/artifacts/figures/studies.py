@@ -14,7 +14,7 @@ from batch_calibration.artifacts.controls import NONE, Control, Point
 from batch_calibration.artifacts.figures import style
 from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
-from batch_calibration.artifacts.palette import CONDITIONS, FIGURE, VERDICTS
+from batch_calibration.artifacts.method_display import CONDITIONS, FIGURE, VERDICTS
 from batch_calibration.artifacts.robustness import Axis, choice_name, describe_study
 
 # The color of a line by the verdict on the gain that it shows.

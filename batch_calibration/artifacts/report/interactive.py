@@ -8,7 +8,7 @@ from batch_calibration.artifacts import curves, gains, robustness
 from batch_calibration.artifacts.catalogue import Results
 from batch_calibration.artifacts.curves import Curves, mean_and_band
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, SettingRecords, task_title
-from batch_calibration.artifacts.palette import GRAY, PAGE, page_dash
+from batch_calibration.artifacts.method_display import GRAY, PAGE, page_dash
 from batch_calibration.artifacts.report import plane, plots, studies
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.metrics import Estimate, over_tasks

@@ -8,7 +8,7 @@ import numpy as np
 
 from batch_calibration.artifacts.catalogue import Results
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.artifacts.palette import PAGE, page_dash
+from batch_calibration.artifacts.method_display import PAGE, page_dash
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.two_labels import (
     Panel,

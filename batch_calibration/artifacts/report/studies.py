@@ -9,7 +9,7 @@ from batch_calibration.artifacts import robustness
 from batch_calibration.artifacts.controls import NONE, Control, Point
 from batch_calibration.artifacts.gains import MARK, gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
-from batch_calibration.artifacts.palette import CONDITIONS, PAGE
+from batch_calibration.artifacts.method_display import CONDITIONS, PAGE
 from batch_calibration.artifacts.report import plots
 
 MARKS_NOTE = f"{MARK}: 0 is outside the 95 % interval; ± is over the prompts."
