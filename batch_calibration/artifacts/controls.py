@@ -158,7 +158,7 @@ def right_by_likelier_label(
         scores = np.asarray(block.log_probs, np.float64)
         if record.floor is not None:
             scores = np.maximum(scores, record.floor)
-        answers = (scores - np.array(record.bias.get(method, 0.0))).argmax(axis=1)
+        answers = (scores - np.array(record.bias.get(method, 0.0))).argmax(axis=1)  # [n]
         truth = suite.likelier(task, split)[: len(answers)]
         return np.asarray(answers == np.array(truth), np.float64)
 

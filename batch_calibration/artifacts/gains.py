@@ -153,7 +153,7 @@ def _unpacked(text: str, rows: int) -> np.ndarray:
 def _mean_over_contexts(after: Packed, before: Packed = ()) -> Estimate:
     """The mean over contexts of what is right, or of this less what was right before."""
     added = OF_GAIN if before else OF_ACCURACY
-    seeds = [_unpacked(*packed) for packed in after]
+    seeds = [_unpacked(*packed) for packed in after]  # [n] each
     for rows, packed in zip(seeds, before, strict=False):
         rows -= _unpacked(*packed)
     if len(set(map(len, seeds))) == 1:

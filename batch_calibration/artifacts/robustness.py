@@ -126,7 +126,7 @@ def change_of_deviation(
     """
     from scipy.special import ndtri, stdtrit
 
-    p, n = before.shape
+    p, n = before.shape  # prompts, rows
     if p < MIN_PROMPTS or n < 2:
         return None
     tail = 0.5 + level / 2

@@ -177,7 +177,7 @@ def _describe_preference(group: SettingRecords) -> str:
     if not records:
         return ""
     record = max(records, key=lambda record: np.ptp(record.bias[CORRECTED]))
-    bias = np.asarray(record.bias[CORRECTED])
+    bias = np.asarray(record.bias[CORRECTED])  # [label], nats
     favored, disfavored = (record.label_names[int(i)] for i in (bias.argmax(), bias.argmin()))
     task, seed = task_title(record.context.task), record.context.seed
     return (

@@ -166,7 +166,7 @@ def find_boundaries(two: TwoLabels, *, in_probs: bool = True) -> dict[str, Panel
         in_probs: whether a method whose boundary is straight in probabilities is shown in these;
             without it all panels lie in one plane of log-probabilities.
     """
-    scores, _ = two.blocks["test"]
+    scores, _ = two.blocks["test"]  # [n 2], nats
     low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
     probable = float(np.quantile(np.exp(scores), 0.995)) * 1.05
     reach = {"log_probs": (low - 0.4, high + 0.4), "probs": (0.0, probable)}

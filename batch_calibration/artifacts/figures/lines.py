@@ -118,7 +118,7 @@ def _curve(record: Record) -> Curve:
 
 def draw_band(axes: Axes, curves: np.ndarray, shade: str, name: str) -> None:
     """The mean of curves [seed strength], and one standard deviation on either side."""
-    mean, band = curves.mean(0), deviation(curves)
+    mean, band = curves.mean(0), deviation(curves)  # [strength] both
     axes.plot(STRENGTHS, mean, color=shade, label=name)
     axes.fill_between(STRENGTHS, mean - band, mean + band, color=shade, alpha=0.2, linewidth=0)
 

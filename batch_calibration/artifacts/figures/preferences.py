@@ -72,7 +72,7 @@ def _draw_gains(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Figure
         intervals = list(zip(sizes, sizes, sizes, titles, strict=True))
         label = "preference of one label over another (nats)"
     *numbers, names = zip(*sorted(intervals), strict=True)
-    middle, low, high = map(np.array, numbers)
+    middle, low, high = map(np.array, numbers)  # [context] each, from the lowest gain on
     figure, axes = plt.subplots(figsize=(7, 1.2 + 0.16 * len(names)), layout="constrained")
     at, shade = np.arange(len(names)), FIGURE.color(CORRECTED)
     axes.errorbar(middle, at, xerr=[middle - low, high - middle], fmt="o", ms=3, color=shade)

@@ -56,7 +56,7 @@ def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Figure:
 
 
 def _draw_boundary_panel(axes: Axes, two: TwoLabels, method: str, panel: Panel) -> None:
-    scores, labels = two.blocks["test"]
+    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
     rows = np.exp(scores) if panel.in_probs else scores
     s0, s1 = np.meshgrid(panel.ticks, panel.ticks, indexing="ij")
     shades = FIGURE.labels[::-1]
@@ -90,7 +90,7 @@ def draw_distributions(context: Shifted, setting: str) -> Figure:
     Right of zero the first label is answered.
     """
     margins = {method: context.margin(method) for method in context.biases}
-    pooled = np.concatenate(list(margins.values()))
+    pooled = np.concatenate(list(margins.values()))  # one range of bins for all panels
     low, high = min(pooled.min(), -0.5), max(pooled.max(), 0.5)
     edges, pad = np.linspace(low, high, BINS + 1), 0.02 * (high - low)
     figure, grid = plt.subplots(

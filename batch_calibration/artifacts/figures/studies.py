@@ -86,8 +86,8 @@ def draw_prompts(studies: Sequence[Axis]) -> Figure:
 
 
 def _draw_prompts_panel(panel: Axes, study: Axis) -> None:
-    before, after = study.values(BASELINE), study.values(CORRECTED)
-    order = np.lexsort((after, before))
+    before, after = study.values(BASELINE), study.values(CORRECTED)  # [prompt] each, %
+    order = np.lexsort((after, before))  # by icl, ties by bc
     chance = 100 / len(study.records[0].label_names)
     panel.axvline(chance, ls="--", lw=0.8, color="black", zorder=0)
     for y, i in enumerate(order):
@@ -160,7 +160,7 @@ def _draw_control_panel(axes: Axes, control: Control, task: str, method: str) ->
                 estimates.append(estimate)
         if not estimates:
             continue
-        mean, low, high = 100 * np.array(estimates).T
+        mean, low, high = 100 * np.array(estimates).T  # [shots] each, %
         shade = CONDITIONS.get(condition)
         if condition == NONE:
             axes.axhline(mean[0], ls="--", lw=1, color=shade, label="no demonstrations")

@@ -80,7 +80,7 @@ def plot_gains(group: SettingRecords) -> plots.Plot:
 
 
 def _gain_dots(method: str, by_title: Mapping[str, Estimate]) -> plots.Parts:
-    middle, low, high = (np.array(list(by_title.values())) * 100).T
+    middle, low, high = (np.array(list(by_title.values())) * 100).T  # [task] each, points
     shade = PAGE.color(method)
     symbols = ["circle" if gain.beyond_noise else "circle-open" for gain in by_title.values()]
     return {

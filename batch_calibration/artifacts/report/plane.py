@@ -51,7 +51,7 @@ def _views(group: SettingRecords, study: Results, texts: Texts) -> Iterator[plot
 def view_table(table: ScoreTable, texts: Mapping[str, str]) -> plots.View:
     """The plane of one table, of two of its labels."""
     two = cut_table(table)
-    scores, labels = two.blocks["test"]
+    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
     panels = find_boundaries(two, in_probs=False)
     traces = [_boundary(method, panel) for method, panel in panels.items()]
     columns = list(map(table.label_names.index, two.names))
@@ -99,7 +99,7 @@ def _hover_text(
     two: TwoLabels, i: int, row_id: str, texts: Mapping[str, str], panels: Mapping[str, Panel]
 ) -> str:
     """What hovering a row shows."""
-    scores, labels = two.blocks["test"]
+    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
     plain = texts.get(row_id, "")
     if len(plain) > MAX_LETTERS:
         plain = f"{plain[: MAX_LETTERS - 1]}…"

@@ -56,7 +56,7 @@ def plot_prompts(axes: Sequence[robustness.Axis]) -> plots.Plot:
 
 
 def _prompts_view(study: robustness.Axis) -> plots.View:
-    before, after = map(study.values, REFERENCES)
+    before, after = map(study.values, REFERENCES)  # [prompt] each, %
     order = np.argsort(before, kind="stable")
     names = []
     for rank, i in enumerate(order, 1):
@@ -107,7 +107,7 @@ def _control_view(control: Control, task: str, method: str) -> plots.View:
                 estimates[shots] = estimate
         if not estimates:
             continue
-        mean, low, high = 100 * np.array(list(estimates.values())).T
+        mean, low, high = 100 * np.array(list(estimates.values())).T  # [shots] each, %
         shown, dash = plots.text(condition), "dash" if "words" in condition else "solid"
         traces.append({
             "type": "scatter", "mode": "lines+markers", "name": condition, "x": list(estimates),
