@@ -82,7 +82,7 @@ class Claim:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         worker = f"{socket.gethostname()}, process {os.getpid()}"
         self._first_beat = Heartbeat(context, worker, since, of=of)
-        self._beats = 0
+        self._beats = 0  # in every file: one whose content changes is alive
         self._stop = threading.Event()
         # A daemon: a program that ends in an error must not wait for it.
         self._thread = threading.Thread(target=self._keep_beating, daemon=True)
@@ -107,6 +107,7 @@ class Claim:
     ) -> None:  # fmt: skip
         self._stop.set()
         self._thread.join()
+        # It may have been taken over meanwhile: then there is nothing to give back.
         with suppress(OSError):
             self._path.unlink()
             self._path.parent.rmdir()
@@ -142,6 +143,7 @@ class Claims:
     ):
         self._folder, self._lease, self._clock = folder, lease, clock
         self.pause = min(1.0, lease / BEATS)
+        # When each claim was last seen to change, by this worker's own clock.
         self._last_change: dict[str, tuple[_Holder, float]] = {}
 
     def take(self, context_id: str, context: str = "", of: int = 0) -> Claim | None:
@@ -172,7 +174,8 @@ class Claims:
     def heartbeats(self) -> dict[str, Heartbeat]:
         """The last heartbeat on each context that is claimed, by the context's id."""
         beats = {}
-        for folder in sorted(self._folder.glob("[!.]*")):
+        for folder in sorted(self._folder.glob("[!.]*")):  # not those that are being laid
+            # A heartbeat may be half written at the moment.
             with suppress(ValueError):
                 if (holder := _read_holder(folder)) and not ended(holder.path.stem):
                     fields = parse_json(holder.content.decode())
@@ -185,6 +188,7 @@ class Claims:
         partial.mkdir(parents=True)
         try:
             (partial / name).touch()
+            # With the file in it, so that no claim is ever seen empty and taken for free.
             partial.rename(folder)
         except OSError as error:
             shutil.rmtree(partial)
@@ -194,6 +198,7 @@ class Claims:
         return True
 
     def _is_dead(self, context_id: str, holder: _Holder) -> bool:
+        # On this machine the kernel knows; elsewhere time alone tells.
         if ended(holder.path.stem):
             return True
         last_holder, changed_at = self._last_change.get(context_id, (None, 0.0))

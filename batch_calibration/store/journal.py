@@ -62,7 +62,7 @@ class Journal:
         self.rows, self.failed = dict[int, np.ndarray](), dict[int, str]()
         starts, start = dict[BlockPlan, int](), 0
         for block in blocks:
-            starts[block] = start
+            starts[block] = start  # number of its first row
             start += block.size
         for path in sorted(folder.glob("*.batches")):
             for header, rows, scores in _records(path):
@@ -94,6 +94,7 @@ class Journal:
         unwritten = memoryview(len(record).to_bytes(8, "little") + record)
         while unwritten:  # a disk that is nearly full takes a part first
             unwritten = unwritten[self._file.write(unwritten) :]
+        # A sync of each batch would take longer than the batch.
         if time.monotonic() - self._synced > SYNC:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
@@ -131,8 +132,9 @@ def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> d
 def _records(path: Path) -> Iterator[tuple[_Header, np.ndarray, np.ndarray]]:
     """Every record up to the first that is not whole."""
     with suppress(OSError, SafetensorError, KeyError, ValueError), path.open("rb") as file:
-        while size := file.read(8):
+        while size := file.read(8):  # bytes of the record that follows
             record = file.read(int.from_bytes(size, "little"))
+            # The end of a killed worker's file, or a damaged one: what follows has no beginning.
             if hashlib.sha256(record[:-32]).digest() != record[-32:]:
                 return
             arrays, header = unseal(record)

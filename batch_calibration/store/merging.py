@@ -40,7 +40,7 @@ class _Merged(NamedTuple):
 
     def add(self, table: ScoreTable, folder: Path) -> "_Merged":
         """The same with the blocks that another table of the context has beside."""
-        blocks = {**table.blocks, **self.table.blocks}
+        blocks = {**table.blocks, **self.table.blocks}  # own ones win
         origins = dict.fromkeys(blocks, folder) | self.origins
         return _Merged(self.table._replace(blocks=blocks), origins)
 
@@ -68,6 +68,7 @@ def merge_workdirs(
     stores = [Store(source) for source in sources]
     target = Store(workdir, create=True)
     tables, broken = target.tables()
+    # What an unreadable table of the workdir held is not known: it could not be kept.
     if broken:
         raise InputError(" ".join(broken))
     merged: dict[str, _Merged] = {}
@@ -79,7 +80,7 @@ def merge_workdirs(
         tables, broken = store.tables()
         left_out += broken
         for table in tables:
-            seen.add(table.id)
+            seen.add(table.id)  # of the sources, not of the workdir alone
             if own := merged.get(table.id):
                 contradictions += _contradictions(own, table, store.workdir, tolerance)
                 merged[table.id] = own.add(table, store.workdir)

@@ -70,6 +70,7 @@ class Progress:
 
     def read_plan(self, name: str | None = None) -> list[Planned]:
         """The contexts of the plan of that name, or of all plans, each once."""
+        # By id: plans of several runs may share contexts.
         by_id = dict[str, Planned]()
         for plan_name in self._names("plans") if name is None else [name]:
             if plan := self._read(_Plan, "plans", plan_name):

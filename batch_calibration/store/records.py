@@ -208,6 +208,7 @@ class Record:
 def _check(record: Record) -> None:
     """Refuse a record whose fields disagree: tables and figures take them as they are."""
     k, curve = len(record.label_names), record.curve
+    # Both curves by rows have the same form: numbers, and a list of draws for each.
     axes = list[tuple[tuple[int, ...], Mapping[str, tuple[tuple[float, ...], ...]]]]()
     if record.probe_size:
         axes.append((record.probe_size.sizes, record.probe_size.accuracy))
@@ -222,15 +223,15 @@ def _check(record: Record) -> None:
     for sizes, by_method in axes:
         counts += sizes
         for by_size in by_method.values():
-            has_every_size &= len(by_size) == len(sizes)
+            has_every_size &= len(by_size) == len(sizes)  # no draws are refused by `counts`
             for draws in by_size:
                 accuracies += draws
                 counts.append(len(draws))
-    are_ordered = True
+    are_ordered = True  # a method without a gain has zeros, which are
     for metrics in record.methods.values():
         low, gain, high = (metrics.get(name, 0.0) for name in ("gain_low", "gain", "gain_high"))
         are_ordered &= -1 <= low <= gain <= high <= 1
-    labeled_rows = sum(record.classes)
+    labeled_rows = sum(record.classes)  # `right` is of rows with a known label alone
     are_answered = all(is_packed(text, labeled_rows) for text in record.right.values())
     for is_fine, expected in (
         (k > 1, "two labels or more"),

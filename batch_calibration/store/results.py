@@ -46,7 +46,7 @@ def load_results(
     """
     if form not in FORMS:
         raise InputError.unknown("form", form, FORMS)
-    records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()
+    records = (workdir if isinstance(workdir, Store) else Store(workdir)).records()  # reads files
     return records.to_pandas() if form == "pandas" else records.to_arrow()
 
 

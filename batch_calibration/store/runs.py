@@ -60,6 +60,7 @@ class RunFile:
         # Written before anything is scored: a run may be killed.
         stamp = run.began.replace(":", "").replace(" ", "T")
         self._run = run
+        # Random digits: several processes may begin in one second.
         self._path = workdir / FOLDER / f"{stamp}-{secrets.token_hex(4)}.json"
         self._write()
 
@@ -128,19 +129,17 @@ def command(arguments: Sequence[str]) -> str:
     'mine.py'
     """
     program = Path(arguments[0])
-    if program.name == "batch-calibration":
-        return shlex.join([program.name, *arguments[1:]])
     if program.parent.name == "experiments":
         return shlex.join(["python", "-m", f"experiments.{program.stem}", *arguments[1:]])
     if program.name == "batch-calibration" or program.parent.name == "batch_calibration":
         # The second is `python -m batch_calibration`.
         return shlex.join(["batch-calibration", *arguments[1:]])
-    return program.name
+    return program.name  # what others pass to their programs may hold keys
 
 
 def _versions() -> dict[str, str]:
     versions = {"batch-calibration": __version__, "Python": platform.python_version()}
-    for name in LIBRARIES:
+    for name in LIBRARIES:  # some are optional
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions

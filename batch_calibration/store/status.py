@@ -67,7 +67,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
         )
     beats = store.claims.heartbeats()
     status = Status([], [], [], [], None)
-    rows_left = 0
+    rows_left = 0  # of contexts that wait and of those that are being scored
     for context in contexts:
         # First: a context that is being scored may have failed before, or have some blocks.
         if beat := beats.get(context.id):

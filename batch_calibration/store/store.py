@@ -58,7 +58,7 @@ class Store:
                 got="no scores/ in it",
                 remedy="run experiments.score with this --workdir first",
             )
-        remove_unfinished(self.workdir)
+        remove_unfinished(self.workdir)  # of writers that were killed
 
     def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
         """The stored table of a context, or None."""
@@ -66,6 +66,7 @@ class Store:
 
     def put(self, table: ScoreTable) -> None:
         """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
+        # The table first: stopped in between, a stale record is known by its digest.
         table.save(self._table_path(table.id))
         self._record_path(table.id).unlink(missing_ok=True)
 
@@ -145,6 +146,7 @@ class Store:
 
     def _read(self, path: Path) -> ScoreTable:
         table = scores.load(path)
+        # A copy under another name would count the context twice.
         right_path = self._table_path(table.id)
         if path != right_path:
             raise InputError(

@@ -82,7 +82,7 @@ class Records(Sequence[Record]):
         """
         rows: list[Row] = []
         for record in self:
-            shared = _describe(record)
+            shared = _describe(record)  # columns that are the same in all rows of a context
             for method, metrics in record.methods.items():
                 options = prefixed("method", record.options.get(method, {}))
                 for metric, number in metrics.items():
@@ -140,7 +140,7 @@ def prefixed(prefix: str, settings: Mapping[str, object]) -> Row:
 
 def fill_missing(rows: Sequence[Row]) -> list[Row]:
     """The rows, each with all columns: those of `KINDS`, then others by name; None for nothing."""
-    names = set[str]().union(*rows) - KINDS.keys()
+    names = set[str]().union(*rows) - KINDS.keys()  # such as those of a scorer's settings
     empty = dict.fromkeys([*KINDS, *sorted(names)])
     return [empty | row for row in rows]
 
@@ -166,7 +166,7 @@ def columns(rows: Sequence[Row]) -> dict[str, Column]:
 
 def _common_kind(cells: Iterable[object]) -> type:
     """The kind that holds all these values."""
-    kinds = set(map(type, cells)) - {type(None)}
+    kinds = set(map(type, cells)) - {type(None)}  # not isinstance: True is no whole number here
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return kinds.pop()
     return float if kinds == {int, float} else str
@@ -175,6 +175,7 @@ def _common_kind(cells: Iterable[object]) -> type:
 def _cast(cell: object, kind: type) -> object:
     if cell is None or isinstance(cell, kind):
         return cell
+    # A column of floats may hold whole numbers; any other mixture becomes texts.
     return float(str(cell)) if kind is float else json.dumps(cell)
 
 

@@ -39,9 +39,9 @@ def describe(context: RenderedContext, scorer: Scorer, model: str) -> dict[str, 
 def model_name(model: str) -> str:
     """What tables call a model: its name, or the last two parts of its folder."""
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
-    folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
-    parts = (Path(model).resolve() if folder else Path(model)).parts[-2:]
-    return "-".join(part for part in parts if part != "/")
+    is_folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
+    path = Path(model).resolve() if is_folder else Path(model)
+    return "-".join(name for name in path.parts[-2:] if name != "/")
 
 
 def missing(context: RenderedContext, stored: ScoreTable | None) -> list[str]:
@@ -91,10 +91,12 @@ def score_context(
     stored = store.get(description) if is_first else None
     # Only the first reads the store, and all must score the same blocks.
     names = sharding.agree(list(context.blocks), missing(context, stored))
-    plans = [_plan(name, context.blocks[name]) for name in names]
-    size = sum(plan.size for plan in plans)
+    plans = {}
+    for name, block in context.blocks.items():
+        plans[name] = BlockPlan(name, digest(block.spec), block.size)
+    size = sum(plans[name].size for name in names)
     inputs = joined([context.blocks[name].inputs for name in names])
-    asked = 0
+    asked_count = 0
 
     def keep(table: ScoreTable) -> None:
         if claim:
@@ -105,9 +107,9 @@ def score_context(
         finished = _Followed(sharding.broadcast_rows({}, size))
         scorer.score(inputs, context.label_texts, progress=progress, finished=finished)
     elif names:
-        with store.journal(table_id, plans) as journal:
+        with store.journal(table_id, [plans[name] for name in names]) as journal:
             sharding.broadcast_rows(_with_failed(journal), size)
-            asked = size - len(journal.rows) - len(journal.failed)
+            asked_count = size - len(journal.rows) - len(journal.failed)
             answer = scorer.score(inputs, context.label_texts, progress=progress, finished=journal)
         # Read again: who holds no claim, such as an import, may have written meanwhile.
         blocks = _add_blocks(context, names, answer, store.get(description))
@@ -115,8 +117,8 @@ def score_context(
     elif stored and (relabeled := _relabel(context, stored)) is not stored:
         keep(relabeled)
     if is_first:
-        store.remove_journal(table_id, [_plan(*named) for named in context.blocks.items()])
-    return asked
+        store.remove_journal(table_id, list(plans.values()))
+    return asked_count
 
 
 class _Followed(NothingFinished):
@@ -131,10 +133,6 @@ class _Followed(NothingFinished):
 def _with_failed(journal: Journal) -> dict[int, np.ndarray]:
     """The finished rows of a journal, those that failed as NaN: arrays alone can be sent."""
     return dict.fromkeys(journal.failed, np.full(1, np.nan, np.float32)) | journal.rows
-
-
-def _plan(name: str, block: RenderedBlock) -> BlockPlan:
-    return BlockPlan(name, digest(block.spec), block.size)
 
 
 def _add_blocks(
@@ -156,18 +154,18 @@ def _add_blocks(
     return blocks
 
 
-def _block(asked: RenderedBlock, answer: LabelScores, start: int) -> Block:
+def _block(rendered: RenderedBlock, answer: LabelScores, start: int) -> Block:
     """The part of an answer that begins at `start`, without inputs that could not be read."""
     # Rows that belong together, such as the permutations of one question, are lost together.
-    lost_groups = {(row - start) // asked.together for row in answer.failed}
-    rows = [row for row in range(asked.size) if row // asked.together not in lost_groups]
-    spec = dict(asked.spec)
-    if len(rows) < asked.size:
-        spec[UNREADABLE] = asked.size - len(rows)
+    lost_groups = {(row - start) // rendered.together for row in answer.failed}
+    rows = [row for row in range(rendered.size) if row // rendered.together not in lost_groups]
+    spec = dict(rendered.spec)
+    if len(rows) < rendered.size:
+        spec[UNREADABLE] = rendered.size - len(rows)
     answer_rows = [start + row for row in rows]
     return make_block(
-        answer.log_probs[answer_rows], [asked.labels[row] for row in rows],
-        answer.tokens[answer_rows], [asked.row_ids[row] for row in rows], spec,
+        answer.log_probs[answer_rows], [rendered.labels[row] for row in rows],
+        answer.tokens[answer_rows], [rendered.row_ids[row] for row in rows], spec,
     )  # fmt: skip
 
 
@@ -175,8 +173,8 @@ def _relabel(context: RenderedContext, table: ScoreTable) -> ScoreTable:
     """The table with the context's gold labels and row ids; the same object where they agree."""
     blocks = dict(table.blocks)
     for name in context.blocks.keys() & blocks.keys():
-        asked = context.blocks[name]
-        labels, ids = np.asarray(asked.labels, np.int32), tuple(asked.row_ids)
+        rendered = context.blocks[name]
+        labels, ids = np.asarray(rendered.labels, np.int32), tuple(rendered.row_ids)
         # The stored block lacks rows that could not be read.
         if UNREADABLE in blocks[name].spec:
             positions = {row_id: i for i, row_id in enumerate(ids)}

@@ -50,6 +50,7 @@ def make_groups(
             for name in aligned_blocks & set(table.blocks)
             if len(table.blocks[name].row_ids) == rows
         ]
+        # Padded to the longest of a group, no table has more than twice its rows.
         shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
         by_shape.setdefault(shape, []).append((position, table))
     groups = []
@@ -74,7 +75,7 @@ def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
     """
     shapes = [block.log_probs.shape for block in blocks if block is not None]
     rows, labels = max(rows for rows, _ in shapes), shapes[0][1]
-    log_probs = np.zeros((len(blocks), rows, labels), np.float32)
+    log_probs = np.zeros((len(blocks), rows, labels), np.float32)  # [c m k]
     gold = np.full((len(blocks), rows), -1, np.int32)
     weight = np.zeros((len(blocks), rows), np.float32)
     for i, block in enumerate(blocks):

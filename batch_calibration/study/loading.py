@@ -113,6 +113,7 @@ def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:
     Every data folder and task file of the runs is looked into; rows of another digest than the
     table's are others, and are not taken.
     """
+    # Each once, in the order of the runs.
     folders = list(dict.fromkeys(str(run.config["data"]) for run in runs if "data" in run.config))
     tasks, reader = dict(TASKS), RowReader()
     for run in runs:

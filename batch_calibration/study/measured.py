@@ -38,7 +38,7 @@ def make_record(
 ) -> Record:
     """The i-th context of a group as a record."""
     test = table.blocks["test"]
-    has_label = test.labels >= 0
+    has_label = test.labels >= 0  # [n]; accuracies are of these rows
     gold, log_probs = test.labels[has_label], test.log_probs[has_label]
     if floor is not None:
         log_probs = np.maximum(log_probs, floor)
@@ -50,11 +50,14 @@ def make_record(
         # Rows of padding stand behind those of the context.
         is_right = np.asarray(measured.right[name][i])[: len(has_label)][has_label]
         right[name] = pack(is_right)
-        metrics = {metric: float(of[name][i]) for metric, of in measured.metrics.items()}
+        metrics = {}
+        for metric, by_method in measured.metrics.items():
+            metrics[metric] = float(by_method[name][i])
         metrics["accuracy"] = float(is_right.mean())  # to the last bit, without the padding
         # What learns nothing is what the others are compared with.
         baseline = icl_is_right if METHODS[name].probe.blocks else None
         methods[name] = with_intervals(metrics, is_right, baseline)
+    # Of the methods that learn a strength a record holds the first one's.
     strength, curve = None, None
     for name in measured.strength:
         if name not in skipped and curve is None:
@@ -63,10 +66,10 @@ def make_record(
     over_long, unreadable = dict[str, dict[str, int]](), dict[str, int]()
     notes, shortened = list[str](), 0
     for name, block in table.blocks.items():
-        counts = {what: _count(block, what) for what in ("dropped", "truncated")}
-        shortened += sum(counts.values())
-        if any(counts.values()):
-            over_long[name] = {what: count for what, count in counts.items() if count}
+        for change in ("dropped", "truncated"):
+            if count := _count(block, change):
+                over_long.setdefault(name, {})[change] = count
+                shortened += count
         if count := _count(block, "unreadable"):
             unreadable[name] = count
         # What the importer of the block says of it.
@@ -84,7 +87,7 @@ def make_record(
         skipped=skipped,
         over_long=over_long,
         unreadable=unreadable,
-        bias={name: _floats(of[i]) for name, of in measured.bias.items() if name not in skipped},
+        bias={name: _floats(measured.bias[name][i]) for name in methods if name in measured.bias},
         floor=floor,
         notes=(
             *length_limit.notes(context.options.get("over_long"), context.shots, shortened),

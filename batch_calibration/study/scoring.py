@@ -106,6 +106,7 @@ def run_scoring(
     for context, description in zip(contexts, descriptions, strict=True):
         sizes = {name: block.size for name, block in context.blocks.items()}
         plan.append(Planned(context_id(description), name_of(context), sizes))
+    # After all checks: a run that is refused leaves nothing in the workdir.
     run = begin_run(settings, store, len(contexts))
     total, done, scored, began = sum(c.size for c in contexts), 0, 0, time.monotonic()
 
@@ -121,11 +122,11 @@ def run_scoring(
 
         report_rows(0)
         started = time.monotonic()
-        asked = score_context(context, scorer, store, descriptions[index], claim, report_rows)
-        if claim and asked:
-            store.progress.add_scored(asked, time.monotonic() - started)
-        scored += asked
-        done += context.size
+        asked_count = score_context(context, scorer, store, descriptions[index], claim, report_rows)
+        if claim and asked_count:
+            store.progress.add_scored(asked_count, time.monotonic() - started)
+        scored += asked_count
+        done += context.size  # rows that were stored before count too
         report_rows(context.size)
 
     failed = share(plan_name(settings, cells), plan, store, work, notify)
@@ -149,8 +150,8 @@ def _describe_failures(failed: Mapping[str, str], contexts: int) -> str:
     few = " ".join(reasons[:3]) + (" ..." if len(reasons) > 3 else "")
     if contexts == 1:
         return few
-    others = "the others are kept: " if len(failed) < contexts else ""
-    return f"{len(failed)} of {contexts} contexts cannot be scored; {others}{few}"
+    hint = "the others are kept: " if len(failed) < contexts else ""
+    return f"{len(failed)} of {contexts} contexts cannot be scored; {hint}{few}"
 
 
 def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile | None:
@@ -162,7 +163,7 @@ def begin_run(settings: Settings, store: Store, contexts: int) -> runs.RunFile |
     if SCORERS[settings.model.scorer].asks_server:
         return runs.begin(store.workdir, config, contexts, f"server {settings.api.server}")
     if jax.process_index():
-        return None
+        return None  # the first of several processes writes for all
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     return runs.begin(store.workdir, config, contexts, device)
 
@@ -185,6 +186,7 @@ def render_contexts(
     Raises:
         InputError: as in `run_scoring`; no cells.
     """
+    # Of many contexts of one task its file is read once.
     budget, task_of = load_token_budget(settings, files), cache(load_task)
     reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
@@ -222,7 +224,7 @@ def _render(
         log_probs = not model.logits_only
         return render(task, cell, test, train, facts.compares_statements, budget, log_probs)
     if not facts.reads_images:
-        readers = " or ".join(repr(name) for name, one in SCORERS.items() if one.reads_images)
+        readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
         raise InputError(
             f"config.scorer: {task.name} is a task of images, which {model.scorer!r} cannot read; "
             f"give {readers} and a CLIP checkpoint, as in configs/vision.py."
@@ -230,5 +232,6 @@ def _render(
     images = reader.images(task, data.data, data.split, data.limit)
     pool: ImageRows | None = None
     if data.labeled_per_class and data.train_split in image_splits(task, data.data):
+        # The labeled set is drawn from the first images alone: reading all takes long.
         pool = reader.images(task, data.data, data.train_split, POOL)
     return render_images(task, cell, images, pool)

@@ -61,9 +61,9 @@ def share(
                 sharding.broadcast_number(index)  # to the processes that follow
                 try:
                     work(index, claim)
-                except ClaimLost:
+                except ClaimLost:  # its new holder finishes it, or fails
                     continue
-                except NoAnswer:
+                except NoAnswer:  # the server is down: no other context would fare better
                     raise
                 except InputError as error:
                     failed[context.id] = str(error)

@@ -70,7 +70,7 @@ def calibrate_store(
             raises of its other arguments.
     """
     for name in methods or ():
-        get_method(name)
+        get_method(name)  # refused before tables are read
     store = store if isinstance(store, Store) else Store(store)
     # Before the tables are read: a record whose table changes from here on is not kept.
     digests = store.digests()
@@ -88,7 +88,7 @@ def calibrate_store(
     usable = list[ScoreTable]()
     for table in tables:
         try:
-            check(table, floor)
+            check(table, floor)  # one table that cannot be judged must not stop the others
             usable.append(table)
         except InputError as error:
             broken.append(str(error))
@@ -96,16 +96,17 @@ def calibrate_store(
         usable, methods, floor=floor, options=options, probe_sizes=probe_sizes, draws=draws,
         stream_orders=stream_orders,
     )  # fmt: skip
-    kept = list[Record]()
+    records = list[Record]()
     for record in calibrated:
+        # One whose table came after the digests were taken has none, and is not kept.
         record = replace(record, scores=digests.get(record.id, "gone"))
         record = _merge_earlier(record, store.record(record.id))
         if store.put_record(record):
-            kept.append(record)
-    changed = len(calibrated) - len(kept)
+            records.append(record)
+    changed = len(calibrated) - len(records)
     notes = [CHANGED.format(changed, "s" * (changed > 1))] if changed else []
     seconds = time.monotonic() - began
-    return CalibrationReport(Records(kept), tuple(broken), seconds, (*notes, *_notes(kept)))
+    return CalibrationReport(Records(records), tuple(broken), seconds, (*notes, *_notes(records)))
 
 
 def calibrate_study(
@@ -142,7 +143,9 @@ def _merge_earlier(record: Record, earlier: Record | None) -> Record:
         return record
     methods = {**earlier.methods, **record.methods}
     skipped = {**earlier.skipped, **record.skipped}
-    options = {n: of for n, of in earlier.options.items() if n not in record.methods}
+    options = dict(earlier.options)
+    for name in record.methods:
+        options.pop(name, None)  # this run's own count, the defaults too
     options |= record.options
     return replace(
         record,

@@ -117,7 +117,7 @@ def sweep(
         settings = Settings.of(model="mini", data="mini", tasks="sst2", limit=40)
         sweep(grid(settings, shots=(1, 2, 4)), "runs/shots")
     """
-    Store(workdir, create=True)
+    Store(workdir, create=True)  # refused here where it cannot be written, not in each worker
     work, began = Work(tuple(studies), Path(workdir).absolute()), time.monotonic()
     endings = launch(work, notify) if launch else [work(notify)]
     reports = tuple(ending for ending in endings if not isinstance(ending, str))
