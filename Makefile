@@ -87,6 +87,8 @@ mutations: $(VENV)/.test $(MUTATIONS)/.installed
 wheel:
 	$(PYTHON) tests/wheel.py
 
+# A constraints file for each environment: one lock would have to hold two builds of torch and what
+# peers pin against ours, which pip installs from no lock of groups yet.
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments]'
