@@ -2,14 +2,13 @@
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import Missing, check_key, is_frame, like, names_of
+from batch_calibration.arrays import Missing, check_key, column_names, in_kind_of, is_frame
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     Evidence,
@@ -17,14 +16,16 @@ from batch_calibration.methods import (
     check_labels,
     check_options,
     check_scores,
-    correct,
+    gather,
     get_method,
+    make_calibrator,
     no_log_probs,
-    warn_of_few,
+    over_contexts,
+    warn_of_few_rows,
 )
 from batch_calibration.typing import Key
 
-Given = TypeVar("Given")
+ScoresT = TypeVar("ScoresT")
 
 
 @overload
@@ -47,7 +48,7 @@ def calibrate(
 
 @overload
 def calibrate(
-    scores: Given,
+    scores: ScoresT,
     method: str = "bc",
     *,
     probe: object = None,
@@ -60,7 +61,7 @@ def calibrate(
     missing: Missing | None = None,
     bound: object = None,
     **options: object,
-) -> Given: ...
+) -> ScoresT: ...
 
 
 def calibrate(
@@ -124,65 +125,72 @@ def calibrate(
     read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
     array = read(scores, columns=columns, bound=bound)
     if is_frame(scores):
-        columns = names_of(scores) if columns is None else list(columns)
+        columns = column_names(scores) if columns is None else list(columns)
     rows, k = array.shape[-2:]
-    warn_of_few(method, chosen.probe.blocks, rows)
-    options = check_options(method, chosen.make, options, k)
+    leading_axes = array.shape[:-2]
+    warn_of_few_rows(method, chosen.probe.blocks, rows)
+    options = check_options(method, chosen.factory, options, k)
     random_key = None if key is None else check_key(key)
-    contexts = array.reshape(-1, rows, k)
-    lead = array.shape[:-2]
-    blocks = {"test": Evidence(contexts)}
+    needs_log_probs = chosen.needs_log_probs_with(options)
+    if needs_log_probs and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
+        raise InputError(_log_probs_needed("scores", method, why))
 
-    level = chosen.reads_level(options)
-    if level and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
-        raise InputError(_no_level("scores", method, why))
-
-    needed = [name for name in chosen.probe.blocks if name not in ("test", "labeled")]
-    for name, given, reads in (
-        ("probe", probe, needed),
-        ("labeled", labeled, "labeled" in chosen.probe.blocks),
-        ("labels", labels, chosen.probe.labels),
-    ):
-        if given is not None and not reads:
-            raise InputError(
-                where=name,
-                expected=f"none, for {method} reads {chosen.probe.description}",
-                got=f"{type(given).__name__}",
-                remedy=f"leave {name}= out",
-            )
+    _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
+    blocks = {"test": Evidence(array.reshape(-1, rows, k))}
     for block in chosen.probe.blocks:
         if block == "test":
             continue
-        name, given = ("labeled", labeled) if block == "labeled" else ("probe", probe)
-        gold = labels if block in chosen.probe.labeled else None
-        if given is None or (gold is None and block in chosen.probe.labeled):
-            raise InputError(_lacks(chosen, method, block, name if given is None else "labels"))
-        rows_of = read(given, name, labels=k, columns=columns if is_frame(given) else None)
-        if chosen.probe.aligned and rows_of.shape[-2] not in (1, rows):
+        where, given = ("labeled", labeled) if block == "labeled" else ("probe", probe)
+        is_labeled = block in chosen.probe.labeled
+        if given is None or (labels is None and is_labeled):
+            lacking = where if given is None else "labels"
+            raise InputError(_what_is_lacking(chosen, method, block, lacking))
+        learned_from = read(given, where, labels=k, columns=columns if is_frame(given) else None)
+        if chosen.probe.aligned and learned_from.shape[-2] not in (1, rows):
             raise InputError(
-                f"{name}: {method} reads one row, or one for each of the {rows} rows of scores; "
-                f"got {rows_of.shape[-2]}: give one or the other."
+                f"{where}: {method} reads one row, or one for each of the {rows} rows of scores; "
+                f"got {learned_from.shape[-2]}: give one or the other."
             )
-        if level and (why := no_log_probs(rows_of)):
-            raise InputError(_no_level(name, method, why))
-        known = None if gold is None else check_labels(gold, rows_of)[..., None]
-        blocks[block] = Evidence(
-            _spread(rows_of, lead), None if known is None else _spread(known, lead)[..., 0]
-        )
+        if needs_log_probs and (why := no_log_probs(learned_from)):
+            raise InputError(_log_probs_needed(where, method, why))
+        gold = None
+        if is_labeled:
+            # As a column [m, 1], so that labels are spread over the contexts as scores are.
+            column = check_labels(labels, learned_from)[..., None]
+            gold = _one_per_context(column, leading_axes)[..., 0]
+        blocks[block] = Evidence(_one_per_context(learned_from, leading_axes), gold)
 
-    def context(parts: dict[str, Evidence]) -> jax.Array:
-        rows = jnp.asarray(parts["test"].log_probs)
-        return correct(chosen, parts, rows, key=random_key, floor=floor, **options).scores
+    calibrator = make_calibrator(chosen, floor=floor, **options)
 
-    if chosen.looped:
-        parts = (jax.tree.map(itemgetter(i), blocks) for i in range(len(contexts)))
-        corrected = jnp.stack([context(part) for part in parts])
-    else:
-        corrected = jax.vmap(context)(blocks)
-    return like(scores, corrected.reshape(array.shape), columns)
+    def correct_one(blocks: dict[str, Evidence]) -> jax.Array:
+        state = calibrator.fit(*gather(chosen, blocks), key=random_key)
+        return calibrator.apply(state, jnp.asarray(blocks["test"].log_probs))
+
+    # Not compiled as a whole: a call is made once for its data, and PC's fit is compiled by itself.
+    corrected = over_contexts(chosen, correct_one, blocks, is_compiled=False)
+    return in_kind_of(scores, corrected.reshape(array.shape), columns)
 
 
-def _no_level(where: str, method: str, why: str) -> str:
+def _refuse_unread(
+    name: str, method: Method, *, probe: object, labeled: object, labels: object
+) -> None:
+    """Refuse rows or labels that the method does not read: their giver expects that it does."""
+    probe_blocks = set(method.probe.blocks) - {"test", "labeled"}
+    for where, given, is_read in (
+        ("probe", probe, bool(probe_blocks)),
+        ("labeled", labeled, "labeled" in method.probe.blocks),
+        ("labels", labels, bool(method.probe.labeled)),
+    ):
+        if given is not None and not is_read:
+            raise InputError(
+                where=where,
+                expected=f"none, for {name} reads {method.probe.description}",
+                got=type(given).__name__,
+                remedy=f"leave {where}= out",
+            )
+
+
+def _log_probs_needed(where: str, method: str, why: str) -> str:
     """That the scores can be no log-probabilities, which the method needs."""
     return (
         f"{where}: {method} needs log-probabilities over the whole vocabulary, and {why}: give "
@@ -190,14 +198,14 @@ def _no_level(where: str, method: str, why: str) -> str:
     )
 
 
-def _lacks(method: Method, name: str, block: str, what: str) -> str:
+def _what_is_lacking(method: Method, name: str, block: str, lacking: str) -> str:
     """That a method did not get the rows of a block, or their labels."""
     if block == "labeled":
         return (
-            f"{name} learns from a labeled set; {what} did not come: give labeled=[m, k] and "
+            f"{name} learns from a labeled set; {lacking} did not come: give labeled=[m, k] and "
             "labels=[m], or use bc, which needs no labels."
         )
-    if what == "labels":
+    if lacking == "labels":
         return (
             f"{name} learns from probe prompts whose labels are known "
             f"({method.probe.description}); labels did not come: give labels=[m] beside "
@@ -209,14 +217,14 @@ def _lacks(method: Method, name: str, block: str, what: str) -> str:
     )
 
 
-def _spread(array: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:
+def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.ndarray:
     """One copy per context: [m, k] serves all contexts, [..., m, k] one each."""
-    if array.ndim > 2 and array.shape[:-2] != lead:
+    if array.ndim > 2 and array.shape[:-2] != leading_axes:
         raise InputError(
             where="probe or labeled",
-            expected=f"[m, k] for all contexts or leading axes {lead} as in scores",
+            expected=f"[m, k] for all contexts or leading axes {leading_axes} as in scores",
             got=f"shape {array.shape}",
             remedy="give one set for all or one per context",
         )
-    full = np.broadcast_to(array, (*lead, *array.shape[-2:]))
-    return full.reshape(-1, *array.shape[-2:])
+    spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
+    return spread.reshape(-1, *array.shape[-2:])

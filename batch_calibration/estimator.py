@@ -30,7 +30,7 @@ from batch_calibration.methods import (
     check_scores,
     get_method,
     make_calibrator,
-    warn_of_few,
+    warn_of_few_rows,
 )
 
 STREAMED = "bc"
@@ -121,7 +121,7 @@ class LabelBiasCorrector(
                 needs.
         """
         method, scores, gold = self._begin(X, y)
-        warn_of_few(self.method, method.probe.blocks, len(scores), "X")
+        warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
         labels = None if y is None or not method.probe.labels else check_labels(gold, scores, "y")
         seed = self.random_state
         self.state_ = self._calibrator().fit(

@@ -12,7 +12,7 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 
-from batch_calibration.arrays import EACH_SCORE, LARGEST, SCORES, numbers, whole_numbers
+from batch_calibration.arrays import EACH_SCORE, SCORES, find_impossible, read_numbers, read_whole_numbers
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, write_whole
 
@@ -164,13 +164,14 @@ def make_block(
 ) -> Block:
     """A block from plain lists or arrays; what is not given is unknown (-1), 0, or numbered."""
     with np.errstate(over="ignore"):  # `check` refuses what float32 cannot hold
-        scores = np.asarray(numbers(log_probs, "log_probs", SCORES, EACH_SCORE)).astype(np.float32)
+        scores = np.asarray(read_numbers(log_probs, "log_probs", SCORES, EACH_SCORE))
+        scores = scores.astype(np.float32)
     n = len(scores)
     gold, counts = np.full(n, -1, np.int32), np.zeros(n, np.int32)
     if labels is not None:
-        gold = np.asarray(whole_numbers(labels, "labels"), np.int32)
+        gold = np.asarray(read_whole_numbers(labels, "labels"), np.int32)
     if tokens is not None:
-        counts = np.asarray(whole_numbers(tokens, "tokens"), np.int32)
+        counts = np.asarray(read_whole_numbers(tokens, "tokens"), np.int32)
     ids = tuple(map(str, range(n))) if row_ids is None else tuple(row_ids)
     return Block(scores, gold, counts, ids, dict(spec or {}))
 
@@ -271,7 +272,7 @@ def check(table: ScoreTable, where: str) -> None:
                 )
         if n == 0:
             raise InputError(where=at, expected="at least one row", got="none")
-        too_high = np.argwhere(~(block.log_probs <= LARGEST))  # NaN too
+        too_high = find_impossible(block.log_probs)  # NaN too
         if len(too_high):
             row, label = too_high[0]
             raise InputError(

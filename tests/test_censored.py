@@ -12,11 +12,11 @@ from batch_calibration import calibrate
 from batch_calibration.arrays import (
     BELOW,
     DISTANCES,
-    absent,
+    find_missing,
     check_missing,
-    fill,
+    fill_missing,
     range_of_predictions,
-    settled,
+    fill_every_row,
 )
 from batch_calibration.errors import InputError
 from benchmarks import top_k
@@ -43,7 +43,7 @@ def gone(value):
 @given(lists(), st.sampled_from(("least", -5.0, -30.0)))
 def test_fill_is_the_loop(given, missing):
     scores, bound = given
-    filled, kept = fill(scores, missing, bound)
+    filled, kept = fill_missing(scores, missing, bound)
     assert kept.all()
     for i, row in enumerate(scores.tolist()):
         least = min(value for value in row if not gone(value))
@@ -61,8 +61,8 @@ def test_fill_is_the_loop(given, missing):
 @given(lists())
 def test_filled_labels_are_the_least_of_their_row(given):
     scores, bound = given
-    filled = settled(scores, "least", bound)
-    hidden = absent(scores)
+    filled = fill_every_row(scores, "least", bound)
+    hidden = find_missing(scores)
     for row, hid in zip(filled, hidden, strict=True):
         assert np.isfinite(row).all()
         if hid.any():
@@ -76,7 +76,7 @@ def test_the_range_is_that_of_all_distances(given):
     seen = range_of_predictions(scores, lambda rows: rows - rows.mean(axis=0), bound, labels=gold)
     picks = []
     for below in DISTANCES:
-        filled = fill(scores, "least", bound, below=below)[0]
+        filled = fill_missing(scores, "least", bound, below=below)[0]
         picks.append((filled - filled.mean(axis=0)).argmax(axis=1).tolist())
     assert seen.rows == len(scores)
     assert seen.same == sum(len(set(each)) == 1 for each in zip(*picks, strict=True))

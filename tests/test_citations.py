@@ -149,7 +149,7 @@ def test_numbers_in_the_docs_are_the_paper_s():
 @pytest.mark.parametrize("name", METHODS)
 def test_each_method_names_its_source(name):
     row = METHODS[name]
-    function = row.make.func if isinstance(row.make, partial) else row.make
+    function = row.factory.func if isinstance(row.factory, partial) else row.factory
     about = f"{name} {row.probe.description} {inspect.getdoc(function)}"
     assert not list(wrong(row.source, about))
     # Made of another of the table, or published: authors, year, and where.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration.arrays.missing_scores import is_gap
 from batch_calibration.errors import InputError, shown
 
 FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
@@ -40,7 +41,7 @@ def is_frame(given: object) -> bool:
     return package(given) in FRAMES
 
 
-def names_of(frame: object) -> list[Hashable]:
+def column_names(frame: object) -> list[Hashable]:
     """The names of a frame's columns, in order."""
     names = getattr(frame, "column_names", None)
     return list(frame.columns if names is None else names)  # type: ignore[attr-defined]
@@ -58,7 +59,7 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     Raises:
         InputError: unknown, repeated or too few names; columns that hold no scores.
     """
-    names, kind = names_of(frame), type(frame).__name__
+    names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
         raise InputError(
             where=where,
@@ -117,14 +118,10 @@ def _values(column: object) -> np.ndarray:
     if array.dtype != object:
         return array
     try:
-        plain = np.array([np.nan if _is_missing(x) else x for x in array.tolist()])
+        plain = np.array([np.nan if is_gap(cell) else cell for cell in array.tolist()])
     except (TypeError, ValueError):
         return array
     return plain if plain.ndim == 1 else array
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or type(value).__name__ == "NAType"
 
 
 def _why_no_scores(values: np.ndarray) -> str:
@@ -154,7 +151,7 @@ def tensor_values(tensor: object) -> np.ndarray:
     return np.asarray(on_host)
 
 
-def like(
+def in_kind_of(
     given: object, scores: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
 ) -> object:
     """Scores in the kind of container that others came in.
@@ -162,7 +159,7 @@ def like(
     A frame has the index and the names of the columns that were read, a tensor lies on the same
     device; arrays of jax stay arrays of jax, and all else is a numpy array.
 
-    >>> like([[1.0]], jnp.ones((1, 1)))
+    >>> in_kind_of([[1.0]], jnp.ones((1, 1)))
     array([[1.]], dtype=float32)
     """
     if isinstance(given, jax.Array):
@@ -172,7 +169,7 @@ def like(
         return sys.modules["torch"].from_numpy(values).to(given.device)  # type: ignore[attr-defined]
     if kind not in FRAMES:
         return values
-    names = names_of(given) if columns is None else list(columns)
+    names = column_names(given) if columns is None else list(columns)
     by_name = dict(zip(names, values.T, strict=True))
     if kind == "pyarrow":
         return type(given).from_pydict(by_name)  # type: ignore[attr-defined]

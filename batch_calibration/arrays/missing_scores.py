@@ -1,4 +1,11 @@
-"""Labels missing from a top-k list: their scores lie below the least that was returned."""
+"""What NaN, infinities, sentinels and missing scores become: the one place that decides it.
+
+A score is a number within `LARGEST` nats of 0. Minus infinity, a sentinel and what lies farther
+below say that a label was not returned: refused, raised to a floor, or put below the least score
+of its row (`missing=`). NaN and gaps of a table are such labels too where `missing=` is given,
+and refused elsewhere. Plus infinity and what lies farther above are refused always. (Weights of 0
+are another thing: what such a row holds is masked in `calibration.base.weighted_mean`.)
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -6,8 +13,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays.numbers import LARGEST, numbers
 from batch_calibration.errors import InputError
+
+LARGEST = 1e6
+"""Scores lie within so many nats of 0; what is farther out, such as float32's least number, is a
+sentinel, and one of them decides the mean of its label."""
 
 Missing = Literal["least", "drop"] | float
 """What is done about a missing label: its score is put just below the least one returned for its
@@ -27,12 +37,14 @@ NOT_RETURNED = (
 SENTINEL = -9999.0
 """What OpenAI-style servers answer for a token that is not among the returned ones."""
 
+BOUND = "give the least log-probability returned for each row, of any token"
+"""What to do about bounds, as a sentence ends."""
 
 DISTANCES = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0)
 """How far below the bound the missing labels are put, in nats, to see what depends on it."""
 
 
-class Range(NamedTuple):
+class PredictionRange(NamedTuple):
     """What predictions do as the missing labels are put at several distances below their bound.
 
     Attributes:
@@ -49,18 +61,100 @@ class Range(NamedTuple):
     shares: np.ndarray
 
 
-def absent(scores: np.ndarray) -> np.ndarray:
+def find_missing(scores: np.ndarray) -> np.ndarray:
     """Which scores say that a label was not returned: NaN, minus infinity, -9999.0 and below -1e6.
 
-    >>> absent(np.array([[-1.0, -np.inf], [np.nan, -9999.0]])).tolist()
+    >>> find_missing(np.array([[-1.0, -np.inf], [np.nan, -9999.0]])).tolist()
     [[False, True], [True, True]]
     """
     return np.asarray(np.isnan(scores) | (scores < -LARGEST) | (scores == SENTINEL), bool)
 
 
-def least_returned(scores: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """The least score [n] that each row did return; plus infinity where it returned none."""
-    return np.asarray(np.where(gone, np.inf, scores).min(axis=-1))
+def is_gap(cell: object) -> bool:
+    """Whether a cell of a table holds nothing, which is read as NaN: None, or pandas' NA."""
+    return cell is None or type(cell).__name__ == "NAType"
+
+
+def find_impossible(scores: np.ndarray) -> np.ndarray:
+    """Indices [b, 2] of scores that are no log-probabilities, whatever is done about missing ones.
+
+    >>> find_impossible(np.array([[-1.0, np.nan], [np.inf, -np.inf]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return np.argwhere(~(scores <= LARGEST))
+
+
+def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False) -> None:
+    """Refuse scores [..., n, k] of which one is no finite number of nats.
+
+    Args:
+        scores: in nats; filled already where `missing=` was given.
+        where: what to call them in the sentence.
+        is_floored: a floor will raise minus infinity and sentinels, which are let through.
+    """
+    # One look at the extremes settles the usual case; NaN fails both comparisons.
+    is_low = (scores < -LARGEST) | (scores == SENTINEL)
+    if scores.max() <= LARGEST and (is_floored or not is_low.any()):
+        return
+    for is_bad, remedy in (
+        (np.isnan(scores), "re-score that row or drop it"),
+        (scores > LARGEST, "log-probabilities are at most 0; re-score that row"),
+        (is_low & (not is_floored), NOT_RETURNED),
+    ):
+        if is_bad.any():
+            *context, row, label = map(int, np.argwhere(is_bad)[0])
+            score = scores[(*context, row, label)]
+            shown = "NaN" if np.isnan(score) else f"{float(score):+g}"
+            at = f"context {tuple(context)}, " if context else ""
+            raise InputError(
+                where=where,
+                expected="finite log-probabilities",
+                got=f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)",
+                remedy=remedy,
+            )
+
+
+def looks_like_probs(scores: np.ndarray) -> bool:
+    """Whether numbers can be probabilities and no log-probabilities: in [0, 1], sums at most 1.
+
+    >>> looks_like_probs(np.array([[0.9, 0.1]])), looks_like_probs(np.array([[-0.1, -2.3]]))
+    (True, False)
+    """
+    finite = np.where(np.isfinite(scores), scores, 0.0)
+    inside = (finite >= 0).all() and (finite > 0).any()
+    return bool(inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
+
+
+def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> np.ndarray:
+    """Log-probabilities of what came, minus infinity where a probability is 0.
+
+    Args:
+        scores: of any shape, real numbers.
+        where: what to call them in the sentence.
+        from_probs: whether they are probabilities; None refuses what looks like them.
+
+    >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
+    [[0.0, -inf]]
+    """
+    if from_probs:
+        if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
+            raise InputError(
+                where=where,
+                expected="probabilities from 0 to 1",
+                got=f"{np.nanmin(scores):g} to {np.nanmax(scores):g}",
+                remedy="leave from_probs=True (--from-probs) out if they are log-probabilities",
+            )
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(scores))
+    if from_probs is None and looks_like_probs(scores):
+        raise InputError(
+            where=where,
+            expected="log-probabilities in nats",
+            got="numbers from 0 to 1 whose rows sum to at most 1, which are probabilities",
+            remedy="say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) "
+            "if they are scores of another kind",
+        )
+    return scores
 
 
 def check_missing(missing: object) -> Missing:
@@ -87,7 +181,7 @@ def check_missing(missing: object) -> Missing:
     )
 
 
-def fill(
+def fill_missing(
     scores: np.ndarray,
     missing: Missing,
     bound: np.ndarray | None = None,
@@ -97,7 +191,7 @@ def fill(
     """Scores without missing labels, and which rows are kept.
 
     Args:
-        scores: [n, k], in nats; `absent` says which are missing.
+        scores: [n, k], in nats; `find_missing` says which are missing.
         missing: see `Missing`; a number above a row's bound stays below the bound.
         bound: [n], the least log-probability that each row's list returned, of any token; without
             it the least of the row's labels, which lies as high or higher.
@@ -107,12 +201,13 @@ def fill(
         The scores of the rows that are kept, and a mask [n] of these. A row that returned no label
         tells nothing and is never kept.
 
-    >>> fill(np.array([[-1.0, -np.inf], [-2.0, -3.0]]), "least", np.array([-4.0, -5.0]))[0]
+    >>> fill_missing(np.array([[-1.0, -np.inf], [-2.0, -3.0]]), "least", np.array([-4.0, -5.0]))[0]
     array([[-1. , -4.5],
            [-2. , -3. ]])
     """
-    gone = absent(scores)
-    returned = least_returned(scores, gone)
+    gone = find_missing(scores)
+    # Plus infinity where the row returned no label.
+    returned = np.where(gone, np.inf, scores).min(axis=-1)
     kept = np.isfinite(returned)
     if missing == "drop":
         kept = np.logical_not(gone.any(axis=-1))
@@ -122,13 +217,16 @@ def fill(
     return np.where(gone, value[:, None], scores)[kept], kept
 
 
-def settled(
-    scores: np.ndarray, missing: Missing, bound: object = None, where: str = "scores"
+def fill_every_row(
+    scores: np.ndarray,
+    missing: Missing,
+    bound: np.ndarray | None = None,
+    where: str = "scores",
 ) -> np.ndarray:
     """Scores [..., n, k] without missing labels, every row kept.
 
     Args:
-        scores: in nats; `absent` says which are missing.
+        scores: in nats; `find_missing` says which are missing.
         missing: "least" or a number, see `Missing`.
         bound: [..., n], see `fill`.
         where: what to call them in the sentence.
@@ -137,7 +235,7 @@ def settled(
         InputError: missing="drop", which keeps fewer rows; a row that returned no label; a bound of
             another shape or not finite.
 
-    >>> settled(np.array([[-1.0, -np.inf]]), -30)
+    >>> fill_every_row(np.array([[-1.0, -np.inf]]), -30)
     array([[ -1., -30.]])
     """
     if check_missing(missing) == "drop":
@@ -145,27 +243,25 @@ def settled(
             f"{where}: missing='drop' would give back fewer rows than came; drop the rows "
             "yourself, scores[np.isfinite(scores).all(-1)], or give missing='least'."
         )
-    gone = absent(scores)
-    least: np.ndarray | None = None
+    is_missing = find_missing(scores)
     if bound is not None:
-        remedy = "give the least log-probability returned for each row, of any token"
-        least = np.asarray(numbers(bound, "bound", "one number of nats per row", remedy))
-        if least.shape != scores.shape[:-1] or absent(least).any() or (least > LARGEST).any():
+        lacking = find_missing(bound)
+        if bound.shape != scores.shape[:-1] or lacking.any() or (bound > LARGEST).any():
             raise InputError(
                 where="bound",
                 expected=f"one finite number of nats per row, shape {scores.shape[:-1]}",
-                got=f"shape {least.shape}, {int(absent(least).sum())} not finite",
-                remedy=remedy,
+                got=f"shape {bound.shape}, {int(lacking.sum())} not finite",
+                remedy=BOUND,
             )
-        least = least.reshape(-1)
-    empty = np.argwhere(gone.all(axis=-1))
+        bound = bound.reshape(-1)
+    empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):
         raise InputError(
             f"{where}: row {int(empty[0][-1])} has the score of no label ({len(empty)} such rows), "
             "so nothing tells its labels apart; drop it, or ask for more tokens."
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
-    return fill(rows, check_missing(missing), least)[0].reshape(scores.shape)
+    return fill_missing(rows, check_missing(missing), bound)[0].reshape(scores.shape)
 
 
 def range_of_predictions(
@@ -175,14 +271,14 @@ def range_of_predictions(
     *,
     labels: np.ndarray | None = None,
     distances: Sequence[float] = DISTANCES,
-) -> Range:
+) -> PredictionRange:
     """How far predictions depend on where below their bound the missing labels lie.
 
     All missing labels are put at the same distance, for each distance in turn; distances that
     differ by label and row could change more.
 
     Args:
-        scores: [n, k], in nats; `absent` says which are missing.
+        scores: [n, k], in nats; `find_missing` says which are missing.
         correct: scores [m, k] without missing ones -> corrected scores, such as `calibrate`.
         bound: [n], see `fill`.
         labels: [n], the right labels, -1 where unknown.
@@ -197,14 +293,18 @@ def range_of_predictions(
     """
     picks = []
     for below in distances:
-        filled, kept = fill(scores, "least", bound, below=below)
+        filled, kept = fill_missing(scores, "least", bound, below=below)
         if not kept.any():
             raise InputError("scores: no row has the score of a label; ask for more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
-    return range_of(np.stack(picks), scores.shape[1], None if labels is None else labels[kept])
+    return prediction_range(
+        np.stack(picks), scores.shape[1], None if labels is None else labels[kept]
+    )
 
 
-def range_of(picks: np.ndarray, k: int, labels: np.ndarray | None = None) -> Range:
+def prediction_range(
+    picks: np.ndarray, k: int, labels: np.ndarray | None = None
+) -> PredictionRange:
     """How far predictions differ from one distance to the next.
 
     Args:
@@ -212,7 +312,7 @@ def range_of(picks: np.ndarray, k: int, labels: np.ndarray | None = None) -> Ran
         k: labels.
         labels: [n], the right labels, -1 where unknown.
 
-    >>> range_of(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
+    >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
     (2, 1, (0.5, 1.0))
     """
     counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
@@ -220,7 +320,7 @@ def range_of(picks: np.ndarray, k: int, labels: np.ndarray | None = None) -> Ran
     if labels is not None and (known := labels >= 0).any():
         right = (picks == labels)[:, known].mean(axis=1)
         accuracy = float(right.min()), float(right.max())
-    return Range(
+    return PredictionRange(
         picks.shape[1],
         int((picks == picks[0]).all(axis=0).sum()),
         accuracy,

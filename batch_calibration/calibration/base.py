@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import EACH_SCORE, SCORES, read_rows, real
+from batch_calibration.arrays import EACH_SCORE, SCORES, read_floats, read_rows
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     Bias,
@@ -49,35 +49,35 @@ class Apply(Protocol):
         """The corrected scores[n k]."""
 
 
-class _Pair(NamedTuple):
+class Calibrator(NamedTuple):
+    """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
+
+    Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes. Both
+    functions take arrays of jax or numpy; those of `METHODS[name].make()` read any other kind too.
+    """
+
     fit: Fit
     apply: Apply
 
 
-class Calibrator(_Pair):
-    """A method with its options chosen: `state = fit(probe)`, `scores = apply(state, test)`.
+def reads_arrays(calibrator: Calibrator) -> Calibrator:
+    """The same calibrator for arrays of any kind, which are read and checked before each call."""
+    fit, apply = calibrator
 
-    Written for one context; `jax.vmap` gives seeds, templates, strengths and probe sizes. Both
-    functions are given arrays of jax, whatever kind of array came.
-    """
+    def read_and_fit(
+        log_probs: ArrayLike,
+        labels: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        /,
+        *,
+        key: Key | None = None,
+    ) -> State:
+        return fit(*read_rows(log_probs, labels, weight), key=key)
 
-    def __new__(cls, fit: Fit, apply: Apply) -> "Calibrator":
-        """The pair, with what reads arrays before each."""
+    def read_and_apply(state: State, log_probs: ArrayLike, /) -> Scores:
+        return apply(state, read_floats(log_probs))
 
-        def reading_fit(
-            log_probs: ArrayLike,
-            labels: ArrayLike | None = None,
-            weight: ArrayLike | None = None,
-            /,
-            *,
-            key: Key | None = None,
-        ) -> State:
-            return fit(*read_rows(log_probs, labels, weight), key=key)
-
-        def reading_apply(state: State, log_probs: ArrayLike, /) -> Scores:
-            return apply(state, real(log_probs))
-
-        return super().__new__(cls, reading_fit, reading_apply)
+    return Calibrator(read_and_fit, read_and_apply)
 
 
 def predict(scores: ArrayLike) -> Predictions:
@@ -86,7 +86,7 @@ def predict(scores: ArrayLike) -> Predictions:
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
     """
-    rows = real(scores)
+    rows = read_floats(scores)
     if rows.ndim == 0:
         raise InputError(where="scores", expected=SCORES, got="one number", remedy=EACH_SCORE)
     return jnp.argmax(rows, axis=-1).astype(jnp.int32)
@@ -124,10 +124,8 @@ def weighted_mean(rows: ProbeRows, weight: Weight | None = None) -> Bias:
     return first + mean(values - first)
 
 
-def floored(calibrator: Calibrator, floor: float | None) -> Calibrator:
+def floored(calibrator: Calibrator, floor: float) -> Calibrator:
     """The same calibrator on max(s, floor): minus infinity becomes `floor` nats."""
-    if floor is None:
-        return calibrator
     fit, apply = calibrator
 
     def floored_fit(

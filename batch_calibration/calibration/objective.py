@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.arrays import of_answers
+from batch_calibration.arrays import takes_predictions
 from batch_calibration.calibration.base import predict, weights_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
@@ -13,7 +13,7 @@ def known_weight(rows: ProbeRows, labels: Labels, weight: Weight | None = None) 
     return jnp.where(labels >= 0, weights_of(rows, weight), 0.0)
 
 
-@of_answers
+@takes_predictions
 def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The share of labeled rows whose prediction is right; 0 where no row is labeled.
 
@@ -31,7 +31,7 @@ def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     return right / jnp.where(total > 0, total, 1.0)
 
 
-@of_answers
+@takes_predictions
 def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean over labels of F1_j = 2 TP_j / (2 TP_j + FP_j + FN_j).
 
@@ -79,7 +79,7 @@ def recall_per_label(
     return mean_per_label(right, scores, labels, weight)
 
 
-@of_answers
+@takes_predictions
 def balanced_accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean recall over the labels that occur: the accuracy at equal shares of labels.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.arrays import DISTANCES, range_of
+from batch_calibration.arrays import DISTANCES, prediction_range
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Best, Cells
 from batch_calibration.artifacts.gains import MARK, count_signs, gain_cell
@@ -286,7 +286,7 @@ def show_range(each: Sequence[Sequence[Found]], words: TextIO) -> None:
     for place, first in enumerate(each[0]):
         picks = np.array([contexts[place].scores.argmax(axis=-1) for contexts in each])
         labels = first.table.blocks["test"].labels
-        found = range_of(picks, len(first.table.label_names), labels)
+        found = prediction_range(picks, len(first.table.label_names), labels)
         reach = " to ".join(f"{100 * share:.1f}" for share in found.accuracy or ())
         same = f"{100 * found.same / found.rows:.1f} %"
         rows.append([title(first.table), f"{found.rows}", same, reach])

@@ -9,6 +9,7 @@ from batch_calibration.methods.fitting import (
     fit,
     gather,
     make_calibrator,
+    over_contexts,
 )
 from batch_calibration.methods.options import check_chosen, read_options
 from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
@@ -17,7 +18,7 @@ from batch_calibration.methods.validation import (
     check_options,
     check_scores,
     no_log_probs,
-    warn_of_few,
+    warn_of_few_rows,
 )
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "get_method",
     "make_calibrator",
     "no_log_probs",
+    "over_contexts",
     "read_options",
-    "warn_of_few",
+    "warn_of_few_rows",
 ]

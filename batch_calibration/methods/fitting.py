@@ -1,13 +1,14 @@
 """Learns a method's bias from blocks of rows and removes it, for one context or for many."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_rows
+from batch_calibration.arrays import read_floats, read_rows
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.errors import InputError
 from batch_calibration.methods.table import METHODS, Method, Options, get_method
@@ -31,54 +32,87 @@ class Evidence(NamedTuple):
 Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
 """Name -> a block of rows, an `Evidence` or the tuple of its parts."""
 
+Result = TypeVar("Result")
+
 
 def make_calibrator(method: Method, *, floor: float | None = None, **options: object) -> Calibrator:
-    """The method with its options chosen.
+    """The method with its options chosen, for arrays of jax or numpy.
 
     Args:
         method: a row of `METHODS`.
         floor: scores below it, minus infinity too, are raised to it, in nats.
-        **options: what `method.make` takes.
+        **options: what `METHODS[name].make` takes.
 
     >>> fit, apply = make_calibrator(METHODS["icl"], floor=-9.0)
     >>> rows = jnp.array([[-1.0, -jnp.inf]])
     >>> apply(fit(rows), rows).tolist()
     [[-1.0, -9.0]]
     """
-    return floored(method.make(**options), floor)
+    calibrator = method.factory(**options)
+    return calibrator if floor is None else floored(calibrator, floor)
 
 
-def gather(method: Method, blocks: Blocks) -> Evidence:
+def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evidence) -> Evidence:
     """The rows a method learns from, one after the other.
 
     Labels are kept of the blocks that its probe names as labeled; all others are hidden (-1): no
-    method may see those of the test rows.
+    method may see those of the test rows. `read_evidence` as `read` takes arrays of any kind, which
+    are else those of jax or numpy.
 
     Raises:
         InputError: a block that the method's probe names is missing.
     """
-    missing = [name for name in method.probe.blocks if name not in blocks]
-    if missing:
+    if not set(method.probe.blocks) <= set(blocks):
+        missing = ", ".join(name for name in method.probe.blocks if name not in blocks)
         raise InputError(
             f"The probe '{method.probe.name}' reads the blocks {', '.join(method.probe.blocks)}; "
-            f"{', '.join(missing)} did not come, only {', '.join(blocks) or 'none'}: score the "
+            f"{missing} did not come, only {', '.join(blocks) or 'none'}: score the "
             f"missing inputs first."
         )
     # A method without a probe still reads the number of labels from some rows.
     names = method.probe.blocks or tuple(blocks)[:1]
-    parts = [Evidence(*read_rows(*blocks[name])) for name in names]
-    labels = [
-        jnp.asarray(part.labels, jnp.int32)
-        if name in method.probe.labeled and part.labels is not None
-        else jnp.full(part.log_probs.shape[0], -1, jnp.int32)
-        for name, part in zip(names, parts, strict=True)
-    ]
-    weights = [weights_of(part.log_probs, part.weight) for part in parts]
-    return Evidence(
-        jnp.concatenate([part.log_probs for part in parts]),
-        jnp.concatenate(labels),
-        jnp.concatenate(weights),
-    )
+    rows, labels, weights = [], [], []
+    for name in names:
+        block = read(*blocks[name])
+        rows.append(jnp.asarray(block.log_probs))
+        is_read = name in method.probe.labeled and block.labels is not None
+        unknown = jnp.full(len(block.log_probs), -1, jnp.int32)
+        labels.append(jnp.asarray(block.labels if is_read else unknown, jnp.int32))
+        weights.append(weights_of(block.log_probs, block.weight))
+    return Evidence(jnp.concatenate(rows), jnp.concatenate(labels), jnp.concatenate(weights))
+
+
+def read_evidence(log_probs: object, labels: object = None, weight: object = None) -> Evidence:
+    """A block of arrays of any kind as arrays of jax, checked."""
+    return Evidence(*read_rows(log_probs, labels, weight))
+
+
+def over_contexts(
+    method: Method,
+    function: Callable[[dict[str, Evidence]], Result],
+    blocks: Mapping[str, Evidence],
+    *,
+    is_compiled: bool = True,
+) -> Result:
+    """A function of one context's blocks [m k], over the leading axis of blocks [c m k].
+
+    Args:
+        method: one that is `looped` takes one context after the other, others all at once.
+        function: its results are stacked.
+        blocks: name -> rows of all contexts.
+        is_compiled: False where no `jax.jit` stands around and calls are few: a loop in Python then
+            runs what was compiled before, where `jax.lax.map` would be compiled in each call.
+    """
+    contexts = dict(blocks)
+    if not method.looped:
+        return jax.vmap(function)(contexts)
+    if is_compiled:
+        mapped: Result = jax.lax.map(function, contexts)
+        return mapped
+    count = len(jax.tree.leaves(contexts)[0])
+    results = [function(jax.tree.map(itemgetter(i), contexts)) for i in range(count)]
+    stacked: Result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+    return stacked
 
 
 def fit(
@@ -96,7 +130,7 @@ def fit(
         blocks: name -> `(log_probs[m k], labels[m] or None)`, or with a weight[m] as third.
         key: a `jax.random` key, for methods that need one.
         floor: scores below it are raised to it, in nats.
-        **options: what `method.make` takes.
+        **options: what `METHODS[name].make` takes.
 
     Returns:
         The state, for the `apply` of `make_calibrator`.
@@ -105,7 +139,8 @@ def fit(
     >>> fit(METHODS["bc"], {"test": (rows, None)}).bias.tolist()
     [-1.5, -2.75]
     """
-    return make_calibrator(method, floor=floor, **options).fit(*gather(method, blocks), key=key)
+    calibrator = make_calibrator(method, floor=floor, **options)
+    return calibrator.fit(*gather(method, blocks, read_evidence), key=key)
 
 
 class Corrected(NamedTuple):
@@ -130,9 +165,9 @@ def correct(
     >>> correct(METHODS["bc"], {"test": (rows, None)}, rows).scores.tolist()
     [[0.5, -0.25], [-0.5, 0.25]]
     """
-    chosen = make_calibrator(method, floor=floor, **options)
-    state = chosen.fit(*gather(method, blocks), key=key)
-    return Corrected(state, chosen.apply(state, log_probs))
+    calibrator = make_calibrator(method, floor=floor, **options)
+    state = calibrator.fit(*gather(method, blocks, read_evidence), key=key)
+    return Corrected(state, calibrator.apply(state, read_floats(log_probs)))
 
 
 def compare(
@@ -166,15 +201,16 @@ def compare(
     if methods is None:
         methods = [name for name, method in METHODS.items() if not method.needs_key]
 
-    def one(name: str) -> Corrected:
+    corrected = {}
+    for name in methods:
         method, chosen = get_method(name), (options or {}).get(name, {})
         read = dict.fromkeys(("test", *method.probe.blocks))
-        named = {part: contexts[part] for part in read if part in contexts}
+        named = {block: contexts[block] for block in read if block in contexts}
 
-        def context(parts: dict[str, Evidence]) -> Corrected:
-            return correct(method, parts, parts["test"].log_probs, key=key, **chosen)  # type: ignore
+        def correct_one(
+            blocks: dict[str, Evidence], method: Method = method, chosen: Options = chosen
+        ) -> Corrected:
+            return correct(method, blocks, blocks["test"].log_probs, key=key, **chosen)  # type: ignore
 
-        done = jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
-        return Corrected(*done)
-
-    return {name: one(name) for name in methods}
+        corrected[name] = over_contexts(method, correct_one, named)
+    return corrected

@@ -1,11 +1,11 @@
 """The table of methods: name -> probe, calibrator, source. The paper's comparison is this dict."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
 from batch_calibration.calibration.balanced_shift import balanced_shift
-from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.base import Calibrator, reads_arrays
 from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.leave_one_out import leave_one_out
 from batch_calibration.calibration.linc import linc
@@ -39,7 +39,7 @@ class Method(NamedTuple):
 
     Attributes:
         probe: what the bias is learned from.
-        make: options -> `Calibrator`.
+        factory: options -> `Calibrator`, of arrays alone; `make` is the same for users.
         source: where the method is from.
         group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
             for a published variant of one, "unlabeled" for a correction beyond the paper that
@@ -47,7 +47,7 @@ class Method(NamedTuple):
         most_labels: how many labels it can tell apart, None for any number.
         needs_log_probs: its predictions depend on how probable a row's labels are together, so
             that scores known up to a constant per row (bare logits, cosines) do not do.
-        needs_with: an option and its value with which they do too.
+        needs_log_probs_if: an option and its value with which they do too.
         needs_key: `fit` draws at random and takes a `jax.random` key.
         in_order: its predictions depend on the order of the probe rows.
         own_rows: it corrects the rows that it learned from, in their order, and no others.
@@ -60,12 +60,12 @@ class Method(NamedTuple):
     """
 
     probe: probes.Probe
-    make: Callable[..., Calibrator]
+    factory: Callable[..., Calibrator]
     source: str
     group: Group = "paper"
     most_labels: int | None = None
     needs_log_probs: bool = False
-    needs_with: tuple[str, object] | None = None
+    needs_log_probs_if: tuple[str, object] | None = None
     needs_key: bool = False
     in_order: bool = False
     own_rows: bool = False
@@ -75,14 +75,35 @@ class Method(NamedTuple):
     over_probe_sizes: bool = False
 
     @property
+    def make(self) -> Callable[..., Calibrator]:
+        """Options -> `Calibrator` whose functions take lists, tensors and frames too."""
+        return _reading(self.factory)
+
+    @property
     def over_stream(self) -> bool:
         """Whether it corrects rows as they come, so that accuracy is measured by rows seen."""
         return self.in_order and self.own_rows
 
-    def reads_level(self, options: Options | None = None) -> bool:
+    def needs_log_probs_with(self, options: Options | None = None) -> bool:
         """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
-        name, value = self.needs_with or ("", None)
+        name, value = self.needs_log_probs_if or ("", None)
         return self.needs_log_probs or bool(name and (options or {}).get(name) == value)
+
+
+@cache
+def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
+    """The same factory of calibrators that read arrays of any kind."""
+    described = factory
+    while isinstance(described, partial):
+        described = described.func
+
+    @wraps(described)
+    def make(**options: object) -> Calibrator:
+        return reads_arrays(factory(**options))
+
+    # Whoever asks for the signature gets the options that a partial leaves open.
+    make.__wrapped__ = factory
+    return make
 
 
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
@@ -106,8 +127,8 @@ METHODS: dict[str, Method] = {
     ),
     "pc": Method(
         probes.BATCH, prototypes, f"Han et al. 2023, as in {_PAPER}, sec. 3.2 and app. D",
-        most_labels=MOST_LABELS, needs_with=("features", "raw"), needs_key=True, looped=True,
-        over_probe_sizes=True,
+        most_labels=MOST_LABELS, needs_log_probs_if=("features", "raw"), needs_key=True,
+        looped=True, over_probe_sizes=True,
     ),
     "bc": Method(
         probes.BATCH, _mean_shift, f"{_PAPER}, eq. 1 and 2",

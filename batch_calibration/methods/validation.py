@@ -11,15 +11,15 @@ import jax.core
 import numpy as np
 
 from batch_calibration.arrays import (
+    BOUND,
     LARGEST,
-    NOT_RETURNED,
-    SENTINEL,
     Missing,
-    nats,
-    numbers,
+    fill_every_row,
+    read_numbers,
     read_scores,
-    settled,
-    whole_numbers,
+    read_whole_numbers,
+    refuse_unusable,
+    to_nats,
 )
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
@@ -83,18 +83,16 @@ def check_scores(
             where=where, expected=f"{labels} columns, one per label as in scores",
             got=f"{array.shape[-1]}", remedy="score the same labels",
         )  # fmt: skip
-    array = nats(array, where, from_probs)
+    array = to_nats(array, where, from_probs)
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
-        array = settled(array, missing, bound, where)
+        if bound is not None:
+            bound = np.asarray(read_numbers(bound, "bound", "one number of nats per row", BOUND))
+        array = fill_every_row(array, missing, bound, where)
     elif bound is not None:
         raise InputError("bound: it is read with missing= alone; give missing='least' too.")
-    _refuse(array, np.isnan(array), where, "re-score that row or drop it")
-    _refuse(array, array > LARGEST, where, "log-probabilities are at most 0; re-score that row")
-    if floor is None:
-        low = (array < -LARGEST) | (array == SENTINEL)
-        _refuse(array, low, where, NOT_RETURNED)
+    refuse_unusable(array, where, is_floored=floor is not None)
     # What is beyond float32 becomes minus infinity here, which the floor raises.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
@@ -109,20 +107,6 @@ def _host(array: AnyArray, where: str) -> np.ndarray:
             remedy="use the pure pair there, fit, apply = METHODS[name].make()",
         )  # fmt: skip
     return np.asarray(array)
-
-
-def _refuse(array: np.ndarray, bad: np.ndarray, where: str, remedy: str) -> None:
-    if bad.any():
-        *context, row, label = (int(i) for i in np.argwhere(bad)[0])
-        at = f"context {tuple(context)}, " if context else ""
-        value = array[(*context, row, label)]
-        raise InputError(
-            where=where,
-            expected="finite log-probabilities",
-            got=f"{('NaN' if np.isnan(value) else f'{float(value):+g}')} in {at}row "
-            f"{row}, label {label} ({int(bad.sum())} in all)",
-            remedy=remedy,
-        )
 
 
 def no_log_probs(scores: np.ndarray) -> str:
@@ -147,7 +131,7 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
     [0, -1]
     """
-    array = _host(whole_numbers(labels, where, scores.shape[-1]), where)
+    array = _host(read_whole_numbers(labels, where, scores.shape[-1]), where)
     if array.shape != scores.shape[:-1]:
         raise InputError(
             where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
@@ -180,7 +164,7 @@ them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subje
 24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (`python -m benchmarks.few_rows`)."""
 
 
-def warn_of_few(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
+def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
     """Warns the caller's caller where a method that reads the batch has few rows of it."""
     if "test" not in reads or rows >= FEW:
         return
@@ -233,7 +217,9 @@ def check_options(
     Raises:
         InputError: an unknown option, one of another kind, a prior or start means not for k labels.
     """
-    taken, made = {"floor"}, make
+    if not options:
+        return {}
+    taken, made = {"floor"}, inspect.unwrap(make)
     while isinstance(made, partial):
         taken, made = taken | set(made.keywords), made.func
     known = {name: x for name, x in inspect.signature(make).parameters.items() if name not in taken}
@@ -293,7 +279,7 @@ def _check_start_means(means: object, labels: int) -> None:
 def _shape(value: object) -> tuple[int, ...] | None:
     """The shape of an array of real numbers that are finite as float32; None of anything else."""
     try:
-        array = np.asarray(numbers(value, "", "", ""))
+        array = np.asarray(read_numbers(value, "", "", ""))
     except InputError:
         return None
     return array.shape if (np.abs(array) <= np.finfo(np.float32).max).all() else None

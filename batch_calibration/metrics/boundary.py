@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import real
+from batch_calibration.arrays import read_floats
 from batch_calibration.calibration.base import Calibrator
 from batch_calibration.errors import InputError
 from batch_calibration.typing import Margin, Plane, State
@@ -41,7 +41,7 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     >>> decision_margin(bc, state, jnp.array([[-1.0, -2.0]])).tolist()
     [0.0]
     """
-    plane = real(points, "boundary")
+    plane = read_floats(points, "boundary")
     if plane.shape[-1:] != (2,):
         raise InputError(
             where="boundary",

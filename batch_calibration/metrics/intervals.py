@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import as_scores, check_key, of_answers, read_rows
+from batch_calibration.arrays import check_key, read_rows, scores_of_predictions, takes_predictions
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -83,7 +83,9 @@ def bootstrap_interval(
     True
     """
     # A metric that takes predicted labels is marked; the others refuse these in `read_rows`.
-    given = as_scores(scores, labels) if hasattr(metric, "of_answers") else scores
+    given = (
+        scores_of_predictions(scores, labels) if hasattr(metric, "takes_predictions") else scores
+    )
     rows = read_rows(given, labels, weight)
     low, high = _bootstrap(metric, check_key(key), *rows, draws=draws, level=level)
     return low, high
@@ -238,7 +240,7 @@ def over_tasks(each: Sequence[Estimate]) -> Estimate:
     return Estimate(mean, mean - down, mean + up)
 
 
-@of_answers
+@takes_predictions
 def balanced_accuracy_interval(
     scores: ProbeRows,
     labels: Labels,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import of_answers, of_rows
+from batch_calibration.arrays import reads_rows, takes_predictions
 from batch_calibration.calibration.base import label_normalized, predict
 from batch_calibration.calibration.objective import (
     accuracy,
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-@of_rows
+@reads_rows
 def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean negative log-likelihood in nats, -mean_i log P_iy, P the softmax over labels.
 
@@ -60,7 +60,7 @@ def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     return present_mean(-log_p, known_weight(scores, labels, weight))
 
 
-@of_rows
+@reads_rows
 def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean squared distance of P from the truth, mean_i sum_j (P_ij - [j = y_i])^2, 0 to 2.
 
@@ -71,7 +71,7 @@ def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sc
     return present_mean(jnp.sum(distance**2, axis=-1), known_weight(scores, labels, weight))
 
 
-@of_rows
+@reads_rows
 def ece(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, bins: int = 15
 ) -> Scalar:
@@ -92,7 +92,7 @@ def ece(
     return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)
 
 
-@of_answers
+@takes_predictions
 def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The relative standard deviation of recall: std_j(accuracy of label j) / accuracy.
 
@@ -108,7 +108,7 @@ def rsd(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     return spread / jnp.where(overall > 0, overall, 1.0)
 
 
-@of_rows
+@reads_rows
 def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """How far mean predictions lean: 1/2 sum_j |class-balanced mean P_j - 1/k|, 0 to 1.
 
@@ -126,7 +126,7 @@ def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) 
     return jnp.where(jnp.any(occurs), lean, 0.0)
 
 
-@of_answers
+@takes_predictions
 def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The distance of predicted from true label shares: 1/2 sum_j |predicted_j - true_j|, 0 to 1.
 
@@ -153,7 +153,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
-@of_rows
+@reads_rows
 def measure(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None
 ) -> dict[str, jax.Array]:
@@ -189,7 +189,7 @@ def with_intervals(
 _measure = jax.jit(measure)
 
 
-@of_rows
+@reads_rows
 def summary(
     scores: ProbeRows, labels: Labels, weight: Weight | None = None, *, key: int | Key = 0
 ) -> dict[str, float]:

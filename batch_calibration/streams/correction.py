@@ -14,7 +14,7 @@ from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.files import whole_file
 from batch_calibration.importers.base import Reading
-from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few
+from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.streams.source import MOST_ROWS, Rows, Source, open_source, sentences
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _means(source: Source, told: "_Told") -> np.ndarray:
             f"{source.files[0]}: no row is left once those with missing labels are dropped; say "
             "--missing=least, or ask for more tokens."
         )
-    warn_of_few("bc", ("test",), int(counts.min()), str(source.files[0]))
+    warn_of_few_rows("bc", ("test",), int(counts.min()), str(source.files[0]))
     return sums / counts[:, None]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import LARGEST, nats
+from batch_calibration.arrays import LARGEST, to_nats
 from batch_calibration.errors import InputError
 from batch_calibration.importers.base import Imported, Reading, fill_missing
 from batch_calibration.importers.cells import gold_indices, text_of
@@ -91,7 +91,7 @@ class Source:
         """Rows of a file from number `first` on, without those that are dropped."""
         where = f"{path}, rows {first} to {first + table.num_rows - 1}"
         raw = np.stack([table[name].to_numpy() for name in self.labels], axis=1)
-        scores = nats(raw.astype(np.float64), where, self.reading.from_probs)
+        scores = to_nats(raw.astype(np.float64), where, self.reading.from_probs)
         high = np.argwhere(scores > LARGEST)
         if len(high):
             row, label = high[0]
@@ -173,7 +173,7 @@ def open_source(source: str | Path, reading: Reading) -> Source:
     if len(labels) < 2:
         raise InputError(where=f"{files[0]}", expected="two labels or more", got=list(labels))
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
-    nats(scores, str(files[0]), reading.from_probs)
+    to_nats(scores, str(files[0]), reading.from_probs)
     # Few rows at the end may look like probabilities by chance.
     settled = replace(reading, from_probs=bool(reading.from_probs))
     return Source(files, first.schema, labels, total, settled, {})

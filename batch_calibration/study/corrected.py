@@ -59,9 +59,7 @@ def corrected_scores(
         rows = parts["test"].log_probs
         return correct(chosen, parts, rows, key=check_key(seed), **options).scores  # type: ignore
 
-    every = jax.jit(
-        lambda parts: jax.lax.map(context, parts) if chosen.looped else jax.vmap(context)(parts)
-    )
+    every = jax.jit(partial(over_contexts, chosen, context))
     by_position: dict[int, np.ndarray] = {}
     for group in make_groups(tables, [{}] * len(tables), [method], None):
         padded = np.asarray(every(group.blocks))

@@ -1,6 +1,6 @@
 """How often methods are right on many batches at once, by label."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Evidence, Method, make_calibrator
+from batch_calibration.methods import METHODS, Method, make_calibrator, over_contexts
 from batch_calibration.metrics import predict
 
 
@@ -69,14 +69,16 @@ def right_by_label(
     method = METHODS[name]
     calibrator = make_calibrator(method)
 
-    def batch(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-        probe, test = Evidence(rows[0] + bias), rows[1] + bias
-        state = calibrator.fit(probe.log_probs, None, None, key=key)
-        return predict(calibrator.apply(state, test))
+    def batch(rows: Mapping[str, jax.Array]) -> jax.Array:
+        state = calibrator.fit(rows["learned"] + bias, None, None, key=key)
+        return predict(calibrator.apply(state, rows["corrected"] + bias))
 
-    flat = learned.reshape(-1, *learned.shape[2:]), corrected.reshape(-1, *corrected.shape[2:])
-    answers_right = jax.lax.map(batch, flat) if method.looped else jax.vmap(batch)(flat)
-    hits = (answers_right.reshape(gold.shape) == gold).astype(jnp.float32)
+    flat = {
+        "learned": learned.reshape(-1, *learned.shape[2:]),
+        "corrected": corrected.reshape(-1, *corrected.shape[2:]),
+    }
+    answers = over_contexts(method, batch, flat)
+    hits = (answers.reshape(gold.shape) == gold).astype(jnp.float32)
     labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)
     return jnp.einsum("ucn,ucnk->uk", hits, labels)
 

@@ -15,7 +15,7 @@ import numpy as np
 from batch_calibration.calibration.assignment import MOST_PERMUTED
 from batch_calibration.calibration.base import weights_of
 from batch_calibration.calibration.objective import one_hot
-from batch_calibration.methods import METHODS, Evidence, Method, correct, gather
+from batch_calibration.methods import METHODS, Evidence, Method, correct, gather, over_contexts
 from batch_calibration.metrics import predict
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.groups import Group, find_skipped, make_groups
@@ -125,11 +125,7 @@ def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Arra
             scores = correct(method, blocks, rows.log_probs, key=key).scores
         return predict(scores)
 
-    named = dict(blocks)
-    predictions: jax.Array = (
-        jax.lax.map(context, named) if method.looped else jax.vmap(context)(named)
-    )
-    return predictions
+    return over_contexts(method, context, blocks)
 
 
 def _shares(rows: Evidence) -> jax.Array:
