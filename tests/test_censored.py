@@ -12,11 +12,11 @@ from batch_calibration import calibrate
 from batch_calibration.arrays import (
     BELOW,
     DISTANCES,
-    find_missing,
     check_missing,
-    fill_missing,
-    range_of_predictions,
     fill_every_row,
+    fill_missing,
+    find_missing,
+    range_of_predictions,
 )
 from batch_calibration.errors import InputError
 from benchmarks import top_k
