@@ -183,11 +183,9 @@ def _refuse_unread(
     ):
         if given is not None and not is_read:
             raise InputError(
-                where=where,
-                expected=f"none, for {name} reads {method.probe.description}",
-                got=type(given).__name__,
-                remedy=f"leave {where}= out",
-            )
+                where=where, expected=f"none, for {name} reads {method.probe.description}",
+                got=type(given).__name__, remedy=f"leave {where}= out",
+            )  # fmt: skip
 
 
 def _log_probs_needed(where: str, method: str, why: str) -> str:
@@ -223,8 +221,7 @@ def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.nda
         raise InputError(
             where="probe or labeled",
             expected=f"[m, k] for all contexts or leading axes {leading_axes} as in scores",
-            got=f"shape {array.shape}",
-            remedy="give one set for all or one per context",
-        )
+            got=f"shape {array.shape}", remedy="give one set for all or one per context",
+        )  # fmt: skip
     spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
     return spread.reshape(-1, *array.shape[-2:])

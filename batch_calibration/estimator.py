@@ -231,11 +231,10 @@ class LabelBiasCorrector(
     def _check_rows(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         if issparse(X):
             raise InputError(
-                where="X",
-                expected="a dense array [n, k]",
+                where="X", expected="a dense array [n, k]",
                 got=f"a sparse {type(X).__name__}, though every score counts",
                 remedy="give X.toarray()",
-            )
+            )  # fmt: skip
         # scikit-learn's own words for names and a width that `fit` did not see.
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
@@ -244,11 +243,9 @@ class LabelBiasCorrector(
         )
         if scores.ndim != 2:
             raise InputError(
-                where="X",
-                expected="one context, an array [n, k]",
-                got=f"shape {scores.shape}",
+                where="X", expected="one context, an array [n, k]", got=f"shape {scores.shape}",
                 remedy="fit one estimator per context, or use calibrate, which takes them together",
-            )
+            )  # fmt: skip
         validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
 

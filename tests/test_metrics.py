@@ -240,7 +240,7 @@ def test_summary_counts_labeled_and_present_rows_alone(rows):
         assert found == pytest.approx(alone, abs=1e-6)
 
 
-OF_ANSWERS = [name for name, metric in metrics.METRICS.items() if hasattr(metric, "takes_predictions")]
+OF_ANSWERS = [name for name, of in metrics.METRICS.items() if hasattr(of, "takes_predictions")]
 OF_SCORES = [name for name in metrics.METRICS if name not in OF_ANSWERS]
 
 

@@ -37,11 +37,9 @@ def class_columns(
         columns = np.asarray(classes)
         if columns.shape != (k,) or len(set(columns.tolist())) < k:
             raise InputError(
-                where="classes",
-                expected=f"{k} different ones, one per column of X in order",
-                got=shown(classes),
-                remedy="name the class of each column",
-            )
+                where="classes", expected=f"{k} different ones, one per column of X in order",
+                got=shown(classes), remedy="name the class of each column",
+            )  # fmt: skip
     if y is None:
         return columns, None
     found, place = np.unique(np.asarray(y), return_inverse=True)
@@ -57,11 +55,10 @@ def class_columns(
     if other := [value for value in known if value not in of]:
         if needed or not whole or classes is not None:
             raise InputError(
-                where="y",
-                expected=f"classes of the {k} columns of X, {shown(columns.tolist())}",
+                where="y", expected=f"classes of the {k} columns of X, {shown(columns.tolist())}",
                 got=f"{len(known)} classes with {shown(other[0])} among them",
                 remedy="give classes=[...], the class of each column in order",
-            )
+            )  # fmt: skip
         warnings.warn(
             f"y: the class {other[0]} has no column in X, whose columns are {columns.tolist()}, so "
             "that no prediction for its rows is right; give classes=[...] if it has.",

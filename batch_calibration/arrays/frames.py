@@ -62,11 +62,10 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):
         raise InputError(
-            where=where,
-            expected="columns of different names",
+            where=where, expected="columns of different names",
             got=f"a {kind} with the columns {shown(names)}",
             remedy="rename those that share a name",
-        )
+        )  # fmt: skip
     chosen = names if columns is None else _checked(columns, names, where)
     held = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     other = {name: why for name in chosen if (why := _why_no_scores(held[name]))}
@@ -81,12 +80,11 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         # Of many columns the sentence names none: which are the labels, only their owner knows.
         named = str(left) if 1 < len(left) <= MOST_NAMED else "[...]"
         raise InputError(
-            where=where,
-            expected="columns of log-probabilities, one per label",
+            where=where, expected="columns of log-probabilities, one per label",
             got=f"a {kind} whose column {shown(name)} {why}",
             remedy=f"name the columns of the labels, columns={named} in calibrate, or drop "
-            f"{shown(name)}",
-        )
+                f"{shown(name)}",
+        )  # fmt: skip
     return np.stack([held[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
 
 
@@ -98,11 +96,10 @@ def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> 
         chosen, alike = [], 0
     if len(chosen) < 2 or alike:
         raise InputError(
-            where="columns",
-            expected="a list of at least two names, one per label, all different",
+            where="columns", expected="a list of at least two names, one per label, all different",
             got=shown(columns),
             remedy=f"name columns of {where}, such as columns={shown(names[:2])}",
-        )
+        )  # fmt: skip
     for name in chosen:
         if name not in names:
             raise InputError.unknown(f"column of {where}", name, map(str, names))

@@ -107,11 +107,10 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
             shown = "NaN" if np.isnan(score) else f"{float(score):+g}"
             at = f"context {tuple(context)}, " if context else ""
             raise InputError(
-                where=where,
-                expected="finite log-probabilities",
+                where=where, expected="finite log-probabilities",
                 got=f"{shown} in {at}row {row}, label {label} ({int(is_bad.sum())} in all)",
                 remedy=remedy,
-            )
+            )  # fmt: skip
 
 
 def looks_like_probs(scores: np.ndarray) -> bool:
@@ -139,21 +138,19 @@ def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> n
     if from_probs:
         if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
             raise InputError(
-                where=where,
-                expected="probabilities from 0 to 1",
+                where=where, expected="probabilities from 0 to 1",
                 got=f"{np.nanmin(scores):g} to {np.nanmax(scores):g}",
                 remedy="leave from_probs=True (--from-probs) out if they are log-probabilities",
-            )
+            )  # fmt: skip
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(scores))
     if from_probs is None and looks_like_probs(scores):
         raise InputError(
-            where=where,
-            expected="log-probabilities in nats",
+            where=where, expected="log-probabilities in nats",
             got="numbers from 0 to 1 whose rows sum to at most 1, which are probabilities",
             remedy="say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) "
-            "if they are scores of another kind",
-        )
+                "if they are scores of another kind",
+        )  # fmt: skip
     return scores
 
 
@@ -174,11 +171,9 @@ def check_missing(missing: object) -> Missing:
     if -LARGEST <= nats < 0:
         return nats
     raise InputError(
-        where="missing",
-        expected="'least', 'drop' or a number of nats below 0",
-        got=f"{missing!r}",
+        where="missing", expected="'least', 'drop' or a number of nats below 0", got=f"{missing!r}",
         remedy="give missing='least', which puts a missing label just below the least one returned",
-    )
+    )  # fmt: skip
 
 
 def fill_missing(
@@ -250,9 +245,8 @@ def fill_every_row(
             raise InputError(
                 where="bound",
                 expected=f"one finite number of nats per row, shape {scores.shape[:-1]}",
-                got=f"shape {bound.shape}, {int(lacking.sum())} not finite",
-                remedy=BOUND,
-            )
+                got=f"shape {bound.shape}, {int(lacking.sum())} not finite", remedy=BOUND,
+            )  # fmt: skip
         bound = bound.reshape(-1)
     empty = np.argwhere(is_missing.all(axis=-1))
     if len(empty):

@@ -222,12 +222,11 @@ def scores_of_predictions(given: object, labels: object) -> object:
     if predicted.min() < 0:
         row = int(predicted.argmin())
         raise InputError(
-            where="scores",
-            expected="predicted labels from 0 on",
+            where="scores", expected="predicted labels from 0 on",
             got=f"{predicted[row]} in row {row}",
             remedy="leave rows without a prediction out, or count them as wrong by a label of "
-            "their own",
-        )
+                "their own",
+        )  # fmt: skip
     k = 1 + max(predicted.max(), gold.max(initial=0))
     if k > MAX_PREDICTED_LABELS:
         raise InputError(
@@ -253,9 +252,7 @@ def check_key(key: int | Key, where: str = "key") -> Key:
         jax.random.split(key)
     except (TypeError, ValueError) as error:
         raise InputError(
-            where=where,
-            expected="one jax.random key or an int seed of at most 32 bits",
-            got=f"{key!r}",
-            remedy=f"give one such as {where}=0",
-        ) from error
+            where=where, expected="one jax.random key or an int seed of at most 32 bits",
+            got=f"{key!r}", remedy=f"give one such as {where}=0",
+        ) from error  # fmt: skip
     return key

@@ -76,13 +76,9 @@ def balanced_shift(
     """
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Shift:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Shift:  # fmt: skip
         del key
         if labels is None:
             raise InputError(

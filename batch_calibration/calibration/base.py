@@ -65,13 +65,9 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
     fit, apply = calibrator
 
     def read_and_fit(
-        log_probs: ArrayLike,
-        labels: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> State:
+        log_probs: ArrayLike, labels: ArrayLike | None = None, weight: ArrayLike | None = None, /,
+        *, key: Key | None = None
+    ) -> State:  # fmt: skip
         return fit(*read_rows(log_probs, labels, weight), key=key)
 
     def read_and_apply(state: State, log_probs: ArrayLike, /) -> Scores:
@@ -129,13 +125,9 @@ def floored(calibrator: Calibrator, floor: float) -> Calibrator:
     fit, apply = calibrator
 
     def floored_fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> State:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> State:  # fmt: skip
         return fit(jnp.maximum(log_probs, floor), labels, weight, key=key)
 
     def floored_apply(state: State, log_probs: Rows, /) -> Scores:

@@ -96,13 +96,9 @@ def learned_shift(
         raise InputError.unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Shift:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Shift:  # fmt: skip
         del key
         if labels is None:
             raise InputError(

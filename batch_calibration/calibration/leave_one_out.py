@@ -55,13 +55,9 @@ def leave_one_out(
     """
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Whole:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Whole:  # fmt: skip
         del labels, key
         return Whole(weighted_mean(log_probs, weight), jnp.sum(weights_of(log_probs, weight)))
 

@@ -58,13 +58,9 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
     check_regularization(regularization)
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> LinC:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> LinC:  # fmt: skip
         del key
         rows, gold, known = known_rows("linc", log_probs, labels, weight)
         k = rows.shape[-1]

@@ -150,13 +150,9 @@ def matched(shares: Shares, how: Match = match) -> Calibrator:
     """The calibrator that subtracts the bias matched to the shares it is given or estimates."""
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Shift:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Shift:  # fmt: skip
         del key
         expected, kept = shares(log_probs, labels, weights_of(log_probs, weight))
         return Shift(how(log_probs, expected, kept), jnp.float32(1.0))
@@ -200,11 +196,9 @@ def prior_matching(*, rounds: int = 0, target_prior: Prior | None = None) -> Cal
     """
     if rounds < 0:
         raise InputError(
-            where="rounds",
-            expected="0 or more",
-            got=rounds,
+            where="rounds", expected="0 or more", got=rounds,
             remedy="give rounds=10 as UCPA does, or leave it out to match exactly",
-        )
+        )  # fmt: skip
     if not rounds:
         return matched(given_shares(target_prior))
     return matched(given_shares(target_prior), partial(match_in_rounds, rounds=rounds))

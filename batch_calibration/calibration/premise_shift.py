@@ -50,13 +50,9 @@ def premise_shift(
     """
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Premises:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Premises:  # fmt: skip
         del labels, key
         weights = weights_of(log_probs, weight)
         present = jnp.where(weights[:, None] > 0, log_probs, 0.0)

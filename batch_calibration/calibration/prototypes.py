@@ -229,13 +229,9 @@ def prototypes(
         )
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Prototypes:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Prototypes:  # fmt: skip
         del labels
         if log_probs.shape[-1] > MOST_LABELS:
             raise InputError(

@@ -173,13 +173,9 @@ def running_shift(
         )
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Stream:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Stream:  # fmt: skip
         del labels, key
         present = weights_of(log_probs, weight) > 0
         # Present rows first, in their order: absent ones leave no gap in a mini-batch.

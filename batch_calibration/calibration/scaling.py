@@ -60,11 +60,9 @@ def check_regularization(value: float) -> None:
     """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
     if not 0.0 < value < float("inf"):
         raise InputError(
-            where="regularization",
-            expected="a number above 0",
-            got=f"{value!r}",
+            where="regularization", expected="a number above 0", got=f"{value!r}",
             remedy="give one such as regularization=10.0",
-        )
+        )  # fmt: skip
 
 
 def scaling(
@@ -104,13 +102,9 @@ def scaling(
     check_regularization(regularization)
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Scaling:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Scaling:  # fmt: skip
         del key
         rows, gold, known = known_rows(form, log_probs, labels, weight)
         k = rows.shape[-1]

@@ -102,13 +102,9 @@ def fit_with(
     """A fit that learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
 
     def fit(
-        log_probs: ProbeRows,
-        labels: Labels | None = None,
-        weight: Weight | None = None,
-        /,
-        *,
-        key: Key | None = None,
-    ) -> Shift:
+        log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
+        key: Key | None = None
+    ) -> Shift:  # fmt: skip
         del labels, key
         return Shift(estimate(log_probs, weight) - target(), jnp.float32(strength))
 

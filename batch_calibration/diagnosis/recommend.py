@@ -148,11 +148,9 @@ def recommend(
     k = rows.shape[-1]
     if rows.ndim != 2:
         raise InputError(
-            where="scores",
-            expected="[n, k], the rows of one prompt",
-            got=f"shape {rows.shape}",
+            where="scores", expected="[n, k], the rows of one prompt", got=f"shape {rows.shape}",
             remedy="give one prompt's rows at a time",
-        )
+        )  # fmt: skip
     names = tuple(label_names) or tuple(f"label {i}" for i in range(k))
     found = signals(rows)
     if target_prior is not None:

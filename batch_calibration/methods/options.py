@@ -35,11 +35,9 @@ def read_options(words: Iterable[str]) -> dict[str, dict[str, object]]:
         method, dot, option = name.strip().partition(".")
         if not (equals and dot and method and option):
             raise InputError(
-                where="options",
-                expected="METHOD.OPTION=VALUE",
-                got=shown(text),
+                where="options", expected="METHOD.OPTION=VALUE", got=shown(text),
                 remedy=f"write it as in {EXAMPLE}",
-            )
+            )  # fmt: skip
         found.setdefault(method, {})[option] = read_value(value)
     return found
 

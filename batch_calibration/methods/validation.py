@@ -141,11 +141,10 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     if out.any():
         first = np.argwhere(out)[0]
         raise InputError(
-            where=where,
-            expected=f"indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown",
+            where=where, expected=f"indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown",
             got=f"{int(array[tuple(first)])} in row {int(first[-1])}",
             remedy="name a column of the scores",
-        )
+        )  # fmt: skip
     unknown = np.argwhere((array < 0).all(axis=-1))
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
@@ -183,12 +182,10 @@ def check_floor(floor: float) -> None:
     """Refuses a floor, in nats, that is not a finite number below 0."""
     if _shape(floor) != () or not -LARGEST <= floor < 0:
         raise InputError(
-            where="floor",
-            expected="a finite number of nats below 0",
-            got=f"{floor!r}",
+            where="floor", expected="a finite number of nats below 0", got=f"{floor!r}",
             remedy="give the least log-probability to tell apart, such as floor=-100.0, not "
-            f"below {-LARGEST:g}",
-        )
+                f"below {-LARGEST:g}",
+        )  # fmt: skip
 
 
 _KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
@@ -236,11 +233,9 @@ def check_options(
         fits, expected = _KINDS[kind]
         if not fits(value):
             raise InputError(
-                where=option,
-                expected=expected,
-                got=f"{value!r}",
+                where=option, expected=expected, got=f"{value!r}",
                 remedy=f"give one such as {option}={known[option].default!r}",
-            )
+            )  # fmt: skip
         checked[option] = kind(value)
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
@@ -256,10 +251,9 @@ def _check_prior(prior: object, labels: int) -> None:
             return
     raise InputError(
         where="target_prior",
-        expected=f"{labels} shares of at least 0 that sum to 1, one per label",
-        got=f"{prior!r}",
+        expected=f"{labels} shares of at least 0 that sum to 1, one per label", got=f"{prior!r}",
         remedy="give the share of each label among the test rows, 0 for one never right",
-    )
+    )  # fmt: skip
 
 
 def _check_start_means(means: object, labels: int) -> None:

@@ -44,10 +44,8 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
     plane = read_floats(points, "boundary")
     if plane.shape[-1:] != (2,):
         raise InputError(
-            where="boundary",
-            expected="points (s0, s1) of two labels",
-            got=f"shape {plane.shape}",
+            where="boundary", expected="points (s0, s1) of two labels", got=f"shape {plane.shape}",
             remedy="pick two labels and fit on their columns",
-        )
+        )  # fmt: skip
     scores = calibrator.apply(state, plane.reshape(-1, 2))
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

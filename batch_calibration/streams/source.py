@@ -157,10 +157,9 @@ def open_source(source: str | Path, reading: Reading) -> Source:
             schema = schema or file.schema_arrow
             if not file.schema_arrow.equals(schema):
                 raise InputError(
-                    where=path,
-                    expected=f"the columns of {files[0]} ({', '.join(schema.names)})",
+                    where=path, expected=f"the columns of {files[0]} ({', '.join(schema.names)})",
                     got=f"others or of other types ({', '.join(file.schema_arrow.names)})",
-                )
+                )  # fmt: skip
     first = next((batch for path in files for batch in _batches(path)), None)
     if first is None:
         raise InputError(where=source, expected="at least one row of scores", got="none")
