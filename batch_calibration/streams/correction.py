@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import whole_file
 from batch_calibration.importers.base import Reading
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
-from batch_calibration.streams.source import MOST_ROWS, Rows, Source, open_source, sentences
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from batch_calibration.streams import source as sources
+from batch_calibration.streams.source import Rows, Source, open_source, parquet_errors
 
 PREDICTION = "prediction"
 """The column of the label that the corrected scores favor."""
@@ -85,39 +83,33 @@ def correct_stream(
         InputError: what a table in memory is refused for, with file and row; `target` is one of
             the files read.
     """
-    where = open_source(source, reading or Reading())
+    opened = open_source(source, reading or Reading())
     target = Path(target)
-    _check_target(target, where)
-    k = len(where.labels)
-    given = {"strength": strength, "target_prior": target_prior}
-    check_options("bc", METHODS["bc"].make, given, k)
-    passes = 1 if bias is not None else 2
-    told = _Told(progress, where.total * passes)
+    _check_target(target, opened)
+    k = len(opened.labels)
+    options = {"strength": strength, "target_prior": target_prior}
+    check_options("bc", METHODS["bc"].factory, options, k)
+    start, total = time.monotonic(), opened.total * (1 if bias is not None else 2)
+
+    def rows_of_pass(rows_before: int, *, scores_alone: bool = False) -> Iterator[Rows]:
+        """The batches of a pass; `rows_before` were read in the pass before."""
+        for rows_read, rows in opened.batches(scores_alone=scores_alone):
+            yield rows
+            if progress:
+                done = rows_before + rows_read
+                progress(done, total, done / max(time.monotonic() - start, 1e-9))
+
     if bias is None:
-        means = _means(where, told)
+        means = _mean_by_context(opened, rows_of_pass(0, scores_alone=True))
     else:
         means = np.asarray(check_scores([list(bias)], "bias", labels=k), np.float64)
     means = means - np.asarray(log_target(target_prior), np.float64)
-    done = _write(where, target, means, strength, told)
-    names = {", ".join(key): i for key, i in where.contexts.items()} or {"": 0}
-    return done._replace(bias={name: means[i if bias is None else 0] for name, i in names.items()})
-
-
-class _Told:
-    """Tells of progress over all passes."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self.progress, self.total, self.start, self.before = progress, total, time.monotonic(), 0
-
-    def __call__(self, source: Source, *, scores_alone: bool = False) -> Iterator[Rows]:
-        """The batches of a pass."""
-        done = 0
-        for done, rows in source.rows(scores_alone=scores_alone):
-            yield rows
-            if self.progress:
-                seconds = max(time.monotonic() - self.start, 1e-9)
-                self.progress(self.before + done, self.total, (self.before + done) / seconds)
-        self.before += done
+    rows_before = opened.total if bias is None else 0
+    streamed = _write(opened, target, means, strength, rows_of_pass(rows_before))
+    bias_by_context = {}
+    for key, number in (opened.contexts or {(): 0}).items():
+        bias_by_context[", ".join(key)] = means[number if bias is None else 0]
+    return streamed._replace(bias=bias_by_context)
 
 
 def _check_target(target: Path, source: Source) -> None:
@@ -137,17 +129,18 @@ def _check_target(target: Path, source: Source) -> None:
         )
 
 
-def _means(source: Source, told: "_Told") -> np.ndarray:
+def _mean_by_context(source: Source, batches: Iterator[Rows]) -> np.ndarray:
     """The mean score [contexts, k] of each context's rows, in float64."""
     k = len(source.labels)
     sums, counts = np.zeros((0, k)), np.zeros(0)
-    for rows in told(source, scores_alone=True):
-        many = max(len(source.contexts), 1)
-        sums = np.pad(sums, ((0, many - len(sums)), (0, 0)))
-        counts = np.pad(counts, (0, many - len(counts)))
-        counts += np.bincount(rows.contexts, minlength=many)
+    for rows in batches:
+        # A batch may bring contexts that were not met before.
+        number = max(len(source.contexts), 1)
+        sums = np.pad(sums, ((0, number - len(sums)), (0, 0)))
+        counts = np.pad(counts, (0, number - len(counts)))
+        counts += np.bincount(rows.contexts, minlength=number)
         for label in range(k):
-            sums[:, label] += np.bincount(rows.contexts, rows.scores[:, label], minlength=many)
+            sums[:, label] += np.bincount(rows.contexts, rows.scores[:, label], minlength=number)
     if not counts.all():
         raise InputError(
             f"{source.files[0]}: no row is left once those with missing labels are dropped; say "
@@ -158,67 +151,55 @@ def _means(source: Source, told: "_Told") -> np.ndarray:
 
 
 @jax.jit
-def _corrected(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _correct(state: Shift, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Corrected scores, and the labels that the scores favored and now favor."""
     corrected = apply(state, scores)
     return corrected, predict(scores), predict(corrected)
 
 
 def _write(
-    source: Source, target: Path, means: np.ndarray, strength: float, told: "_Told"
+    source: Source, target: Path, means: np.ndarray, strength: float, batches: Iterator[Rows]
 ) -> Streamed:
     """Write the corrected scores of all rows; count what was predicted."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    k = len(source.labels)
-    before, after, changed, left = np.zeros(k), np.zeros(k), 0, source.total
-    right, known = np.zeros(2), 0
-    schema = _schema(source)
-    other = [name for name in schema.names if name not in source.labels]
+    k, size = len(source.labels), sources.MAX_BATCH_ROWS
+    predicted = np.zeros((2, k))  # rows by label, before and after
+    right, rows_labeled, rows_changed, rows_written = np.zeros(2), 0, 0, 0
+    # Without the fields' metadata, as a table that is built anew has none.
+    score_types = dict.fromkeys(source.labels, pa.float32())
+    fields = [pa.field(f.name, score_types.get(f.name, f.type)) for f in source.schema]
+    fields.append(pa.field(PREDICTION, pa.dictionary(pa.int32(), pa.string())))
+    schema = pa.schema(fields)
+    encoded = [name for name in schema.names if name not in source.labels]
     with (
-        sentences(target),
+        parquet_errors(target),
         whole_file(target) as file,
-        parquet.ParquetWriter(pa.PythonFile(file), schema, use_dictionary=other) as writer,
+        parquet.ParquetWriter(pa.PythonFile(file), schema, use_dictionary=encoded) as writer,
     ):
-        for rows in told(source):
+        for rows in batches:
             n = len(rows.scores)
             # Batches of one shape, of which one program is compiled.
-            scores = np.zeros((MOST_ROWS, k), np.float32)
+            scores, bias = np.zeros((2, size, k), np.float32)
             scores[:n] = rows.scores
-            bias = np.zeros((MOST_ROWS, k), np.float32)
             bias[:n] = means[rows.contexts] if len(means) > 1 else means
             state = Shift(jnp.asarray(bias), jnp.float32(strength))
-            corrected, *favored = (np.asarray(x)[:n] for x in _corrected(state, scores))
-            before += np.bincount(favored[0], minlength=k)
-            after += np.bincount(favored[1], minlength=k)
-            changed += int((favored[0] != favored[1]).sum())
-            left -= n
+            corrected, before, after = (np.asarray(a)[:n] for a in _correct(state, scores))
+            predicted += [np.bincount(before, minlength=k), np.bincount(after, minlength=k)]
+            rows_changed += int((before != after).sum())
+            rows_written += n
             gold = source.gold(rows)
             if gold is not None:
-                known += int((gold >= 0).sum())
-                right += [(one == gold).sum() for one in favored]
+                rows_labeled += int((gold >= 0).sum())
+                right += [(before == gold).sum(), (after == gold).sum()]
             columns = {name: rows.table[name] for name in source.schema.names}
-            columns |= {name: pa.array(corrected[:, i]) for i, name in enumerate(source.labels)}
-            columns[PREDICTION] = pa.DictionaryArray.from_arrays(favored[1], list(source.labels))
+            for label, name in enumerate(source.labels):
+                columns[name] = pa.array(corrected[:, label])
+            columns[PREDICTION] = pa.DictionaryArray.from_arrays(after, list(source.labels))
             writer.write_table(pa.table(columns, schema=schema))
-    rows_written = source.total - left
     return Streamed(
-        rows_written,
-        left,
-        source.labels,
-        {},
-        before / rows_written,
-        after / rows_written,
-        changed,
-        (float(right[0] / known), float(right[1] / known)) if known else None,
-    )
-
-
-def _schema(source: Source) -> "pa.Schema":
-    """The columns of the corrected file: those of the source, and the prediction."""
-    import pyarrow as pa
-
-    kinds = {name: pa.float32() for name in source.labels}
-    fields = [pa.field(f.name, kinds.get(f.name, f.type)) for f in source.schema]
-    return pa.schema([*fields, pa.field(PREDICTION, pa.dictionary(pa.int32(), pa.string()))])
+        rows_written, source.total - rows_written, source.labels, {},
+        predicted[0] / rows_written, predicted[1] / rows_written, rows_changed,
+        (float(right[0] / rows_labeled), float(right[1] / rows_labeled)) if rows_labeled else None,
+    )  # fmt: skip
