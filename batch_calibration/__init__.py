@@ -51,33 +51,11 @@ _HOMES = {
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
 
 __all__ = [
-    "METHODS",
-    "Calibrator",
-    "Diagnosis",
-    "InputError",
-    "Method",
-    "Reading",
-    "Recommendation",
-    "ScoreTable",
-    "__version__",
-    "accuracy",
-    "balanced_accuracy",
-    "bias_score",
-    "bootstrap_interval",
-    "brier",
-    "calibrate",
-    "diagnose",
-    "ece",
-    "load_results",
-    "macro_f1",
-    "nll",
-    "predict",
-    "read",
-    "recommend",
-    "rsd",
-    "summary",
-    "total_variation",
-]
+    "METHODS", "Calibrator", "Diagnosis", "InputError", "Method", "Reading", "Recommendation",
+    "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
+    "bootstrap_interval", "brier", "calibrate", "diagnose", "ece", "load_results", "macro_f1",
+    "nll", "predict", "read", "recommend", "rsd", "summary", "total_variation",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -31,37 +31,21 @@ ScoresT = TypeVar("ScoresT")
 @overload
 def calibrate(
     scores: Sequence[object],
-    method: str = "bc",
-    *,
-    probe: object = None,
-    labeled: object = None,
-    labels: object = None,
-    columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
-    key: int | Key | None = None,
-    floor: float | None = None,
-    missing: Missing | None = None,
-    bound: object = None,
-    **options: object,
-) -> np.ndarray: ...
+    method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
+    columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
+    key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
+    bound: object = None, **options: object,
+) -> np.ndarray: ...  # fmt: skip
 
 
 @overload
 def calibrate(
     scores: ScoresT,
-    method: str = "bc",
-    *,
-    probe: object = None,
-    labeled: object = None,
-    labels: object = None,
-    columns: Sequence[Hashable] | None = None,
-    from_probs: bool | None = None,
-    key: int | Key | None = None,
-    floor: float | None = None,
-    missing: Missing | None = None,
-    bound: object = None,
-    **options: object,
-) -> ScoresT: ...
+    method: str = "bc", *, probe: object = None, labeled: object = None, labels: object = None,
+    columns: Sequence[Hashable] | None = None, from_probs: bool | None = None,
+    key: int | Key | None = None, floor: float | None = None, missing: Missing | None = None,
+    bound: object = None, **options: object,
+) -> ScoresT: ...  # fmt: skip
 
 
 def calibrate(
@@ -140,12 +124,12 @@ def calibrate(
     for block in chosen.probe.blocks:
         if block == "test":
             continue
-        where, given = ("labeled", labeled) if block == "labeled" else ("probe", probe)
+        where, source = ("labeled", labeled) if block == "labeled" else ("probe", probe)
         is_labeled = block in chosen.probe.labeled
-        if given is None or (labels is None and is_labeled):
-            lacking = where if given is None else "labels"
+        if source is None or (labels is None and is_labeled):
+            lacking = where if source is None else "labels"
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
-        learned_from = read(given, where, labels=k, columns=columns if is_frame(given) else None)
+        learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
         if chosen.probe.aligned and learned_from.shape[-2] not in (1, rows):
             raise InputError(
                 f"{where}: {method} reads one row, or one for each of the {rows} rows of scores; "
@@ -176,15 +160,15 @@ def _refuse_unread(
 ) -> None:
     """Refuse rows or labels that the method does not read: their giver expects that it does."""
     probe_blocks = set(method.probe.blocks) - {"test", "labeled"}
-    for where, given, is_read in (
+    for where, source, is_read in (
         ("probe", probe, bool(probe_blocks)),
         ("labeled", labeled, "labeled" in method.probe.blocks),
         ("labels", labels, bool(method.probe.labeled)),
     ):
-        if given is not None and not is_read:
+        if source is not None and not is_read:
             raise InputError(
                 where=where, expected=f"none, for {name} reads {method.probe.description}",
-                got=type(given).__name__, remedy=f"leave {where}= out",
+                got=type(source).__name__, remedy=f"leave {where}= out",
             )  # fmt: skip
 
 

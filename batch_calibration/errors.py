@@ -45,13 +45,13 @@ class InputError(ValueError):
         super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
-    def unknown(cls, kind: str, name: object, known: Iterable[str]) -> InputError:
+    def unknown(cls, kind: str, name: object, options: Iterable[str]) -> InputError:
         """The sentence for a name nobody knows, with the nearest one that exists.
 
         >>> print(InputError.unknown("method", "bcc", ["bc", "icl"]))
         There is no method named 'bcc'; did you mean 'bc'? Known: bc, icl.
         """
-        names = list(known)
+        names = list(options)
         near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"

@@ -206,18 +206,18 @@ class LabelBiasCorrector(
         # As a string: a list has no hash to look up.
         method = get_method(str(self.method))
         scores = self._check_rows(X, reset=True)
-        given = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
-        named = {name: value for name, value in given.items() if value is not None}
+        parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
+        named = {name: chosen for name, chosen in parameters.items() if chosen is not None}
         options = {**(self.options or {}), **named}
         self.options_ = check_options(self.method, method.make, options, scores.shape[-1])
         self.options_["floor"] = self._floor
         self.method_ = self.method
         names = getattr(self, "feature_names_in_", None)
-        read = None if y is None else class_values(y, len(scores))
+        class_of_row = None if y is None else class_values(y, len(scores))
         if occurring is not None:
-            read = np.asarray(occurring)
+            class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
-        self.classes_, gold = class_columns(read, k, self.classes, names, needed=needed)
+        self.classes_, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
         return method, scores, gold
 
     def _calibrator(self) -> Calibrator:
@@ -252,9 +252,9 @@ class LabelBiasCorrector(
 
 def class_values(y: ArrayLike, rows: int) -> np.ndarray:
     """The class of each row, [n], as scikit-learn checks them."""
-    values = column_or_1d(y, warn=True)
-    check_consistent_length(np.empty(rows), values)
-    if values.dtype.kind == "f":
-        assert_all_finite(values, input_name="y")
-    check_classification_targets(values)
-    return np.asarray(values)
+    classes = column_or_1d(y, warn=True)
+    check_consistent_length(np.empty(rows), classes)
+    if classes.dtype.kind == "f":
+        assert_all_finite(classes, input_name="y")
+    check_classification_targets(classes)
+    return np.asarray(classes)

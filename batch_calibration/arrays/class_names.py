@@ -42,26 +42,32 @@ def class_columns(
             )  # fmt: skip
     if y is None:
         return columns, None
-    found, place = np.unique(np.asarray(y), return_inverse=True)
-    whole = found.dtype.kind in "iuf"
-    unknown = (found == -1) & (-1 not in columns.tolist()) if whole else found != found
-    known = found[~unknown].tolist()
-    if classes is None and not set(known) <= set(range(k)):
-        if names is not None and set(known) <= set(names.tolist()):
+    distinct, distinct_of_row = np.unique(np.asarray(y), return_inverse=True)
+    is_numeric = distinct.dtype.kind in "iuf"
+    # -1 is a class only where it is named as one; of other kinds, NaN alone differs from itself.
+    is_unknown = distinct != distinct
+    if is_numeric:
+        is_unknown = (distinct == -1) & (-1 not in columns.tolist())
+    occurring = distinct[~is_unknown].tolist()
+    if classes is None and not set(occurring) <= set(range(k)):
+        if names is not None and set(occurring) <= set(names.tolist()):
             columns = names
-        elif len(known) == k:
-            columns = found[~unknown]
-    of = {value: column for column, value in enumerate(columns.tolist())}
-    if other := [value for value in known if value not in of]:
-        if needed or not whole or classes is not None:
+        elif len(occurring) == k:
+            columns = distinct[~is_unknown]
+    column_of = dict(zip(columns.tolist(), range(k), strict=True))
+    without_column = [name for name in occurring if name not in column_of]
+    if without_column:
+        if needed or not is_numeric or classes is not None:
             raise InputError(
                 where="y", expected=f"classes of the {k} columns of X, {shown(columns.tolist())}",
-                got=f"{len(known)} classes with {shown(other[0])} among them",
+                got=f"{len(occurring)} classes with {shown(without_column[0])} among them",
                 remedy="give classes=[...], the class of each column in order",
             )  # fmt: skip
         warnings.warn(
-            f"y: the class {other[0]} has no column in X, whose columns are {columns.tolist()}, so "
-            "that no prediction for its rows is right; give classes=[...] if it has.",
-            stacklevel=4,
+            f"y: the class {without_column[0]} has no column in X, whose columns are "
+            f"{columns.tolist()}, so that no prediction for its rows is right; give classes=[...] "
+            "if it has.",
+            stacklevel=4,  # the caller of the estimator's fit
         )
-    return columns, np.array([of.get(value, -1) for value in found.tolist()], np.int32)[place]
+    column_of_distinct = [column_of.get(name, -1) for name in distinct.tolist()]
+    return columns, np.array(column_of_distinct, np.int32)[distinct_of_row]

@@ -21,13 +21,13 @@ GOLD = (
 MOST_NAMED = 12
 
 
-def package(given: object) -> str:
+def package(container: object) -> str:
     """The package of a value's class, or of the class it is derived from, "" where none is known.
 
     >>> package(jnp.zeros(2)), package([1.0])
     ('', '')
     """
-    for kind in type(given).__mro__:
+    for kind in type(container).__mro__:
         name = kind.__module__.split(".")[0]
         if name == "torch" and kind.__name__ == "Tensor":
             return name
@@ -36,9 +36,9 @@ def package(given: object) -> str:
     return ""
 
 
-def is_frame(given: object) -> bool:
+def is_frame(container: object) -> bool:
     """Whether a value has named columns: a frame of pandas or polars, a table of pyarrow."""
-    return package(given) in FRAMES
+    return package(container) in FRAMES
 
 
 def column_names(frame: object) -> list[Hashable]:
@@ -67,34 +67,38 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
             remedy="rename those that share a name",
         )  # fmt: skip
     chosen = names if columns is None else _checked(columns, names, where)
-    held = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
-    other = {name: why for name in chosen if (why := _why_no_scores(held[name]))}
+    values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
+    faults = {name: why for name in chosen if (why := _why_no_scores(values_by_name[name]))}
     if columns is None:
-        whole = {name: "holds whole numbers" for name in names if _is_whole(held[name])}
+        whole_columns = {
+            name: "holds whole numbers" for name in names if _is_whole(values_by_name[name])
+        }
         # Where all columns hold whole numbers, none stands out as labels or row numbers.
-        other |= whole if len(whole) < len(names) else {}
-        other |= {name: "has the name of right labels" for name in names if _is_gold(name)}
-    if other:
-        name, why = next(iter(other.items()))
-        left = [one for one in names if one not in other]
+        faults |= whole_columns if len(whole_columns) < len(names) else {}
+        faults |= {name: "has the name of right labels" for name in names if _is_gold(name)}
+    if faults:
+        name, why = next(iter(faults.items()))
+        usable = [one for one in names if one not in faults]
         # Of many columns the sentence names none: which are the labels, only their owner knows.
-        named = str(left) if 1 < len(left) <= MOST_NAMED else "[...]"
+        named = str(usable) if 1 < len(usable) <= MOST_NAMED else "[...]"
         raise InputError(
             where=where, expected="columns of log-probabilities, one per label",
             got=f"a {kind} whose column {shown(name)} {why}",
             remedy=f"name the columns of the labels, columns={named} in calibrate, or drop "
                 f"{shown(name)}",
         )  # fmt: skip
-    return np.stack([held[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
+    return (
+        np.stack([values_by_name[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
+    )
 
 
 def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> list[Hashable]:
     try:
         chosen = [] if isinstance(columns, str) else list(columns)
-        alike = len(chosen) - len(set(chosen))
+        repeated = len(chosen) - len(set(chosen))
     except TypeError:  # no iterable, or of lists
-        chosen, alike = [], 0
-    if len(chosen) < 2 or alike:
+        chosen, repeated = [], 0
+    if len(chosen) < 2 or repeated:
         raise InputError(
             where="columns", expected="a list of at least two names, one per label, all different",
             got=shown(columns),
@@ -121,23 +125,23 @@ def _values(column: object) -> np.ndarray:
     return plain if plain.ndim == 1 else array
 
 
-def _why_no_scores(values: np.ndarray) -> str:
+def _why_no_scores(column: np.ndarray) -> str:
     """Why a column can hold no scores, whoever named it; "" where it can."""
-    return "" if values.dtype.kind in "iuf" else f"holds no numbers ({values.dtype})"
+    return "" if column.dtype.kind in "iuf" else f"holds no numbers ({column.dtype})"
 
 
 def _is_gold(name: Hashable) -> bool:
     return isinstance(name, str) and name.strip().lower() in GOLD
 
 
-def _is_whole(values: np.ndarray) -> bool:
+def _is_whole(column: np.ndarray) -> bool:
     """Whether a column holds integers, or whole numbers from 0 on as a column with gaps does."""
-    if values.dtype.kind in "iub":
+    if column.dtype.kind in "iub":
         return True
-    if values.dtype.kind != "f":
+    if column.dtype.kind != "f":
         return False
-    known = values[np.isfinite(values)]
-    return bool(known.size and (known >= 0).all() and known.any() and (known % 1 == 0).all())
+    finite = column[np.isfinite(column)]
+    return bool(finite.size and (finite >= 0).all() and finite.any() and (finite % 1 == 0).all())
 
 
 def tensor_values(tensor: object) -> np.ndarray:
@@ -149,7 +153,7 @@ def tensor_values(tensor: object) -> np.ndarray:
 
 
 def in_kind_of(
-    given: object, scores: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
+    pattern: object, scores: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
 ) -> object:
     """Scores in the kind of container that others came in.
 
@@ -159,20 +163,20 @@ def in_kind_of(
     >>> in_kind_of([[1.0]], jnp.ones((1, 1)))
     array([[1.]], dtype=float32)
     """
-    if isinstance(given, jax.Array):
+    if isinstance(pattern, jax.Array):
         return jnp.asarray(scores)
-    values, kind = np.array(scores), package(given)
+    host_scores, kind = np.array(scores), package(pattern)
     if kind == "torch":
-        return sys.modules["torch"].from_numpy(values).to(given.device)  # type: ignore[attr-defined]
+        return sys.modules["torch"].from_numpy(host_scores).to(pattern.device)  # type: ignore[attr-defined]
     if kind not in FRAMES:
-        return values
-    names = column_names(given) if columns is None else list(columns)
-    by_name = dict(zip(names, values.T, strict=True))
+        return host_scores
+    names = column_names(pattern) if columns is None else list(columns)
+    by_name = dict(zip(names, host_scores.T, strict=True))
     if kind == "pyarrow":
-        return type(given).from_pydict(by_name)  # type: ignore[attr-defined]
+        return type(pattern).from_pydict(by_name)  # type: ignore[attr-defined]
     frame = sys.modules[kind].DataFrame
     if kind == "polars":
         return frame(by_name)
-    made = frame(values, given.index)  # type: ignore[attr-defined]
-    made.columns = given[names].columns  # type: ignore[index]
-    return made
+    result_frame = frame(host_scores, pattern.index)  # type: ignore[attr-defined]
+    result_frame.columns = pattern[names].columns  # type: ignore[index]
+    return result_frame

@@ -200,16 +200,16 @@ def fill_missing(
     array([[-1. , -4.5],
            [-2. , -3. ]])
     """
-    gone = find_missing(scores)
+    is_missing = find_missing(scores)
     # Plus infinity where the row returned no label.
-    returned = np.where(gone, np.inf, scores).min(axis=-1)
-    kept = np.isfinite(returned)
+    returned = np.where(is_missing, np.inf, scores).min(axis=-1)
+    is_kept = np.isfinite(returned)
     if missing == "drop":
-        kept = np.logical_not(gone.any(axis=-1))
-        return scores[kept], kept
+        is_kept = np.logical_not(is_missing.any(axis=-1))
+        return scores[is_kept], is_kept
     top = returned if bound is None else np.minimum(returned, bound)
-    value = top - below if missing == "least" else np.minimum(float(missing), top - below)
-    return np.where(gone, value[:, None], scores)[kept], kept
+    filled_in = top - below if missing == "least" else np.minimum(float(missing), top - below)
+    return np.where(is_missing, filled_in[:, None], scores)[is_kept], is_kept
 
 
 def fill_every_row(
@@ -287,12 +287,12 @@ def range_of_predictions(
     """
     picks = []
     for below in distances:
-        filled, kept = fill_missing(scores, "least", bound, below=below)
-        if not kept.any():
+        filled, is_kept = fill_missing(scores, "least", bound, below=below)
+        if not is_kept.any():
             raise InputError("scores: no row has the score of a label; ask for more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
     return prediction_range(
-        np.stack(picks), scores.shape[1], None if labels is None else labels[kept]
+        np.stack(picks), scores.shape[1], None if labels is None else labels[is_kept]
     )
 
 
@@ -311,8 +311,8 @@ def prediction_range(
     """
     counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
     accuracy = None
-    if labels is not None and (known := labels >= 0).any():
-        right = (picks == labels)[:, known].mean(axis=1)
+    if labels is not None and (is_known := labels >= 0).any():
+        right = (picks == labels)[:, is_known].mean(axis=1)
         accuracy = float(right.min()), float(right.max())
     return PredictionRange(
         picks.shape[1],

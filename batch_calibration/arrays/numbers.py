@@ -23,7 +23,7 @@ MAX_PREDICTED_LABELS = 1000
 Result = TypeVar("Result")
 
 
-def read_numbers(given: object, where: str, expected: str, remedy: str) -> AnyArray:
+def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyArray:
     """An array of whole or real numbers as it came, jax's own or numpy's; a sentence otherwise.
 
     Lists and tensors are read by numpy's protocols, those of torch whatever their device and
@@ -31,7 +31,7 @@ def read_numbers(given: object, where: str, expected: str, remedy: str) -> AnyAr
     texts, records, ragged lists and arrays with masked entries are no numbers.
 
     Args:
-        given: what came.
+        source: what came.
         where: what to call it in the sentence.
         expected: what ought to have come.
         remedy: what to do.
@@ -42,16 +42,18 @@ def read_numbers(given: object, where: str, expected: str, remedy: str) -> AnyAr
     >>> read_numbers([[-1, -2.5]], "scores", SCORES, EACH_SCORE).tolist()
     [[-1.0, -2.5]]
     """
-    array: object = given
+    array: object = source
     what_came = ""
-    mask = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(0, bool)
+    mask = (
+        np.ma.getmaskarray(source) if isinstance(source, np.ma.MaskedArray) else np.zeros(0, bool)
+    )
     # The mask of a structured array has its fields; the array is refused below.
     if mask.dtype == bool and mask.any():
         what_came = f" with {int(mask.sum())} masked entries"
-    elif not isinstance(given, jax.Array):
+    elif not isinstance(source, jax.Array):
         try:
-            is_tensor = not isinstance(given, np.ndarray) and package(given) == "torch"
-            array = tensor_values(given) if is_tensor else np.asarray(given)
+            is_tensor = not isinstance(source, np.ndarray) and package(source) == "torch"
+            array = tensor_values(source) if is_tensor else np.asarray(source)
             if array.dtype == object:
                 array = np.asarray(array.tolist())
         except (TypeError, ValueError, RuntimeError) as error:
@@ -66,56 +68,56 @@ def read_numbers(given: object, where: str, expected: str, remedy: str) -> AnyAr
     raise InputError(
         where=where,
         expected=expected,
-        got=f"{type(given).__name__}{what_came} that is no such array",
+        got=f"{type(source).__name__}{what_came} that is no such array",
         remedy=remedy,
     )  # fmt: skip
 
 
 def read_scores(
-    given: object, where: str = "scores", columns: Iterable[Hashable] | None = None
+    source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> AnyArray:
     """An array of scores as it came, of any shape, or the columns of a frame that hold scores.
 
     Args:
-        given: what came.
+        source: what came.
         where: what to call it in the sentence.
         columns: of a frame, the names of the columns to read (see `frames.matrix`).
 
     Raises:
         InputError: it is no array of numbers; a frame with other columns than scores.
     """
-    if package(given) in FRAMES:
-        given = matrix(given, where, columns)
+    if package(source) in FRAMES:
+        source = matrix(source, where, columns)
     elif columns is not None:
         raise InputError(
             where="columns",
-            expected=f"none, for {where} came as {type(given).__name__}, whose columns "
+            expected=f"none, for {where} came as {type(source).__name__}, whose columns "
             "have no names",
             remedy="leave columns= out, or give a data frame",
         )
-    return read_numbers(given, where, SCORES, EACH_SCORE)
+    return read_numbers(source, where, SCORES, EACH_SCORE)
 
 
-def read_whole_numbers(given: object, where: str, labels: int | str = "k") -> AnyArray:
+def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> AnyArray:
     """An array of whole numbers of 32 bits as it came, or a sentence; it may be empty."""
     last = labels - 1 if isinstance(labels, int) else f"{labels} - 1"
     expected = "an array of whole numbers, the column of the right label"
     remedy = f"give indices from 0 to {last}, or -1 for unknown"
-    array = read_numbers(given, where, expected, remedy)
+    array = read_numbers(source, where, expected, remedy)
     fits = array.size == 0 or jnp.issubdtype(array.dtype, jnp.integer)
     if fits and isinstance(array, np.ndarray):
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
         raise InputError(
             where=where, expected=expected,
-            got=f"{type(given).__name__} of {array.dtype} that is no such array", remedy=remedy,
+            got=f"{type(source).__name__} of {array.dtype} that is no such array", remedy=remedy,
         )  # fmt: skip
     return array
 
 
-def read_floats(given: object, where: str = "scores") -> jax.Array:
+def read_floats(source: object, where: str = "scores") -> jax.Array:
     """Scores for a pure function, float32 or wider; the values are not looked at."""
-    array = read_scores(given, where)
+    array = read_scores(source, where)
     if array.size == 0:
         raise InputError(
             where=where, expected="at least one number", got=f"shape {array.shape}",
@@ -196,15 +198,15 @@ def takes_predictions(function: Callable[..., Result]) -> Callable[..., Result]:
     return read_and_call
 
 
-def scores_of_predictions(given: object, labels: object) -> object:
+def scores_of_predictions(source: object, labels: object) -> object:
     """Scores as they came; of predicted labels [n], scores [n, k] that predict them.
 
     >>> scores_of_predictions([1, 0], [0, 0]).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if is_frame(given):
-        return given
-    array = read_numbers(given, "scores", SCORES_OR_LABELS, EACH_ANSWER)
+    if is_frame(source):
+        return source
+    array = read_numbers(source, "scores", SCORES_OR_LABELS, EACH_ANSWER)
     if array.ndim != 1 or array.size == 0:
         return array
     if isinstance(array, jax.core.Tracer) or isinstance(labels, jax.core.Tracer):
@@ -215,7 +217,7 @@ def scores_of_predictions(given: object, labels: object) -> object:
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise InputError(
             where="scores", expected=SCORES_OR_LABELS,
-            got=f"{type(given).__name__} [n] of {array.dtype}", remedy=EACH_ANSWER,
+            got=f"{type(source).__name__} [n] of {array.dtype}", remedy=EACH_ANSWER,
         )  # fmt: skip
     predicted = np.asarray(array)
     gold = np.asarray(read_whole_numbers(labels, "labels"))

@@ -37,11 +37,11 @@ def transform(affine: Affine, rows: Rows) -> Scores:
     >>> transform(swap, jnp.array([[3.0, 5.0]])).tolist()
     [[5.0, 3.0]]
     """
-    values = jnp.asarray(rows)
+    inputs = jnp.asarray(rows)
     if affine.scale.ndim == 2:
         # A device may else multiply in half precision.
-        return jnp.matmul(values, affine.scale.T, precision="highest") + affine.offset
-    return values * affine.scale + affine.offset
+        return jnp.matmul(inputs, affine.scale.T, precision="highest") + affine.offset
+    return inputs * affine.scale + affine.offset
 
 
 # Compiled as a whole: a loop that is built again in each call would be compiled in each.
@@ -68,32 +68,37 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
     >>> round(found.scale.item(), 2)
     1.4
     """
-    true = one_hot(rows, labels)
+    true = one_hot(rows, labels)  # [m, k]
     # Losses near 1, whatever the number of rows.
     total = jnp.maximum(jnp.sum(weight), 1.0)
     share = weight[:, None] / total
+    # Divided by the same number, so that the optimum stays where it is.
     pulls = Affine(pull.scale / total, pull.offset / total)
 
     def objective(affine: Affine) -> jax.Array:
         loss = -jnp.sum(share * true * label_normalized(transform(affine, rows)))
-        for strength, now, then in zip(pulls, affine, toward, strict=True):
-            loss += 0.5 * strength * jnp.sum((now - then) ** 2)
+        for pull_strength, parameter, target in zip(pulls, affine, toward, strict=True):
+            loss += 0.5 * pull_strength * jnp.sum((parameter - target) ** 2)
         return loss
 
     def newton(at: tuple[Affine, jax.Array, jax.Array]) -> tuple[Affine, jax.Array, jax.Array]:
         affine, _, steps = at
         scores, pull_back = jax.vjp(lambda affine: transform(affine, rows), affine)
-        probs = jax.nn.softmax(scores, axis=-1)
+        probs = jax.nn.softmax(scores, axis=-1)  # [m, k]
 
         def derivative(by_score: jax.Array, by_pull: Affine) -> Affine:
             # Slopes by a row's scores sum to zero: here to the last bit, so that parameters do not
             # wander where all scores of a row move alike.
             (by,) = pull_back(share * (by_score - jnp.mean(by_score, axis=-1, keepdims=True)))
-            return Affine(*(g + p * x for g, p, x in zip(by, pulls, by_pull, strict=True)))
+            return Affine(
+                *(g + p * parameter for g, p, parameter in zip(by, pulls, by_pull, strict=True))
+            )
 
+        # The second derivative along a direction, p (d - sum p d): no matrix of them is formed.
         def curvature(along: Affine) -> Affine:
-            d = transform(along, rows)
-            return derivative(probs * (d - jnp.sum(probs * d, axis=-1, keepdims=True)), along)
+            change = transform(along, rows)
+            mean_change = jnp.sum(probs * change, axis=-1, keepdims=True)
+            return derivative(probs * (change - mean_change), along)
 
         slope = derivative(probs - true, jax.tree.map(jnp.subtract, affine, toward))
         move, _ = cg(  # type: ignore[no-untyped-call]
@@ -103,20 +108,24 @@ def learn(rows: ProbeRows, labels: Labels, weight: Weight, toward: Affine, pull:
         bound = objective(affine) + 1e-6
 
         def moved(size: jax.Array) -> Affine:
-            return Affine(*(x - size * dx for x, dx in zip(affine, move, strict=True)))
+            return Affine(
+                *(parameter - size * change for parameter, change in zip(affine, move, strict=True))
+            )
 
+        # Halved until the loss falls; a step below 1e-4 moves float32's roundings alone.
         size = jax.lax.while_loop(
             lambda size: ~(objective(moved(size)) <= bound) & (size > 1e-4),
             lambda size: size / 2.0,
             jnp.float32(1.0),
         )
+        # Twice what the step gains where the loss is a parabola.
         gain = jnp.sum(slope.scale * move.scale) + jnp.sum(slope.offset * move.offset)
         return moved(size), gain, steps + 1
 
-    found, _, _ = jax.lax.while_loop(
+    fitted, _, _ = jax.lax.while_loop(
         lambda at: (at[1] > LEAST_GAIN) & (at[2] < MOST_STEPS),
         newton,
         (toward, jnp.float32(jnp.inf), jnp.int32(0)),
     )
     # A constant beside all scores changes no probability.
-    return found._replace(offset=found.offset - jnp.mean(found.offset))
+    return fitted._replace(offset=fitted.offset - jnp.mean(fitted.offset))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from batch_calibration.calibration.base import Calibrator, weighted_mean
 from batch_calibration.calibration.objective import known_weight, one_hot
 from batch_calibration.calibration.shift import (
-    Estimate,
+    BiasEstimator,
     Shift,
     apply,
     log_target,
@@ -34,8 +34,9 @@ def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None 
 
     Zero where the label is unknown (-1).
     """
-    known = known_weight(log_probs, labels, weight)
-    of_label = known[:, None] * one_hot(log_probs, labels)
+    known_weights = known_weight(log_probs, labels, weight)
+    # A label without rows has the sum 0, in place of which 1 divides its zeros.
+    of_label = known_weights[:, None] * one_hot(log_probs, labels)
     total = jnp.sum(of_label, axis=0)
     shares: Weight = jnp.sum(of_label / jnp.where(total > 0, total, 1.0), axis=1)
     return shares
@@ -43,7 +44,7 @@ def balanced_weight(log_probs: ProbeRows, labels: Labels, weight: Weight | None 
 
 def balanced_shift(
     *,
-    estimate: Estimate = mean_log_prob,
+    estimate: BiasEstimator = mean_log_prob,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
 ) -> Calibrator:

@@ -110,20 +110,21 @@ def weighted_mean(rows: ProbeRows, weight: Weight | None = None) -> Bias:
     weights = weights_of(rows, weight)[:, None]
     total = jnp.sum(weights)
 
-    def mean(values: jax.Array) -> jax.Array:
+    def mean(terms: jax.Array) -> jax.Array:
         # An absent row may hold NaN, and 0 * NaN is NaN: mask, never multiply away.
-        masked = jnp.where(weights > 0, weights * values, 0.0)
+        masked = jnp.where(weights > 0, weights * terms, 0.0)
         return jnp.sum(masked, axis=0) / jnp.where(total > 0, total, 1.0)
 
-    values = jnp.asarray(rows)
-    first = mean(values)
-    return first + mean(values - first)
+    scores = jnp.asarray(rows)
+    first = mean(scores)
+    return first + mean(scores - first)
 
 
 def floored(calibrator: Calibrator, floor: float) -> Calibrator:
     """The same calibrator on max(s, floor): minus infinity becomes `floor` nats."""
     fit, apply = calibrator
 
+    # Before both, so that the bias and the scores it is taken from see the same floor.
     def floored_fit(
         log_probs: ProbeRows, labels: Labels | None = None, weight: Weight | None = None, /, *,
         key: Key | None = None

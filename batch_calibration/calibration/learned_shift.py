@@ -17,7 +17,7 @@ from batch_calibration.typing import Bias, Curve, Key, Labels, ProbeRows, Scalar
 STRENGTHS = np.arange(-50, 51) / 10
 """The 101 strengths tried, -5 to 5 in tenths; 0 (ICL) and 1 (BC) are among them exactly."""
 
-METRICS = {"accuracy": accuracy, "macro_f1": macro_f1}
+STRENGTH_METRICS = {"accuracy": accuracy, "macro_f1": macro_f1}
 
 # Stable, so of 0.9 and 1.1 the smaller comes first.
 _NEAREST_TO_ONE = np.argsort(np.abs(np.arange(-50, 51) - 10), kind="stable")
@@ -44,7 +44,7 @@ def strength_curve(
     Returns:
         [101], one value per strength.
     """
-    judge = METRICS[metric]
+    judge = STRENGTH_METRICS[metric]
 
     # One strength at a time: all at once is 500 MB for 100 labels and their 12,800 rows.
     def at(strength: Scalar) -> Scalar:
@@ -60,6 +60,7 @@ def best_strength(curve: Curve) -> Scalar:
     >>> best_strength(jnp.zeros(101)).item()
     1.0
     """
+    # argmax takes the first of equal values, here the one nearest 1.
     order = jnp.asarray(_NEAREST_TO_ONE, jnp.int32)
     return jnp.asarray(STRENGTHS, jnp.float32)[order[jnp.argmax(curve[order])]]
 
@@ -90,8 +91,8 @@ def learned_shift(
     >>> round(state.strength.item(), 1), state.curve.shape
     (1.0, (101,))
     """
-    if metric not in METRICS:
-        raise InputError.unknown("metric", metric, METRICS)
+    if metric not in STRENGTH_METRICS:
+        raise InputError.unknown("metric", metric, STRENGTH_METRICS)
     if bias_from not in ("unlabeled", "labeled"):
         raise InputError.unknown("bias_from", bias_from, ("unlabeled", "labeled"))
 
@@ -106,6 +107,7 @@ def learned_shift(
                 "labels of a labeled set beside the unlabeled batch (label -1 means unknown)."
             )
         weights = weights_of(log_probs, weight)
+        # Where no row is labeled -1, rows of known label give the bias too.
         unlabeled = (labels < 0) & (weights > 0) & (bias_from == "unlabeled")
         gives_bias = jnp.where(jnp.any(unlabeled), unlabeled, labels >= 0)
         bias = weighted_mean(log_probs, jnp.where(gives_bias, weights, 0.0))

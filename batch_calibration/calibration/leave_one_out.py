@@ -25,8 +25,9 @@ class Whole(NamedTuple):
 
 def others(state: Whole, log_probs: Rows) -> jax.Array:
     """For each row of the batch the mean of the others, [n k]; zero where it is the only one."""
-    left = jnp.maximum(state.rows - 1.0, 1.0)
-    mean = state.mean + (state.mean - jnp.asarray(log_probs)) / left
+    number_of_others = jnp.maximum(state.rows - 1.0, 1.0)
+    # (m b - s_i) / (m - 1), without the large sum m b.
+    mean = state.mean + (state.mean - jnp.asarray(log_probs)) / number_of_others
     return jnp.where(state.rows > 1.0, mean, 0.0)
 
 

@@ -62,14 +62,15 @@ def linc(*, regularization: float = 10.0) -> Calibrator:
         key: Key | None = None
     ) -> LinC:  # fmt: skip
         del key
-        rows, gold, known = known_rows("linc", log_probs, labels, weight)
+        rows, gold, known_weights = known_rows("linc", log_probs, labels, weight)
         k = rows.shape[-1]
         weights = weights_of(log_probs, weight)
+        # Rows labeled -1 are the content-free ones; where none came, all rows give p_hat.
         unlabeled = jnp.where(gold < 0, weights, 0.0)
         gives_mean = jnp.where(jnp.any(unlabeled > 0), unlabeled, weights)
         share = jnp.maximum(mean_label_prob(log_probs, gives_mean), LEAST_SHARE / k)
         start = Affine(jnp.diag(1.0 / share), jnp.zeros(k, jnp.float32))
         pull = Affine(jnp.float32(regularization), jnp.float32(regularization))
-        return LinC(learn(jnp.exp(rows), gold, known, start, pull))
+        return LinC(learn(jnp.exp(rows), gold, known_weights, start, pull))
 
     return Calibrator(fit, apply)

@@ -74,40 +74,42 @@ def match(
     # Labels before rows: sums over few labels are then fast.
     columns = (rows - jnp.mean(rows, axis=-1, keepdims=True)).T
     total = jnp.sum(weights)
-    part = weights / jnp.where(total > 0, total, 1.0)
+    row_share = weights / jnp.where(total > 0, total, 1.0)
     prior = jnp.log(shares)
-    spread = jnp.sqrt(jnp.sum(part * jnp.mean(columns**2, axis=0)))
+    # In nats: the temperature begins here, where the match is BC's bias less log pi.
+    spread = jnp.sqrt(jnp.sum(row_share * jnp.mean(columns**2, axis=0)))
     last = jnp.maximum(COLDEST * spread, 1e-30) if hard else jnp.ones_like(spread)
 
-    def step(now: _Search) -> _Search:
+    def step(search: _Search) -> _Search:
         probs = jax.nn.softmax(
-            (columns - now.shift[:, None]) / now.temperature + prior[:, None], axis=0
+            (columns - search.shift[:, None]) / search.temperature + prior[:, None], axis=0
         )
         miss = weighted_mean(probs.T, weights) - shares
         miss = jnp.where(jnp.abs(miss) > ROUNDING, miss, 0.0)
         worst = jnp.max(jnp.abs(miss))
-        newton = _newton((probs * part) @ probs.T, miss)
-        reach = jnp.ptp(newton)
+        newton = _newton((probs * row_share) @ probs.T, miss)
+        reach = jnp.ptp(newton)  # nats, of the step
+        # log(1 + r) / r, by which a step always descends.
         scale = jnp.where(reach > 0, jnp.log1p(reach) / jnp.where(reach > 0, reach, 1.0), 1.0)
         near = reach <= 1.0
         # Met, but a step would be long: between two rows any bias does, and it is well here.
-        moved = jnp.where(near | (worst > TOLERANCE), scale * newton * now.temperature, 0.0)
+        moved = jnp.where(near | (worst > TOLERANCE), scale * newton * search.temperature, 0.0)
         cools = near | (worst <= TOLERANCE)
         return _Search(
-            now.shift + moved,
-            jnp.where(cools, jnp.maximum(COOLING * now.temperature, last), now.temperature),
-            jnp.where(now.temperature > last, 1.0, worst),
-            now.steps + 1,
+            search.shift + moved,
+            jnp.where(cools, jnp.maximum(COOLING * search.temperature, last), search.temperature),
+            jnp.where(search.temperature > last, 1.0, worst),
+            search.steps + 1,
         )
 
-    def unmatched(now: _Search) -> jax.Array:
-        return (total > 0) & (now.steps < STEPS) & (now.miss > TOLERANCE)
+    def unmatched(search: _Search) -> jax.Array:
+        return (total > 0) & (search.steps < STEPS) & (search.miss > TOLERANCE)
 
     start = _Search(
         jnp.zeros_like(mean), jnp.maximum(spread, last), jnp.ones_like(last), jnp.int32(0)
     )
-    found = jax.lax.while_loop(unmatched, step, start)
-    return _beside(mean, found.shift - last * prior)
+    search = jax.lax.while_loop(unmatched, step, start)
+    return _beside(mean, search.shift - last * prior)
 
 
 def _newton(pairs: jax.Array, miss: Bias) -> Bias:
@@ -117,9 +119,10 @@ def _newton(pairs: jax.Array, miss: Bias) -> Bias:
     1, the difference of the two terms would leave nothing but rounding.
     """
     eye = jnp.eye(len(miss), dtype=pairs.dtype)
-    apart = pairs * (1.0 - eye)
-    scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(apart, axis=-1), 1e-20))
-    ridged = (1.0 + RIDGE * len(miss)) * eye - scale[:, None] * apart * scale
+    # Scaled to a unit diagonal, and ridged, as the matrix is singular along 1.
+    off_diagonal = pairs * (1.0 - eye)
+    scale = jax.lax.rsqrt(jnp.maximum(jnp.sum(off_diagonal, axis=-1), 1e-20))
+    ridged = (1.0 + RIDGE * len(miss)) * eye - scale[:, None] * off_diagonal * scale
     step = scale * cho_solve(cho_factor(ridged, lower=True), scale * (miss - jnp.mean(miss)))
     return step - jnp.mean(step)
 
@@ -154,8 +157,8 @@ def matched(shares: Shares, how: Match = match) -> Calibrator:
         key: Key | None = None
     ) -> Shift:  # fmt: skip
         del key
-        expected, kept = shares(log_probs, labels, weights_of(log_probs, weight))
-        return Shift(how(log_probs, expected, kept), jnp.float32(1.0))
+        expected, weights = shares(log_probs, labels, weights_of(log_probs, weight))
+        return Shift(how(log_probs, expected, weights), jnp.float32(1.0))
 
     return Calibrator(fit, apply)
 

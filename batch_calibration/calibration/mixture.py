@@ -39,7 +39,7 @@ class Moments(NamedTuple):
     log_density: jax.Array
 
 
-class Found(NamedTuple):
+class Fits(NamedTuple):
     """What each start led to: a mixture, its mean log-likelihood, and the steps it took."""
 
     mixture: Mixture
@@ -55,15 +55,15 @@ class Pool(NamedTuple):
     likelihood: jax.Array
     mixture: Mixture
     next: jax.Array
-    found: Found
+    fits: Fits
 
 
 def block_sum(terms: jax.Array) -> jax.Array:
     """The sum over the last axis, whose length is a multiple of `BLOCK`."""
     partial = jnp.sum(terms.reshape(*terms.shape[:-1], -1, BLOCK), axis=-1)
     # Without the barrier XLA merges both sums into one long one.
-    apart: jax.Array = jax.lax.optimization_barrier(partial)  # type: ignore[no-untyped-call]
-    return jnp.sum(apart, axis=-1)
+    block_sums: jax.Array = jax.lax.optimization_barrier(partial)  # type: ignore[no-untyped-call]
+    return jnp.sum(block_sums, axis=-1)
 
 
 def invert_lower(factor: jax.Array) -> jax.Array:
@@ -84,6 +84,7 @@ def e_step(
         weight: [n].
     """
     log_weights, means, factors = mixture
+    # L^-1 (z - mu): a component sees itself as a standard Gaussian.
     own = jnp.einsum("kab,kbn->kan", inverse, rows - means[:, :, None])
 
     log_det = jnp.sum(jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)), axis=-1)
@@ -132,15 +133,15 @@ def em_step(
     inverse = invert_lower(factors)
 
     def piece(start: jax.Array) -> Moments:
-        some = jax.lax.dynamic_slice_in_dim(rows, start, PIECE, axis=1)
+        piece_rows = jax.lax.dynamic_slice_in_dim(rows, start, PIECE, axis=1)
         weights = jax.lax.dynamic_slice_in_dim(weight, start, PIECE)
-        return sum_piece(*e_step(mixture, inverse, some, weights))
+        return sum_piece(*e_step(mixture, inverse, piece_rows, weights))
 
     if rows.shape[1] <= WHOLE:
         sums = sum_blocks(*e_step(mixture, inverse, rows, weight))
     else:
         pieces = jax.lax.map(piece, jnp.arange(0, rows.shape[1], PIECE, dtype=jnp.int32))
-        sums = Moments(*(jnp.sum(each, axis=0) for each in pieces))
+        sums = Moments(*(jnp.sum(moment, axis=0) for moment in pieces))
 
     # An empty component keeps its mean and shrinks to the ridge: finite, and never chosen.
     mass = sums.mass + 1e-12
@@ -148,17 +149,17 @@ def em_step(
     second = sums.second / mass[:, None, None]
     own_ridge = jnp.einsum("kab,bc,kdc->kad", inverse, ridge, inverse)
     covariance = second - first[:, :, None] * first[:, None, :] + own_ridge
-    fresh = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
+    moved = jnp.einsum("kab,kbc->kac", factors, jnp.linalg.cholesky(covariance))
     # A component that falls onto a few far rows at once may round to an indefinite matrix: its
     # mean moves now, and the next step, taken from there, is exact.
-    definite = jnp.all(jnp.isfinite(fresh), axis=(-2, -1), keepdims=True)
+    definite = jnp.all(jnp.isfinite(moved), axis=(-2, -1), keepdims=True)
 
-    now = Mixture(
+    updated = Mixture(
         jnp.log(mass / jnp.sum(mass)),
         means + jnp.einsum("kab,kb->ka", factors, first),
-        jnp.where(definite, fresh, factors),
+        jnp.where(definite, moved, factors),
     )
-    return now, sums.log_density / jnp.maximum(jnp.sum(weight), 1e-12)
+    return updated, sums.log_density / jnp.maximum(jnp.sum(weight), 1e-12)
 
 
 def first_mixture(means: jax.Array) -> Mixture:
@@ -172,8 +173,8 @@ def choose(flag: jax.Array, yes: Mixture, no: Mixture) -> Mixture:
     """Per slot, `yes` where the flag is set, else `no`."""
     return Mixture(
         *(
-            jnp.where(flag.reshape((-1,) + (1,) * (one.ndim - 1)), one, other)
-            for one, other in zip(yes, no, strict=True)
+            jnp.where(flag.reshape((-1,) + (1,) * (if_true.ndim - 1)), if_true, if_false)
+            for if_true, if_false in zip(yes, no, strict=True)
         )
     )
 
@@ -187,7 +188,7 @@ def fit_starts(
     steps: int,
     tolerance: float,
     most: jax.Array | None = None,
-) -> Found:
+) -> Fits:
     """Expectation-maximization from each of several starts, until it gains less than `tolerance`.
 
     The starts are worked on `SLOTS` at a time, so that one slow start holds up no other.
@@ -220,10 +221,13 @@ def fit_starts(
         )
         taken = pool.steps + 1
         done = (jnp.abs(likelihood - pool.likelihood) < tolerance) | (taken >= steps)
-        place = jnp.where(done, pool.start, count)
-        found = jax.tree.map(
-            lambda kept, new: kept.at[place].set(new), pool.found, Found(mixture, likelihood, taken)
+        write_to = jnp.where(done, pool.start, count)
+        fits = jax.tree.map(
+            lambda stored, latest: stored.at[write_to].set(latest),
+            pool.fits,
+            Fits(mixture, likelihood, taken),
         )
+        # Slots that are done take the next starts in their order; beyond the last they idle.
         turn = pool.next + jnp.cumsum(done).astype(jnp.int32) - 1
         start = jnp.where(done, jnp.where(turn < last, turn, count), pool.start)
         return Pool(
@@ -232,20 +236,20 @@ def fit_starts(
             likelihood=jnp.where(done, -jnp.inf, likelihood),
             mixture=choose(done, begin(start), mixture),
             next=pool.next + jnp.sum(done).astype(jnp.int32),
-            found=found,
+            fits=fits,
         )
 
     first = jnp.arange(slots, dtype=jnp.int32)
     first = jnp.where(first < last, first, count)
-    nothing = Found(firsts, jnp.full(count + 1, -jnp.inf), jnp.zeros(count + 1, jnp.int32))
+    no_fits = Fits(firsts, jnp.full(count + 1, -jnp.inf), jnp.zeros(count + 1, jnp.int32))
     pool = Pool(
         start=first,
         steps=jnp.zeros(slots, jnp.int32),
         likelihood=jnp.full(slots, -jnp.inf),
         mixture=begin(first),
         next=jnp.int32(slots),
-        found=nothing,
+        fits=no_fits,
     )
-    pool = jax.lax.while_loop(lambda now: jnp.any(now.start < count), step, pool)
-    mixture, likelihood, taken = pool.found
-    return Found(Mixture(*(field[:-1] for field in mixture)), likelihood[:-1], taken[:-1])
+    pool = jax.lax.while_loop(lambda pool: jnp.any(pool.start < count), step, pool)
+    mixture, likelihood, taken = pool.fits
+    return Fits(Mixture(*(field[:-1] for field in mixture)), likelihood[:-1], taken[:-1])

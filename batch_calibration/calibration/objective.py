@@ -41,21 +41,24 @@ def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     0.3333
     """
     weights = known_weight(scores, labels, weight)[:, None]
+    # Counted with weights: a row of weight 2 is there twice.
     names = jnp.arange(scores.shape[-1], dtype=jnp.int32)
-    said = predict(scores)[:, None] == names
-    true = jnp.asarray(labels, jnp.int32)[:, None] == names
-    both = jnp.sum(jnp.where(said & true, weights, 0.0), axis=0)
-    either = jnp.sum(jnp.where(said, weights, 0.0) + jnp.where(true, weights, 0.0), axis=0)
-    f1 = 2.0 * both / jnp.where(either > 0, either, 1.0)
-    occurring = jnp.sum(either > 0).astype(jnp.float32)
+    is_predicted = predict(scores)[:, None] == names
+    is_true = jnp.asarray(labels, jnp.int32)[:, None] == names
+    true_positives = jnp.sum(jnp.where(is_predicted & is_true, weights, 0.0), axis=0)
+    predicted_plus_true = jnp.sum(
+        jnp.where(is_predicted, weights, 0.0) + jnp.where(is_true, weights, 0.0), axis=0
+    )
+    f1 = 2.0 * true_positives / jnp.where(predicted_plus_true > 0, predicted_plus_true, 1.0)
+    occurring = jnp.sum(predicted_plus_true > 0).astype(jnp.float32)
     return jnp.sum(f1) / jnp.maximum(occurring, 1.0)
 
 
-def present_mean(values: jax.Array, weights: jax.Array, axis: int | None = None) -> jax.Array:
+def present_mean(per_row: jax.Array, weights: jax.Array, axis: int | None = None) -> jax.Array:
     """The weighted mean, 0 where nothing weighs; absent values are masked, as they may be NaN."""
     total = jnp.sum(weights, axis=axis)
-    kept = jnp.where(weights > 0, weights * values, 0.0)
-    return jnp.sum(kept, axis=axis) / jnp.where(total > 0, total, 1.0)
+    weighted = jnp.where(weights > 0, weights * per_row, 0.0)
+    return jnp.sum(weighted, axis=axis) / jnp.where(total > 0, total, 1.0)
 
 
 def one_hot(scores: ProbeRows, labels: Labels) -> jax.Array:
@@ -64,11 +67,11 @@ def one_hot(scores: ProbeRows, labels: Labels) -> jax.Array:
 
 
 def mean_per_label(
-    values: jax.Array, scores: ProbeRows, labels: Labels, weight: Weight | None
+    per_row: jax.Array, scores: ProbeRows, labels: Labels, weight: Weight | None
 ) -> tuple[jax.Array, jax.Array]:
     """The mean of values[m] over the rows of each label, [k], and whether the label occurs."""
     weights = known_weight(scores, labels, weight)[:, None] * one_hot(scores, labels)
-    return present_mean(values[:, None], weights, axis=0), jnp.sum(weights, axis=0) > 0
+    return present_mean(per_row[:, None], weights, axis=0), jnp.sum(weights, axis=0) > 0
 
 
 def recall_per_label(

@@ -44,19 +44,21 @@ def transport(log_probs: ProbeRows, shares: Bias, weight: Weight) -> Bias:
     of these is taken: for each label r the least with b_r = 0 and the greatest, and their mean. It
     depends on nothing but the predictions, and is as far from changing one as it can be.
     """
-    found = match(log_probs, shares, weight, hard=True)
+    matched_bias = match(log_probs, shares, weight, hard=True)
     # Without the bias found, of equal rows nothing is left, to the last bit.
-    corrected = jnp.asarray(log_probs) - found
-    said = predict(corrected)
-    behind = corrected - jnp.take_along_axis(corrected, said[:, None], axis=1)
+    corrected = jnp.asarray(log_probs) - matched_bias
+    predicted = predict(corrected)
+    behind = corrected - jnp.take_along_axis(corrected, predicted[:, None], axis=1)
     behind = jnp.where(jnp.asarray(weight)[:, None] > 0, behind, -jnp.inf)
-    most = jax.ops.segment_max(behind, said, len(shares)).T
+    # [l, j]: how close label j comes to label l among the rows predicted l, in nats below 0.
+    most = jax.ops.segment_max(behind, predicted, len(shares)).T
     # A label that is not predicted stays where it is found.
-    least = jnp.where(jnp.isfinite(most), most, 0.0)
+    distances = jnp.where(jnp.isfinite(most), most, 0.0)
 
-    def through(label: Count, apart: jax.Array) -> jax.Array:
-        return jnp.maximum(apart, apart[:, label, None] + apart[label])
+    def through(label: Count, distances: jax.Array) -> jax.Array:
+        return jnp.maximum(distances, distances[:, label, None] + distances[label])
 
-    apart = jax.lax.fori_loop(0, len(shares), through, least)
-    middle = (jnp.mean(apart, axis=1) - jnp.mean(apart, axis=0)) / 2
-    return found + (middle - jnp.mean(middle))
+    # Longest paths between labels, as Floyd and Warshall find shortest ones.
+    distances = jax.lax.fori_loop(0, len(shares), through, distances)
+    middle = (jnp.mean(distances, axis=1) - jnp.mean(distances, axis=0)) / 2
+    return matched_bias + (middle - jnp.mean(middle))

@@ -59,10 +59,11 @@ def premise_shift(
         return Premises(present, weights, jnp.float32(strength))
 
     def apply(state: Premises, log_probs: Rows, /) -> Scores:
+        # One row for all, unless there is a row for each row to correct.
         bias = weighted_mean(state.rows, state.weight)
         if state.rows.shape == log_probs.shape:
-            here = state.weight[:, None] > 0
-            bias = jnp.where(here & (jnp.sum(here) > 1), state.rows, bias)
+            is_present = state.weight[:, None] > 0
+            bias = jnp.where(is_present & (jnp.sum(is_present) > 1), state.rows, bias)
         return jnp.asarray(log_probs) - state.strength * (bias - log_target(target_prior))
 
     return Calibrator(fit, apply)

@@ -37,6 +37,7 @@ def option_prior(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
         )
     weights = weights_of(log_probs, weight)
     present = jnp.where(weights[:, None] > 0, log_probs, 0.0)
+    # [question, permutation, place]
     by_question = label_normalized(present).reshape(-1, k, k)
     priors = jax.nn.log_softmax(jnp.mean(by_question, axis=1), axis=-1)
     return log_mean_prob(priors, jnp.min(weights.reshape(-1, k), axis=1))

@@ -14,7 +14,7 @@ from batch_calibration.calibration.base import (
     weighted_mean,
     weights_of,
 )
-from batch_calibration.calibration.mixture import Found, fit_starts, invert_lower
+from batch_calibration.calibration.mixture import Fits, fit_starts, invert_lower
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
     AnyArray,
@@ -70,7 +70,7 @@ class Prototypes(NamedTuple):
 
 def densities(state: Prototypes, rows: Rows) -> Scores:
     """The log density of each row of features under each label's, log N(x_i; mu_j, Sigma_j)."""
-    centered = rows[:, None, :] - state.means
+    centered = rows[:, None, :] - state.means  # [n, label, k]
     residuals = jnp.einsum("jab,njb->nja", state.factors, centered)
     log_scale = jnp.sum(jnp.log(jnp.diagonal(state.factors, axis1=-2, axis2=-1)), axis=-1)
     constant = 0.5 * rows.shape[-1] * jnp.log(jnp.float32(2.0 * jnp.pi))
@@ -83,6 +83,7 @@ def draw_rows(key: Key, weight: jax.Array, count: int) -> jax.Array:
     Threefry is partitionable: what the first rows draw does not depend on how many rows of weight 0
     follow, so padding changes nothing.
     """
+    # The largest of random numbers are a draw without replacement; -1 puts absent rows last.
     race = jnp.where(weight > 0, jax.random.uniform(key, weight.shape), -1.0)
     return jax.lax.top_k(race, count)[1]
 
@@ -91,10 +92,10 @@ def draw_starts(key: Key, rows: jax.Array, weight: jax.Array, starts: int) -> ja
     """Distinct present rows as first means, [starts k k]; with fewer than k rows, some twice."""
     labels = rows.shape[-1]
 
-    def draw(one: jax.Array) -> jax.Array:
-        first = draw_rows(one, weight, min(labels, rows.shape[0]))
-        several = jnp.clip(jnp.sum(weight > 0).astype(jnp.int32), 1, first.shape[0])
-        return rows[first[jnp.arange(labels, dtype=jnp.int32) % several]]
+    def draw(start_key: jax.Array) -> jax.Array:
+        first = draw_rows(start_key, weight, min(labels, rows.shape[0]))
+        present_rows = jnp.clip(jnp.sum(weight > 0).astype(jnp.int32), 1, first.shape[0])
+        return rows[first[jnp.arange(labels, dtype=jnp.int32) % present_rows]]
 
     drawn: jax.Array = jax.lax.map(draw, jax.random.split(key, starts))
     return drawn
@@ -142,13 +143,13 @@ def fit_prototypes(
         fit_starts, ridge=RIDGE * whitening @ whitening.T, steps=steps, tolerance=tolerance
     )
 
-    def judge(found: Found) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def judge(fits: Fits) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Of each mixture its means in nats, the cluster of each label, and its merit."""
-        means = center + found.mixture.means @ factor.T
+        means = center + fits.mixture.means @ factor.T
         orders, totals = jax.lax.map(assign, means)
-        merit = totals if select == "assignment" else found.likelihood
-        done = jnp.isfinite(merit) & (found.steps > 0)
-        return means, orders, jnp.where(done, merit, -jnp.inf)
+        merit = totals if select == "assignment" else fits.likelihood
+        is_valid = jnp.isfinite(merit) & (fits.steps > 0)
+        return means, orders, jnp.where(is_valid, merit, -jnp.inf)
 
     most = None
     if start_means is not None:
@@ -159,20 +160,23 @@ def fit_prototypes(
         if rows.shape[0] > searched and starts > REFINED:
             # Rows of weight 0 may follow: what counts is how many are present.
             many = jnp.sum(present) > searched
-            some = draw_rows(jax.random.split(key, starts + 1)[-1], weight, searched)
-            tried = fit(white[some], weight[some], starts=firsts, most=jnp.where(many, starts, 0))
+            sample = draw_rows(jax.random.split(key, starts + 1)[-1], weight, searched)
+            tried = fit(
+                white[sample], weight[sample], starts=firsts, most=jnp.where(many, starts, 0)
+            )
             firsts = firsts[jnp.argsort(-judge(tried)[2])]
             most = jnp.where(many, REFINED, starts)
-    found = fit(white, weight, starts=firsts, most=most)
+    fits = fit(white, weight, starts=firsts, most=most)
 
-    means, orders, merit = judge(found)
+    # Clusters of the best start, in the order of the labels, in nats again.
+    means, orders, merit = judge(fits)
     best = jnp.argmax(merit)
     order = orders[best]
     return Prototypes(
         means[best][order],
-        invert_lower(found.mixture.factors[best])[order] @ whitening,
-        found.mixture.log_weights[best][order],
-        found.likelihood[best] + jnp.sum(jnp.log(jnp.diagonal(whitening))),
+        invert_lower(fits.mixture.factors[best])[order] @ whitening,
+        fits.mixture.log_weights[best][order],
+        fits.likelihood[best] + jnp.sum(jnp.log(jnp.diagonal(whitening))),
     )
 
 

@@ -46,7 +46,7 @@ def empty(labels: int) -> Running:
     return Running(jnp.zeros(labels), jnp.int32(0), jnp.zeros(labels))
 
 
-def merge(one: Running, other: Running, /) -> Running:
+def merge(first: Running, second: Running, /) -> Running:
     """The estimate of both together: mean + (mean' - mean) count' / (count + count').
 
     Chan's pairwise update, its sum compensated as Neumaier does: what float32 rounds off the mean
@@ -59,16 +59,18 @@ def merge(one: Running, other: Running, /) -> Running:
     >>> merge(one, three).mean.tolist()
     [3.25]
     """
-    counts = one.count.astype(jnp.float32), other.count.astype(jnp.float32)
+    # float32 holds the share well enough: only the count itself must not be rounded.
+    counts = first.count.astype(jnp.float32), second.count.astype(jnp.float32)
     share = counts[1] / jnp.maximum(counts[0] + counts[1], 1.0)
-    step = ((other.mean - one.mean) + (other.rest - one.rest)) * share + one.rest
-    mean = one.mean + step
+    step = ((second.mean - first.mean) + (second.rest - first.rest)) * share + first.rest
+    mean = first.mean + step
     # Exact whichever of both is larger (Knuth's two-sum).
-    moved = mean - one.mean
-    rest = (one.mean - (mean - moved)) + (step - moved)
-    total = one.count + other.count
+    moved = mean - first.mean
+    rest = (first.mean - (mean - moved)) + (step - moved)
+    # An int32 that overflowed is smaller than before; it stays at the largest.
+    total = first.count + second.count
     full = jnp.int32(np.iinfo(np.int32).max)
-    return Running(mean, jnp.where(total < one.count, full, total), rest)
+    return Running(mean, jnp.where(total < first.count, full, total), rest)
 
 
 def update(
@@ -100,11 +102,11 @@ class Stream(NamedTuple):
 
     Attributes:
         means: [b k], in nats; the last is the mean of all rows.
-        place: [m], the mini-batch of each row; of an absent one, that of the present row before.
+        batch_of_row: [m], its mini-batch; of an absent row, that of the present row before.
     """
 
     means: Rows
-    place: Predictions
+    batch_of_row: Predictions
 
 
 @partial(jax.jit, static_argnames=("batch_size", "per_batch"))
@@ -122,17 +124,17 @@ def stream(
         The estimate at the end, and the estimates after each mini-batch (a leading axis).
     """
     rows, labels = log_probs.shape
-    missing = -rows % batch_size
+    missing = -rows % batch_size  # rows that fill the last mini-batch, with weight 0
     padded = jnp.pad(jnp.asarray(log_probs), ((0, missing), (0, 0)))
     weights = jnp.pad(weights_of(log_probs, weight), (0, missing))
 
     def step(seen: Running, batch: tuple[jax.Array, jax.Array]) -> tuple[Running, Running]:
-        now = update(seen, *batch, per_batch=per_batch)
-        return now, now
+        updated = update(seen, *batch, per_batch=per_batch)
+        return updated, updated
 
     batches = padded.reshape(-1, batch_size, labels), weights.reshape(-1, batch_size)
-    last, each = jax.lax.scan(step, state, batches)
-    return last, each
+    last, estimates = jax.lax.scan(step, state, batches)
+    return last, estimates
 
 
 def running_shift(
@@ -191,9 +193,11 @@ def running_shift(
         return Stream(seen.mean, jnp.maximum(number, 0) // batch_size)
 
     def apply_so_far(state: Stream, log_probs: Rows, /) -> Scores:
-        later = max(log_probs.shape[0] - state.place.shape[0], 0)
-        place = jnp.pad(state.place, (0, later), constant_values=state.means.shape[0] - 1)
-        means = state.means[place[: log_probs.shape[0]]]
+        later = max(log_probs.shape[0] - state.batch_of_row.shape[0], 0)
+        batch_of_row = jnp.pad(
+            state.batch_of_row, (0, later), constant_values=state.means.shape[0] - 1
+        )
+        means = state.means[batch_of_row[: log_probs.shape[0]]]
         return apply(Shift(means - log_target(target_prior), jnp.float32(strength)), log_probs)
 
     return Calibrator(fit, apply_so_far)

@@ -51,16 +51,16 @@ def known_rows(
             f"{method} learns from labels and none came: give the scores and the labels of a "
             "labeled set (label -1 means unknown)."
         )
-    known = known_weight(log_probs, labels, weight)
-    rows = label_normalized(jnp.where(known[:, None] > 0, log_probs, 0.0))
-    return rows, labels, known
+    known_weights = known_weight(log_probs, labels, weight)
+    rows = label_normalized(jnp.where(known_weights[:, None] > 0, log_probs, 0.0))
+    return rows, labels, known_weights
 
 
-def check_regularization(value: float) -> None:
+def check_regularization(regularization: float) -> None:
     """Refuses a pull that is no number above 0: without any, few rows have no least log loss."""
-    if not 0.0 < value < float("inf"):
+    if not 0.0 < regularization < float("inf"):
         raise InputError(
-            where="regularization", expected="a number above 0", got=f"{value!r}",
+            where="regularization", expected="a number above 0", got=f"{regularization!r}",
             remedy="give one such as regularization=10.0",
         )  # fmt: skip
 
@@ -106,23 +106,24 @@ def scaling(
         key: Key | None = None
     ) -> Scaling:  # fmt: skip
         del key
-        rows, gold, known = known_rows(form, log_probs, labels, weight)
+        rows, gold, known_weights = known_rows(form, log_probs, labels, weight)
         k = rows.shape[-1]
         bias = jnp.zeros(k, jnp.float32)
         if toward == "bc" and form != "temperature":
-            seen = jnp.sum(known)
-            bias = weighted_mean(rows, known) * (seen / (seen + PSEUDO_ROWS))
+            # The mean, shrunk toward zero as by 8 rows without bias.
+            seen = jnp.sum(known_weights)
+            bias = weighted_mean(rows, known_weights) * (seen / (seen + PSEUDO_ROWS))
         shapes = {"temperature": (), "vector": (k,), "matrix": (k, k)}
-        one = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
-        scale = 0.0 * one if toward == "zero" else one
+        identity = jnp.eye(k, dtype=jnp.float32) if form == "matrix" else jnp.ones(shapes[form])
+        scale = 0.0 * identity if toward == "zero" else identity
         # An offset without any pull has no least log loss where a label never occurs.
         free = 1e-6 if toward == "zero" else regularization
         pull = Affine(jnp.float32(regularization), jnp.float32(free))
         offset = jnp.zeros(() if form == "temperature" else k, jnp.float32)
-        found = learn(rows - bias, gold, known, Affine(scale, offset), pull)
+        fitted = learn(rows - bias, gold, known_weights, Affine(scale, offset), pull)
         if form == "temperature":
             # The loss is convex: within a bound, the best is the bound or the best of all.
-            found = Affine(jnp.maximum(found.scale, LEAST_SCALE), offset)
-        return Scaling(bias, found)
+            fitted = Affine(jnp.maximum(fitted.scale, LEAST_SCALE), offset)
+        return Scaling(bias, fitted)
 
     return Calibrator(fit, apply)

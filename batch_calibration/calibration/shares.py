@@ -66,19 +66,21 @@ def sld_em(*, least_share: float = LEAST_SHARE, damping: float = 0.05) -> Calibr
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
         del labels
         probs = jnp.where(weight[:, None] > 0, jnp.exp(label_normalized(log_probs)), 0.0).T
-        part = weight / jnp.maximum(jnp.sum(weight), 1.0)
+        row_share = weight / jnp.maximum(jnp.sum(weight), 1.0)
         equal = jnp.ones(len(probs)) / len(probs)
 
-        def step(now: _Search) -> _Search:
-            last = now.shares
+        def step(search: _Search) -> _Search:
+            last = search.shares
+            # E-step: the share of each label in each row; a row of weight 0 has none.
             joint = probs * last[:, None]
             sums = jnp.sum(joint, axis=0)
-            mean = (joint / jnp.where(sums > 0, sums, 1.0)) @ part
+            # M-step: their mean over rows, mixed with equal shares.
+            mean = (joint / jnp.where(sums > 0, sums, 1.0)) @ row_share
             new = least_shares((1.0 - damping) * mean + damping * equal, least_share)
-            return _Search(new, jnp.max(jnp.abs(new - last)), now.steps + 1)
+            return _Search(new, jnp.max(jnp.abs(new - last)), search.steps + 1)
 
-        def moves(now: _Search) -> jax.Array:
-            return (now.move > SMALLEST_MOVE) & (now.steps < STEPS)
+        def moves(search: _Search) -> jax.Array:
+            return (search.move > SMALLEST_MOVE) & (search.steps < STEPS)
 
         start = _Search(equal, jnp.float32(jnp.inf), jnp.int32(0))
         return jax.lax.while_loop(moves, step, start).shares, weight
@@ -135,16 +137,17 @@ def bbse() -> Calibrator:
     """
 
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
-        said = one_hot(log_probs, predict(log_probs - weighted_mean(log_probs, batch)))
+        predictions = one_hot(log_probs, predict(log_probs - weighted_mean(log_probs, batch)))
         total = jnp.sum(counted) + gold.shape[-1]
-        predicted = weighted_mean(said, batch)
-        confusion = ((said.T * counted) @ gold + predicted[:, None]) / total
+        predicted = weighted_mean(predictions, batch)
+        confusion = ((predictions.T * counted) @ gold + predicted[:, None]) / total
+        # w = 1 + excess: least squares with a pull of 1 / n toward w = 1.
         eye = jnp.eye(gold.shape[-1])
-        more = jnp.linalg.solve(
+        excess = jnp.linalg.solve(
             confusion.T @ confusion + eye / total,
             confusion.T @ (predicted - jnp.sum(confusion, axis=-1)),
         )
-        shares = jnp.maximum((1.0 + more) * _counted(gold, counted), 0.0)
+        shares = jnp.maximum((1.0 + excess) * _counted(gold, counted), 0.0)
         return least_shares(shares / jnp.sum(shares))
 
     return matched(_of_labeled("bbse", estimate))
@@ -155,11 +158,11 @@ def _counted(gold: jax.Array, counted: Weight) -> Bias:
     return counts / jnp.sum(counts)
 
 
-Estimate = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
+ShareEstimator = Callable[[ProbeRows, jax.Array, Weight, Weight], Bias]
 """Rows [m k], their labels one-hot [m k], the weights of those labeled, those of the batch."""
 
 
-def _of_labeled(name: str, estimate: Estimate) -> Shares:
+def _of_labeled(name: str, estimate: ShareEstimator) -> Shares:
     def shares(log_probs: ProbeRows, labels: Labels | None, weight: Weight) -> tuple[Bias, Weight]:
         if labels is None:
             raise InputError(

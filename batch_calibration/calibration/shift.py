@@ -26,7 +26,7 @@ from batch_calibration.typing import (
     Weight,
 )
 
-Estimate = Callable[[ProbeRows, Weight | None], Bias]
+BiasEstimator = Callable[[ProbeRows, Weight | None], Bias]
 """How a bias [k] is taken from probe rows [m k] and their weights [m]."""
 
 
@@ -87,7 +87,7 @@ def log_mean_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 def log_mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
     """The same after the labels of each row are given one sum, so that every row weighs alike."""
-    row = jax.nn.logsumexp(log_probs, axis=-1, keepdims=True)
+    row = jax.nn.logsumexp(log_probs, axis=-1, keepdims=True)  # [m, 1], nats
     return log_mean_prob(log_probs - (row - weighted_mean(row, weight)), weight)
 
 
@@ -97,7 +97,7 @@ def mean_label_prob(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
 
 
 def fit_with(
-    estimate: Estimate, strength: float, target: Callable[[], jax.Array | float]
+    estimate: BiasEstimator, strength: float, target: Callable[[], jax.Array | float]
 ) -> Callable[..., Shift]:
     """A fit that learns a bias by `estimate(log_probs, weight)` and takes `target()` off it."""
 
@@ -132,7 +132,7 @@ def log_target(target_prior: Prior | None) -> jax.Array | float:
 
 def shift(
     *,
-    estimate: Estimate = mean_log_prob,
+    estimate: BiasEstimator = mean_log_prob,
     strength: float = 1.0,
     target_prior: Prior | None = None,
 ) -> Calibrator:

@@ -20,18 +20,19 @@ def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
     """
     weights = weights_of(log_probs, weight)[:, None]
     present = jnp.where(weights > 0, log_probs, 0.0)
+    # A constant per row tells no labels apart.
     rows = present - jnp.mean(present, axis=-1, keepdims=True)
     bias = weighted_mean(rows, weight)
     total, length = jnp.sum(weights), jnp.sum(bias**2)
     spread = jnp.sum(weights * (rows - bias) ** 2) / jnp.maximum(total - 1.0, 1e-6)
     error = spread / jnp.maximum(total, 1.0)
-    known = (total > 1.0) & (length > 0.0)
-    part = jnp.maximum(1.0 - error / jnp.where(known, length, 1.0), 0.0)
-    return jnp.where(known, (1.0 - 1.0 / jnp.maximum(total, 1.0)) * part, 0.0)
+    is_defined = (total > 1.0) & (length > 0.0)
+    factor = jnp.maximum(1.0 - error / jnp.where(is_defined, length, 1.0), 0.0)
+    return jnp.where(is_defined, (1.0 - 1.0 / jnp.maximum(total, 1.0)) * factor, 0.0)
 
 
 def shrunk_mean(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
-    """The mean log-probability of each label times `shrinkage`, an `Estimate` for `shift`.
+    """The mean log-probability of each label times `shrinkage`, a `BiasEstimator` for `shift`.
 
     >>> shrunk_mean(jnp.array([[-1.0, -3.0], [-2.0, -4.0]])).tolist()
     [-0.75, -1.75]

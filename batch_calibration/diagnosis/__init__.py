@@ -6,12 +6,6 @@ from batch_calibration.diagnosis.recommend import LEAVE, Recommendation, recomme
 from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [
-    "LEAVE",
-    "Diagnosis",
-    "Recommendation",
-    "Right",
-    "centered_error",
-    "diagnose",
-    "recommend",
+    "LEAVE", "Diagnosis", "Recommendation", "Right", "centered_error", "diagnose", "recommend",
     "signals",
-]
+]  # fmt: skip

@@ -32,8 +32,11 @@ def measure(
     """
     rows = np.asarray(blocks["test"].log_probs)
     names = [name for name, method in METHODS.items() if _measurable(method, blocks, rows)]
-    given = {name: options if name == default else {} for name in dict.fromkeys([*names, default])}
-    return {name: _hits(name, blocks, part) for name, part in given.items()}
+    # `default` comes last where it is none of them, as in the order of the sentences.
+    hits = {}
+    for name in dict.fromkeys([*names, default]):
+        hits[name] = _hits(name, blocks, options if name == default else {})
+    return hits
 
 
 def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
@@ -48,12 +51,12 @@ def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
 
 def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Shares]) -> np.ndarray:
     gold = np.asarray(blocks["labeled"].labels)
-    part = np.empty(len(gold), int)
-    part[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
-    weights = (part != np.arange(FOLDS)[:, None]).astype(np.float32)
+    fold_of_row = np.empty(len(gold), int)
+    fold_of_row[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
+    weights = (fold_of_row != np.arange(FOLDS)[:, None]).astype(np.float32)
     read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
     guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
-    return np.asarray(guesses[part, np.arange(len(gold))] == gold)
+    return np.asarray(guesses[fold_of_row, np.arange(len(gold))] == gold)
 
 
 @partial(jax.jit, static_argnames=("name", "options"))
@@ -86,8 +89,8 @@ def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, flo
     """
     best, lead, error, most = default, 0.0, 0.0, 0.0
     for name, hit in hits.items():
-        more = hit.astype(float) - hits[default]
-        mean, noise = float(more.mean()), float(more.std(ddof=1) / np.sqrt(len(more)))
+        gains = hit.astype(float) - hits[default]
+        mean, noise = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
         if mean - noise > most:
             best, lead, error, most = name, mean, noise, mean - noise
     return best, lead, error

@@ -1,13 +1,19 @@
 """What a prompt prefers, what correcting it changes, and whether that helps, in numbers."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
-from batch_calibration.diagnosis.findings import WANTED, Diagnosis, Right
-from batch_calibration.diagnosis.stability import centered_error, hanging, pair_error, rows_needed
+from batch_calibration.diagnosis.findings import TARGET_ERROR, Diagnosis, Right
+from batch_calibration.diagnosis.stability import (
+    centered_error,
+    find_fragile,
+    pair_error,
+    rows_needed,
+)
 from batch_calibration.methods import check_labels, check_scores, no_log_probs
 from batch_calibration.metrics import (
     Estimate,
@@ -56,39 +62,48 @@ def diagnose(
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
     rows = check_scores(scores)
-    if corrected is None and strength == 1.0:
-        corrected = calibrate(rows, method)
-    elif corrected is None:
-        corrected = calibrate(rows, method, strength=strength)
+    if corrected is None:
+        # The default is left out, as not every method takes a strength.
+        options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
+        corrected = calibrate(rows, method, **options)
     after = np.asarray(corrected)
-    k = rows.shape[-1]
-    gold = np.full(len(rows), -1) if labels is None else check_labels(labels, rows)
-    known = gold >= 0
+    n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)
     mean = exact.mean(axis=0)
     error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
-    guess, new = rows.argmax(axis=-1), after.argmax(axis=-1)
-    changed = np.flatnonzero(guess != new)
-    some = bool(known.any())
+    guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
+    changed = np.flatnonzero(guess != new_guess)
+    fragile = None
+    if method == BATCH_MEAN:
+        fragile = find_fragile(exact, after, changed, strength=strength)
+    gold = np.full(n, -1) if labels is None else check_labels(labels, rows)
+    is_labeled = gold >= 0
+    classes = accuracy_before = accuracy_after = gain = None
+    if is_labeled.any():
+        labels_known = gold[is_labeled]
+        classes = _share(labels_known, k)
+        accuracy_before = _right(guess[is_labeled], labels_known, k)
+        accuracy_after = _right(new_guess[is_labeled], labels_known, k)
+        gain = _gain(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     return Diagnosis(
         label_names=tuple(label_names) or tuple(f"label {i}" for i in range(k)),
         method=method,
-        rows=len(rows),
-        labeled=int(known.sum()),
+        rows=n,
+        labeled=int(is_labeled.sum()),
         preference=mean - mean.mean(),
         error=centered_error(exact),
         pair_error=error,
-        rows_needed=rows_needed(error, len(rows), WANTED),
-        classes=_share(gold[known], k) if some else None,
+        rows_needed=rows_needed(error, n, TARGET_ERROR),
+        classes=classes,
         predicted=_share(guess, k),
-        corrected=_share(new, k),
+        corrected=_share(new_guess, k),
         changed=changed,
-        hanging=hanging(exact, after, changed, strength=strength) if method == BATCH_MEAN else None,
+        hanging=fragile,
         tied=int((np.ptp(after, axis=-1) == 0).sum()),
         mass=None if no_log_probs(rows) else float(np.exp(exact).sum(axis=-1).mean()),
-        before=_right(guess[known], gold[known], k) if some else None,
-        after=_right(new[known], gold[known], k) if some else None,
-        gain=_gain(guess[known] == gold[known], new[known] == gold[known]) if some else None,
+        before=accuracy_before,
+        after=accuracy_after,
+        gain=gain,
     )
 
 

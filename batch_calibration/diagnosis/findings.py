@@ -8,7 +8,7 @@ from batch_calibration.metrics import Estimate
 
 MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
-WANTED = 0.1
+TARGET_ERROR = 0.1
 """Nats: the standard error for which the rows needed are given."""
 
 
@@ -80,40 +80,40 @@ class Diagnosis(NamedTuple):
         """What the prompt prefers, what the correction changes, and whether that helps."""
         if self.rows == 1:
             return [self._one_row()]
-        said = [self._preference(), self._mass(), self._shares(), self._rare(), self._changes()]
-        return [sentence for sentence in said if sentence] + self._verdict()
+        texts = [self._preference(), self._mass(), self._shares(), self._rare(), self._changes()]
+        return [*filter(None, texts), *self._verdict()]
 
     def _one_row(self) -> str:
-        said = (
+        text = (
             "There is one row: what the prompt prefers cannot be told from what is right for it, "
             "nor what a correction brings; give 10 rows of the prompt or more."
         )
         if not self.tied:
-            return said
+            return text
         first = self.label_names[0]
-        return f"{said} {self.method} makes its scores equal, which predicts {first!r}, the first."
+        return f"{text} {self.method} makes its scores equal, which predicts {first!r}, the first."
 
     def _preference(self) -> str:
         high, low = int(self.preference.argmax()), int(self.preference.argmin())
         names, size = self.label_names, float(np.ptp(self.preference))
-        said = (
+        text = (
             f"Averaged over {self.rows:,} rows, the scores favor {names[high]!r} over "
             f"{names[low]!r} by {size:.2f}"
         )
         if self.rows == 2:
-            return f"{said} nats, of which two rows cannot say how sure it is."
+            return f"{text} nats, of which two rows cannot say how sure it is."
         error = f"{self.pair_error:.2f}" if self.pair_error >= 0.01 else f"{self.pair_error:.1g}"
-        said += f" ± {error} nats (a factor of {_factor(size)}; ± a standard error)"
-        return f"{said}; {self.rows_needed:,} rows would give ± {WANTED:g}."
+        text += f" ± {error} nats (a factor of {_factor(size)}; ± a standard error)"
+        return f"{text}; {self.rows_needed:,} rows would give ± {TARGET_ERROR:g}."
 
     def _mass(self) -> str:
         if self.mass is None:
             return ""
-        said = f"Together the labels have {100 * self.mass:.3g} % of the probability"
+        text = f"Together the labels have {100 * self.mass:.3g} % of the probability"
         if self.mass >= 0.1:
-            return f"{said} in the mean row."
+            return f"{text} in the mean row."
         return (
-            f"{said} in the mean row, if the scores are log-probabilities of a first token: the "
+            f"{text} in the mean row, if the scores are log-probabilities of a first token: the "
             "model would rather say something else."
         )
 
@@ -121,20 +121,22 @@ class Diagnosis(NamedTuple):
         most = int(self.predicted.argmax())
         name, k = repr(self.label_names[most]), len(self.label_names)
         if self.predicted[most] == 1:
-            said = f"{name} is predicted for all rows, which is a bias or what is right for "
-            said += "all: the scores alone cannot tell. After the correction it is predicted for "
-            said += f"{100 * self.corrected[most]:.1f} %"
+            text = (
+                f"{name} is predicted for all rows, which is a bias or what is right for all: the "
+                "scores alone cannot tell. After the correction it is predicted for "
+                f"{100 * self.corrected[most]:.1f} %"
+            )
         else:
-            said = f"{name} is predicted for {100 * self.predicted[most]:.1f} % of the rows, "
-            said += f"after the correction for {100 * self.corrected[most]:.1f} %"
+            text = f"{name} is predicted for {100 * self.predicted[most]:.1f} % of the rows, "
+            text += f"after the correction for {100 * self.corrected[most]:.1f} %"
         if self.tied:
-            said += (
+            text += (
                 f"; of {self.tied:,} of {self.rows:,} rows all {k} corrected scores are equal, "
                 f"which predicts {self.label_names[0]!r}, the first"
             )
         if self.classes is None:
-            return f"{said}."
-        return f"{said}; it is right for {100 * self.classes[most]:.1f} % of the labeled ones."
+            return f"{text}."
+        return f"{text}; it is right for {100 * self.classes[most]:.1f} % of the labeled ones."
 
     def _rare(self) -> str:
         rare, k = self.rare, len(self.label_names)
@@ -142,24 +144,24 @@ class Diagnosis(NamedTuple):
             return ""
         limit = f"predicted for less than {100 / (10 * k):.1f} % of the rows"
         if len(rare) > MANY_NAMES:
-            said = f"{len(rare)} of the {k} labels are {limit}"
+            text = f"{len(rare)} of the {k} labels are {limit}"
         else:
             names = " and ".join(repr(self.label_names[label]) for label in rare)
-            said = f"{names} {'is' if len(rare) == 1 else 'are'} {limit}"
+            text = f"{names} {'is' if len(rare) == 1 else 'are'} {limit}"
         if self.classes is None:
-            return f"{said}."
-        return f"{said}, and right for {100 * self.classes[rare].sum():.1f} % of the labeled ones."
+            return f"{text}."
+        return f"{text}, and right for {100 * self.classes[rare].sum():.1f} % of the labeled ones."
 
     def _changes(self) -> str:
         count = len(self.changed)
-        said = (
+        text = (
             f"{self.method} changes the prediction of {count:,} of {self.rows:,} rows "
             f"({100 * count / self.rows:.1f} %)"
         )
         if self.hanging is None or not count or self.rows < 3:
-            return f"{said}."
+            return f"{text}."
         return (
-            f"{said}; {len(self.hanging):,} of these would change again if one row were left out "
+            f"{text}; {len(self.hanging):,} of these would change again if one row were left out "
             "of the batch."
         )
 
@@ -167,21 +169,18 @@ class Diagnosis(NamedTuple):
         k = len(self.label_names)
         if self.before is None or self.after is None or self.gain is None or self.classes is None:
             return [
-                "No right label is known, so whether this helps cannot be said. BC supposes that "
+                "No right label is known, so whether this helps cannot be text. BC supposes that "
                 f"each of the {k} labels is right about equally often; where that is not so, give "
                 "the shares that you expect (--prior)."
             ]
-        said = f"Accuracy moves from {self.before.accuracy} to {self.after.accuracy} %: {{}}."
-        points = "{:+.1f} points [{:+.1f}, {:+.1f}]".format(*(100 * x for x in self.gain))
-        if self.gain.low > 0:
-            words = [said.format(f"{points}, a gain")]
-        elif self.gain.high < 0:
-            words = [said.format(f"{points}, a loss: do not use it here")]
-        else:
-            words = [said.format(f"{points}, which is within the noise of so many rows")]
-        return words + self._supposed(self.classes)
+        verdict = "which is within the noise of so many rows"
+        if self.gain.beyond_noise:
+            verdict = "a gain" if self.gain.low > 0 else "a loss: do not use it here"
+        text = f"Accuracy moves from {self.before.accuracy} to {self.after.accuracy} %"
+        size = self.gain.points.replace(" [", " points [")
+        return [f"{text}: {size}, {verdict}.", *self._prior_supposed(self.classes)]
 
-    def _supposed(self, classes: np.ndarray) -> list[str]:
+    def _prior_supposed(self, classes: np.ndarray) -> list[str]:
         """That BC supposes equal shares, where those of the labeled rows are others."""
         if classes.max() == 1:
             only = self.label_names[int(classes.argmax())]
@@ -193,9 +192,9 @@ class Diagnosis(NamedTuple):
         never = [name for name, share in pairs if not share]
         if never:
             listed = " or ".join(map(repr, never))
-            some = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
+            named = listed if len(never) <= MANY_NAMES else f"any of {len(never)} labels"
             return [
-                f"No labeled row's right answer is {some}, but BC "
+                f"No labeled row's right answer is {named}, but BC "
                 "supposes that labels are right about equally often: give the shares that you "
                 "expect (--prior), or leave such labels out (--labels)."
             ]
@@ -209,5 +208,5 @@ class Diagnosis(NamedTuple):
 
 
 def _factor(nats: float) -> str:
-    """The factor that so many nats are, in words."""
+    """The factor that so many nats are, in verdict."""
     return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"

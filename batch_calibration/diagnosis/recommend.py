@@ -84,8 +84,10 @@ def signals(scores: ArrayLike) -> Signals:
     mean = rows.mean(axis=0)
     after = _probs(rows - mean)
     log_ratio = np.log(np.maximum(after, np.finfo(float).tiny)) - np.log(after.mean(axis=0))
-    sure, given = after.max(axis=-1), after.argmax(axis=-1)
-    counts, sums = np.bincount(given, minlength=k), np.bincount(given, sure, minlength=k)
+    confidence_of_row, label_of_row = after.max(axis=-1), after.argmax(axis=-1)
+    counts = np.bincount(label_of_row, minlength=k)
+    sums = np.bincount(label_of_row, confidence_of_row, minlength=k)
+    # A label that no row or every row is given has no other to compare with: NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
         confidence = (sums / counts) / ((sums.sum() - sums) / (n - counts))
     predicted = np.bincount(rows.argmax(axis=-1), minlength=k) + 1.0
@@ -152,12 +154,12 @@ def recommend(
             remedy="give one prompt's rows at a time",
         )  # fmt: skip
     names = tuple(label_names) or tuple(f"label {i}" for i in range(k))
-    found = signals(rows)
+    seen = signals(rows)
     if target_prior is not None:
         check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": target_prior}, k)
         method, options, why = _to_shares(tuple(map(float, target_prior)))
     else:
-        method, options, why = _from_scores(rows, found, names)
+        method, options, why = _from_scores(rows, seen, names)
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError(
             where="recommend",
@@ -166,33 +168,33 @@ def recommend(
             remedy="give what is missing or leave all out",
         )
     if labeled is None:
-        return Recommendation(method, options, tuple(why), found, {})
-    known = check_scores(labeled, "labeled", labels=k)
-    gold = check_labels(labels, known)
+        return Recommendation(method, options, tuple(why), seen, {})
+    labeled_rows = check_scores(labeled, "labeled", labels=k)
+    gold = check_labels(labels, labeled_rows)
     if (gold >= 0).sum() < LEAST_LABELED:
         few = f"{(gold >= 0).sum()} labeled rows are too few to measure (less than {LEAST_LABELED})"
-        return Recommendation(method, options, (*why, f"{few}."), found, {})
-    blocks = {"test": Evidence(rows), "labeled": Evidence(known[gold >= 0], gold[gold >= 0])}
+        return Recommendation(method, options, (*why, f"{few}."), seen, {})
+    blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[gold >= 0], gold[gold >= 0])}
     if probe is not None:
         blocks["cc"] = Evidence(check_scores(probe, "probe", labels=k))
     hits = measure(blocks, method, options)
     best, lead, error = ahead(hits, method)
     shares = {name: accuracy_of(hit) for name, hit in hits.items()}
-    said = (
+    comparison = (
         f"On {len(gold[gold >= 0]):,} labeled rows, each judged by what the others teach, "
         f"{LEAVE} has {shares[LEAVE]} % right and {method} {shares[method]} %"
     )
     if best == method:
-        why.append(f"{said}; no method is ahead of it by more than a standard error.")
-        return Recommendation(method, options, tuple(why), found, shares)
-    first = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
+        why.append(f"{comparison}; no method is ahead of it by more than a standard error.")
+        return Recommendation(method, options, tuple(why), seen, shares)
+    advice = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
     why = [
-        f"{first}, for it has {shares[best]} % of {len(hits[best]):,} labeled rows right, "
+        f"{advice}, for it has {shares[best]} % of {len(hits[best]):,} labeled rows right, "
         f"{100 * lead:.1f} ± {100 * error:.1f} points more than {method}, which the scores alone "
         "recommend.",
-        f"{said}.",
+        f"{comparison}.",
     ]
-    return Recommendation(best, {}, tuple(why), found, shares)
+    return Recommendation(best, {}, tuple(why), seen, shares)
 
 
 Choice = tuple[str, dict[str, tuple[float, ...]], list[str]]
@@ -207,26 +209,26 @@ def _to_shares(shares: tuple[float, ...]) -> Choice:
     return name, {"target_prior": shares}, [why]
 
 
-def _from_scores(rows: np.ndarray, found: Signals, names: Sequence[str]) -> Choice:
-    if found.rows < LEAST_ROWS:
-        return _leave(f"so few rows ({found.rows:,}, less than {LEAST_ROWS}) do not show whether "
+def _from_scores(rows: np.ndarray, seen: Signals, names: Sequence[str]) -> Choice:
+    if seen.rows < LEAST_ROWS:
+        return _leave(f"so few rows ({seen.rows:,}, less than {LEAST_ROWS}) do not show whether "
                       "a correction is safe", INSTEAD)  # fmt: skip
     mean = rows.mean(axis=0, dtype=np.float64)
     favors = (
-        f"the scores favor {names[int(mean.argmax())]!r} by {found.preference:.2f} ± "
-        f"{found.error:.2f} nats"
+        f"the scores favor {names[int(mean.argmax())]!r} by {seen.preference:.2f} ± "
+        f"{seen.error:.2f} nats"
     )
-    if found.preference <= SURE * found.error:
+    if seen.preference <= SURE * seen.error:
         return _leave(f"{favors}, which may be noise")
-    if found.information < INFORMATION:
+    if seen.information < INFORMATION:
         return _leave(
-            f"once the preference is removed they tell {found.information:.3f} nats of a row's "
+            f"once the preference is removed they tell {seen.information:.3f} nats of a row's "
             f"label (less than {INFORMATION:g}), so that a correction only moves guesses",
             INSTEAD,
         )
-    if not found.doubtful:
+    if not seen.doubtful:
         return CORRECT, {}, [f"Use {CORRECT}, for {favors}."]
-    return _cautious(found, names, favors)
+    return _cautious(seen, names, favors)
 
 
 INSTEAD = (
@@ -239,22 +241,22 @@ def _leave(why: str, *more: str) -> Choice:
     return LEAVE, {}, [f"Leave the scores as they are, for {why}.", *more]
 
 
-def _cautious(found: Signals, names: Sequence[str], favors: str) -> Choice:
+def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
     """BC that gives doubtful labels no larger share than they have."""
-    k, doubtful = len(names), list(found.doubtful)
+    k, doubtful = len(names), list(seen.doubtful)
     listed = ", ".join(repr(names[label]) for label in doubtful[:5])
     listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
     prior = np.zeros(k)
-    prior[doubtful] = np.minimum(found.predicted[doubtful], 1 / k)
+    prior[doubtful] = np.minimum(seen.predicted[doubtful], 1 / k)
     sure = np.setdiff1d(np.arange(k), doubtful)
     prior[sure] = (1 - prior.sum()) / len(sure)
-    least = doubtful[int(found.confidence[doubtful].argmin())]
+    least_confident = doubtful[int(seen.confidence[doubtful].argmin())]
     return CORRECT, {"target_prior": tuple(prior.tolist())}, [
         f"Use {CORRECT} with a target prior that gives {listed} no larger share than they are "
         f"predicted for now, for {favors}.",
-        f"The rows that {CORRECT} would give {names[least]!r} have "
-        f"{100 * found.confidence[least]:.0f} % of the probability that rows of other labels have: "
-        "a label that is never right looks like that.",
+        f"The rows that {CORRECT} would give {names[least_confident]!r} have "
+        f"{100 * seen.confidence[least_confident]:.0f} % of the probability that rows of other "
+        "labels have: a label that is never right looks like that.",
         INSTEAD,
     ]  # fmt: skip
 

@@ -30,14 +30,14 @@ def pair_error(rows: np.ndarray, high: int, low: int) -> float:
     return float(_error(rows[:, high] - rows[:, low]))
 
 
-def _error(values: np.ndarray) -> np.ndarray:
-    n = len(values)
+def _error(per_row: np.ndarray) -> np.ndarray:
+    n = len(per_row)
     if n < 2:
-        return np.full(values.shape[1:], np.nan)
-    return np.asarray(values.std(axis=0, ddof=1, dtype=np.float64) / np.sqrt(n))
+        return np.full(per_row.shape[1:], np.nan)
+    return np.asarray(per_row.std(axis=0, ddof=1, dtype=np.float64) / np.sqrt(n))
 
 
-def rows_needed(error: float, rows: int, wanted: float = 0.1) -> int | None:
+def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | None:
     """How many rows bring a standard error down to `wanted` nats; None where it is not known.
 
     An error falls with the square root of the rows: n (e / wanted)^2, and two at least.
@@ -46,10 +46,14 @@ def rows_needed(error: float, rows: int, wanted: float = 0.1) -> int | None:
     40
     """
     # Rounded first: 0.2 / 0.1 is a little more than 2 squared.
-    return None if np.isnan(error) else max(2, int(np.ceil(round(rows * (error / wanted) ** 2, 6))))
+    return (
+        None
+        if np.isnan(error)
+        else max(2, int(np.ceil(round(rows * (error / target_error) ** 2, 6))))
+    )
 
 
-def hanging(
+def find_fragile(
     rows: np.ndarray, corrected: np.ndarray, which: np.ndarray, *, strength: float = 1.0
 ) -> np.ndarray:
     """Those of some rows whose prediction under BC changes if one row is left out of the batch.
@@ -68,18 +72,18 @@ def hanging(
         Indices out of `which`; all of them are stable in a batch of one row, which has no other.
 
     >>> rows = np.array([[0.0, 1.0], [0.0, 1.1], [0.0, 3.0]])
-    >>> hanging(rows, rows - rows.mean(axis=0), np.array([0, 1])).tolist()
+    >>> find_fragile(rows, rows - rows.mean(axis=0), np.array([0, 1])).tolist()
     [1]
     """
     if len(rows) < 2 or not len(which):
         return np.array([], int)
     moves = strength * (rows - rows.mean(axis=0)) / (len(rows) - 1)
     guess = corrected[which].argmax(axis=-1)
-    found = np.zeros(len(which), bool)
+    is_fragile = np.zeros(len(which), bool)
     for label in np.unique(guess):
-        mine = guess == label
-        least = (moves[:, [label]] - moves).min(axis=0)
-        leads = corrected[which[mine]][:, [label]] - corrected[which[mine]]
-        others = np.arange(rows.shape[-1]) != label
-        found[mine] = ((leads + least) < 0)[:, others].any(axis=-1)
-    return which[found]
+        of_label = guess == label
+        least_move = (moves[:, [label]] - moves).min(axis=0)
+        leads = corrected[which[of_label]][:, [label]] - corrected[which[of_label]]
+        is_other_label = np.arange(rows.shape[-1]) != label
+        is_fragile[of_label] = ((leads + least_move) < 0)[:, is_other_label].any(axis=-1)
+    return which[is_fragile]

@@ -22,25 +22,8 @@ from batch_calibration.methods.validation import (
 )
 
 __all__ = [
-    "METHODS",
-    "Blocks",
-    "Corrected",
-    "Evidence",
-    "Group",
-    "Method",
-    "Options",
-    "check_chosen",
-    "check_labels",
-    "check_options",
-    "check_scores",
-    "compare",
-    "correct",
-    "fit",
-    "gather",
-    "get_method",
-    "make_calibrator",
-    "no_log_probs",
-    "over_contexts",
-    "read_options",
+    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "check_chosen",
+    "check_labels", "check_options", "check_scores", "compare", "correct", "fit", "gather",
+    "get_method", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
     "warn_of_few_rows",
-]
+]  # fmt: skip

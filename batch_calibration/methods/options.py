@@ -11,7 +11,7 @@ from batch_calibration.methods.validation import check_options
 EXAMPLE = "bc_running.batch_size=8"
 
 
-def read_options(words: Iterable[str]) -> dict[str, dict[str, object]]:
+def read_options(texts: Iterable[str]) -> dict[str, dict[str, object]]:
     """Method -> option -> value, of texts METHOD.OPTION=VALUE.
 
     A text without `=` goes on with the value before it, so that a list that was cut at its commas
@@ -23,23 +23,23 @@ def read_options(words: Iterable[str]) -> dict[str, dict[str, object]]:
     >>> read_options(["bc_running.batch_size=8", "bc.target_prior=0.8", "0.2"])
     {'bc_running': {'batch_size': 8}, 'bc': {'target_prior': (0.8, 0.2)}}
     """
-    whole = list[str]()
-    for word in words:
-        if whole and "=" not in word:
-            whole[-1] += f",{word}"
+    assignments = list[str]()
+    for text in texts:
+        if assignments and "=" not in text:
+            assignments[-1] += f",{text}"
         else:
-            whole.append(word)
-    found = dict[str, dict[str, object]]()
-    for text in whole:
-        name, equals, value = text.partition("=")
+            assignments.append(text)
+    options = dict[str, dict[str, object]]()
+    for assignment in assignments:
+        name, equals, written = assignment.partition("=")
         method, dot, option = name.strip().partition(".")
         if not (equals and dot and method and option):
             raise InputError(
-                where="options", expected="METHOD.OPTION=VALUE", got=shown(text),
+                where="options", expected="METHOD.OPTION=VALUE", got=shown(assignment),
                 remedy=f"write it as in {EXAMPLE}",
             )  # fmt: skip
-        found.setdefault(method, {})[option] = read_value(value)
-    return found
+        options.setdefault(method, {})[option] = read_value(written)
+    return options
 
 
 def read_value(text: str) -> object:
@@ -68,37 +68,38 @@ def check_chosen(
         InputError: a method that does not exist or is not run; what `check_options` and the method
             itself refuse; an array, which no record can hold.
     """
-    several = set(labels)
-    found = dict[str, dict[str, object]]()
-    for name, given in (options or {}).items():
-        make = get_method(name).make
+    numbers_of_labels = set(labels)
+    changed_options = dict[str, dict[str, object]]()
+    for name, chosen in (options or {}).items():
+        factory = get_method(name).factory
         if name not in methods:
             raise InputError(
                 f"options: {name} has some and is not run; it is among the methods "
                 f"{', '.join(methods)} or needs none."
             )
-        plain = {option: _plain(name, option, value) for option, value in given.items()}
-        for k in several:
-            plain = check_options(name, make, plain, k)
-        make(**{option: value for option, value in plain.items() if option != "floor"})
-        known = signature(make).parameters
-        changed = {
-            option: value
-            for option, value in plain.items()
-            if option not in known or value != known[option].default
-        }
+        plain = {option: _plain(name, option, setting) for option, setting in chosen.items()}
+        for k in numbers_of_labels:
+            plain = check_options(name, factory, plain, k)
+        # The factory refuses names and counts; the floor is none of its options.
+        factory(**{option: plain[option] for option in plain if option != "floor"})
+        parameters = signature(factory).parameters
+        # Defaults are left out, so that a record that names one equals a record that does not.
+        is_default = {name for name in parameters if plain.get(name) == parameters[name].default}
+        changed = {option: plain[option] for option in plain if option not in is_default}
         if changed:
-            found[name] = changed
-    return found
+            changed_options[name] = changed
+    return changed_options
 
 
-def _plain(method: str, option: str, value: object) -> object:
+def _plain(method: str, option: str, chosen: object) -> object:
     """A value that a record can hold: a sequence becomes a tuple."""
-    if isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value):
-        return tuple(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    if isinstance(chosen, list | tuple) and all(
+        isinstance(number, int | float) for number in chosen
+    ):
+        return tuple(chosen)
+    if chosen is None or isinstance(chosen, bool | int | float | str):
+        return chosen
     raise InputError(
-        f"options: {option} of {method} is {type(value).__name__}, which a record cannot hold: "
+        f"options: {option} of {method} is {type(chosen).__name__}, which a record cannot hold: "
         "give a number, a name or a few numbers, or use calibrate on one context."
     )

@@ -137,9 +137,9 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
             where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
             remedy="give as many labels as rows",
         )  # fmt: skip
-    out = (array < -1) | (array >= scores.shape[-1])
-    if out.any():
-        first = np.argwhere(out)[0]
+    is_outside = (array < -1) | (array >= scores.shape[-1])
+    if is_outside.any():
+        first = np.argwhere(is_outside)[0]
         raise InputError(
             where=where, expected=f"indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown",
             got=f"{int(array[tuple(first)])} in row {int(first[-1])}",
@@ -157,7 +157,7 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     return array.astype(np.int32)
 
 
-FEW = 10
+MIN_ROWS_WITHOUT_WARNING = 10
 """Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
 them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
 24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (`python -m benchmarks.few_rows`)."""
@@ -165,15 +165,16 @@ them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subje
 
 def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
     """Warns the caller's caller where a method that reads the batch has few rows of it."""
-    if "test" not in reads or rows >= FEW:
+    if "test" not in reads or rows >= MIN_ROWS_WITHOUT_WARNING:
         return
-    few = f"{method} learns its bias from {rows} rows, which is rough"
+    warning = f"{method} learns its bias from {rows} rows, which is rough"
     if rows == 1:
-        few = (
+        warning = (
             f"{method} learns its bias from this row alone, so that nothing tells its labels apart"
         )
     warnings.warn(
-        f"{where}: {few}; give {FEW} rows of one prompt or more, or fit on earlier ones.",
+        f"{where}: {warning}; give {MIN_ROWS_WITHOUT_WARNING} rows of one prompt or more, or fit "
+        "on earlier ones.",
         stacklevel=3,
     )
 
@@ -182,17 +183,18 @@ def check_floor(floor: float) -> None:
     """Refuses a floor, in nats, that is not a finite number below 0."""
     if _shape(floor) != () or not -LARGEST <= floor < 0:
         raise InputError(
-            where="floor", expected="a finite number of nats below 0", got=f"{floor!r}",
+            where="floor", expected="a finite number of nats below 0", got=repr(floor),
             remedy="give the least log-probability to tell apart, such as floor=-100.0, not "
                 f"below {-LARGEST:g}",
         )  # fmt: skip
 
 
+# Annotation of an option -> what fits it, and how a sentence calls that.
 _KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
-    bool: (lambda value: isinstance(value, bool | np.bool_), "True or False"),
-    int: (lambda value: isinstance(value, int | np.integer), "a whole number"),
-    float: (lambda value: _shape(value) == (), "a finite number"),
-    str: (lambda value: isinstance(value, str), "a name"),
+    bool: (lambda option: isinstance(option, bool | np.bool_), "True or False"),
+    int: (lambda option: isinstance(option, int | np.integer), "a whole number"),
+    float: (lambda option: _shape(option) == (), "a finite number"),
+    str: (lambda option: isinstance(option, str), "a name"),
 }
 
 
@@ -216,27 +218,30 @@ def check_options(
     """
     if not options:
         return {}
-    taken, made = {"floor"}, inspect.unwrap(make)
-    while isinstance(made, partial):
-        taken, made = taken | set(made.keywords), made.func
-    known = {name: x for name, x in inspect.signature(make).parameters.items() if name not in taken}
-    kinds = get_type_hints(made)
+    annotated, already_set = inspect.unwrap(make), {"floor"}
+    # Annotations are those of the function inside; what a partial has set is not asked for.
+    while isinstance(annotated, partial):
+        already_set, annotated = already_set | set(annotated.keywords), annotated.func
+    parameters = dict(inspect.signature(make).parameters)
+    for name in already_set:
+        parameters.pop(name, None)
+    kinds = get_type_hints(annotated)
     checked = dict(options)
-    for option, value in options.items():
+    for option, chosen in options.items():
         if option == "floor":
             continue
-        if option not in known:
-            raise InputError.unknown(f"option of {method}", option, (*known, "floor"))
+        if option not in parameters:
+            raise InputError.unknown(f"option of {method}", option, (*parameters, "floor"))
         kind = kinds.get(option)
         if kind not in _KINDS:
             continue
         fits, expected = _KINDS[kind]
-        if not fits(value):
+        if not fits(chosen):
             raise InputError(
-                where=option, expected=expected, got=f"{value!r}",
-                remedy=f"give one such as {option}={known[option].default!r}",
+                where=option, expected=expected, got=repr(chosen),
+                remedy=f"give one such as {option}={parameters[option].default!r}",
             )  # fmt: skip
-        checked[option] = kind(value)
+        checked[option] = kind(chosen)
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
     return checked
@@ -270,10 +275,10 @@ def _check_start_means(means: object, labels: int) -> None:
         )
 
 
-def _shape(value: object) -> tuple[int, ...] | None:
+def _shape(numbers: object) -> tuple[int, ...] | None:
     """The shape of an array of real numbers that are finite as float32; None of anything else."""
     try:
-        array = np.asarray(read_numbers(value, "", "", ""))
+        array = np.asarray(read_numbers(numbers, "", "", ""))
     except InputError:
         return None
     return array.shape if (np.abs(array) <= np.finfo(np.float32).max).all() else None

@@ -29,27 +29,8 @@ from batch_calibration.metrics.table import (
 )
 
 __all__ = [
-    "OF_ACCURACY",
-    "OF_GAIN",
-    "Estimate",
-    "accuracy",
-    "accuracy_interval",
-    "balanced_accuracy",
-    "bias_score",
-    "bootstrap_interval",
-    "brier",
-    "decision_margin",
-    "deviation",
-    "ece",
-    "gain_interval",
-    "macro_f1",
-    "mean_recall_interval",
-    "nll",
-    "over_rows",
-    "over_tasks",
-    "predict",
-    "rsd",
-    "summary",
-    "total_variation",
-    "with_intervals",
-]
+    "OF_ACCURACY", "OF_GAIN", "Estimate", "accuracy", "accuracy_interval", "balanced_accuracy",
+    "bias_score", "bootstrap_interval", "brier", "decision_margin", "deviation", "ece",
+    "gain_interval", "macro_f1", "mean_recall_interval", "nll", "over_rows", "over_tasks",
+    "predict", "rsd", "summary", "total_variation", "with_intervals",
+]  # fmt: skip

@@ -42,13 +42,13 @@ class Estimate(NamedTuple):
         return int(self.low > 0) - int(self.high < 0)
 
 
-def deviation(values: np.ndarray) -> np.ndarray:
+def deviation(samples: np.ndarray) -> np.ndarray:
     """The sample's standard deviation over the first axis, by n - 1; 0 of one value.
 
     >>> deviation(np.array([40.0, 50.0, 60.0])).item()
     10.0
     """
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
+    return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
 def bootstrap_interval(
@@ -109,15 +109,15 @@ def _bootstrap(
     order = jnp.argsort(~present, stable=True).astype(jnp.int32)
     count = jnp.sum(present).astype(jnp.int32)
 
-    def draw(one: jax.Array) -> jax.Array:
-        place = jax.random.randint(one, (rows,), 0, jnp.maximum(count, 1), jnp.int32)
+    def draw(draw_key: jax.Array) -> jax.Array:
+        picks = jax.random.randint(draw_key, (rows,), 0, jnp.maximum(count, 1), jnp.int32)
         drawn = (jnp.arange(rows, dtype=jnp.int32) < count).astype(jnp.float32)
-        times = jnp.zeros(rows, jnp.float32).at[order[place]].add(drawn)
+        times = jnp.zeros(rows, jnp.float32).at[order[picks]].add(drawn)
         return metric(scores, labels, times * weights)
 
-    values = jax.lax.map(draw, jax.random.split(key, draws), batch_size=32)
+    drawn_metrics = jax.lax.map(draw, jax.random.split(key, draws), batch_size=32)
     tail = (1.0 - level) / 2.0
-    return jnp.quantile(values, tail), jnp.quantile(values, 1.0 - tail)
+    return jnp.quantile(drawn_metrics, tail), jnp.quantile(drawn_metrics, 1.0 - tail)
 
 
 def accuracy_interval(
@@ -147,8 +147,8 @@ def accuracy_interval(
     def quantile(q: float) -> np.ndarray:
         count = np.ceil(bdtrik(q, n, inside))
         less = np.maximum(count - 1, 0)
-        least = np.where(bdtr(less, n, inside) >= q, less, count)
-        return np.where(p == inside, least / n, p)
+        smallest = np.where(bdtr(less, n, inside) >= q, less, count)
+        return np.where(p == inside, smallest / n, p)
 
     tail = (1.0 - level) / 2.0
     return quantile(tail), quantile(1.0 - tail)
@@ -189,7 +189,7 @@ def gain_interval(
     return np.maximum(p - q - reach, -1.0), np.minimum(p - q + reach, 1.0)
 
 
-def over_rows(values: ArrayLike, added: Sequence[float], *, level: float = 0.95) -> Estimate:
+def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.95) -> Estimate:
     """The mean of s draws of demonstrations, all tested on the same n rows, and its interval.
 
     Two kinds of chance are added in squares. Which demonstrations were drawn: t sd / sqrt(s) of the
@@ -200,7 +200,7 @@ def over_rows(values: ArrayLike, added: Sequence[float], *, level: float = 0.95)
     (`test_intervals_hold_the_gain` measures both). Five draws do not make 280 rows of 56.
 
     Args:
-        values: [s n], each row's outcome in each draw.
+        outcomes: [s n], each row's outcome in each draw.
         added: rows that are added, so that a few rows that happen to agree are no certainty:
             `OF_GAIN` makes it `gain_interval`, `OF_ACCURACY` the interval of Agresti and Coull
             (1998, The American Statistician 52(2)), both of one draw.
@@ -211,21 +211,21 @@ def over_rows(values: ArrayLike, added: Sequence[float], *, level: float = 0.95)
     """
     from scipy.special import ndtri, stdtrit
 
-    draws, tail = np.asarray(values, np.float64), 0.5 + level / 2
+    draws, tail = np.asarray(outcomes, np.float64), 0.5 + level / 2
     s, n = draws.shape
-    each = draws.mean(axis=1, keepdims=True)
+    draw_means = draws.mean(axis=1, keepdims=True)
     rows = np.concatenate([draws.mean(axis=0), added])
     variance, drawn = float(rows.var() / len(rows)), 0.0
     if s > 1:
-        rest = draws - each - draws.mean(axis=0) + draws.mean()
-        variance -= float((rest**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
-        drawn = float(stdtrit(s - 1, tail) * deviation(each[:, 0]) / np.sqrt(s))
+        residual = draws - draw_means - draws.mean(axis=0) + draws.mean()
+        variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
+        drawn = float(stdtrit(s - 1, tail) * deviation(draw_means[:, 0]) / np.sqrt(s))
     reach = float(np.hypot(ndtri(tail) * np.sqrt(max(variance, 0.0)), drawn))
     middle, ends = float(rows.mean()), (min(added), max(added))
     return Estimate(float(draws.mean()), max(middle - reach, ends[0]), min(middle + reach, ends[1]))
 
 
-def over_tasks(each: Sequence[Estimate]) -> Estimate:
+def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over tasks, whose errors have nothing to do with one another.
 
     How far the tasks' intervals reach is added in squares and divided by their number. It is the
@@ -234,9 +234,9 @@ def over_tasks(each: Sequence[Estimate]) -> Estimate:
     >>> over_tasks([Estimate(0.5, 0.25, 0.75), Estimate(0.5, 0.5, 0.5)])
     Estimate(value=0.5, low=0.375, high=0.625)
     """
-    values, low, high = np.array(each, np.float64).T
-    mean = float(values.mean())
-    down, up = (float(np.linalg.norm(x) / len(x)) for x in (values - low, high - values))
+    means, low, high = np.array(estimates, np.float64).T
+    mean = float(means.mean())
+    down, up = (float(np.linalg.norm(reach) / len(reach)) for reach in (means - low, high - means))
     return Estimate(mean, mean - down, mean + up)
 
 
@@ -266,10 +266,10 @@ def balanced_accuracy_interval(
     >>> balanced_accuracy_interval([0, 0, 1, 0], [0, 0, 1, 1])
     (0.5, 1.0)
     """
-    recall, occurs = (np.asarray(x) for x in recall_per_label(scores, labels, weight))
+    recall, occurs = (np.asarray(array) for array in recall_per_label(scores, labels, weight))
     present = np.asarray(known_weight(scores, labels, weight)) > 0
-    each = np.bincount(np.asarray(labels)[present], minlength=len(recall))
-    counts = each[: len(recall)][occurs]
+    rows_by_label = np.bincount(np.asarray(labels)[present], minlength=len(recall))
+    counts = rows_by_label[: len(recall)][occurs]
     if not counts.size:
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(check_key(key))))

@@ -85,9 +85,9 @@ def ece(
     weights = known_weight(scores, labels, weight)
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
     right = (predict(scores) == labels).astype(jnp.float32)
-    place = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
+    bin_of_row = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
     gap = jnp.where(weights > 0, weights * (right - confidence), 0.0)
-    per_bin = jnp.zeros(bins, jnp.float32).at[place].add(gap)
+    per_bin = jnp.zeros(bins, jnp.float32).at[bin_of_row].add(gap)
     total = jnp.sum(weights)
     return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)
 
@@ -134,9 +134,12 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
     0.5
     """
     weights = known_weight(scores, labels, weight)[:, None]
-    said = one_hot(scores, predict(scores))
+    predictions = one_hot(scores, predict(scores))
     return 0.5 * jnp.sum(
-        jnp.abs(present_mean(said, weights, 0) - present_mean(one_hot(scores, labels), weights, 0))
+        jnp.abs(
+            present_mean(predictions, weights, 0)
+            - present_mean(one_hot(scores, labels), weights, 0)
+        )
     )
 
 
@@ -162,12 +165,12 @@ def measure(
 
 
 def with_intervals(
-    found: Mapping[str, float], right: np.ndarray, before: np.ndarray | None = None
+    metrics: Mapping[str, float], right: np.ndarray, before: np.ndarray | None = None
 ) -> dict[str, float]:
     """Metrics, the 95 % interval of accuracy, and the gain with its own.
 
     Args:
-        found: metrics by name.
+        metrics: by name.
         right: [n], whether each labeled row is right.
         before: [n], the same before a correction; None where there was none.
 
@@ -177,13 +180,13 @@ def with_intervals(
     [0.458, 0.255, 0.625]
     """
     rows = len(right)
-    low, high = accuracy_interval(found["accuracy"], rows)
-    values = {**found, "accuracy_low": float(low), "accuracy_high": float(high)}
+    low, high = accuracy_interval(metrics["accuracy"], rows)
+    extended = {**metrics, "accuracy_low": float(low), "accuracy_high": float(high)}
     if before is not None:
         won, lost = int((right & ~before).sum()), int((before & ~right).sum())
         low, high = gain_interval(won, lost, rows)
-        values |= {"gain": (won - lost) / rows, "gain_low": float(low), "gain_high": float(high)}
-    return values
+        extended |= {"gain": (won - lost) / rows, "gain_low": float(low), "gain_high": float(high)}
+    return extended
 
 
 _measure = jax.jit(measure)
@@ -208,13 +211,13 @@ def summary(
     >>> report["accuracy"], report["accuracy_low"]
     (1.0, 1.0)
     """
-    values = _measure(scores, labels, weight)
-    found = {name: float(value) for name, value in jax.device_get(values).items()}
-    known = np.asarray(known_weight(scores, labels, weight)) > 0
-    right = (np.asarray(predict(scores)) == np.asarray(labels))[known]
+    arrays = _measure(scores, labels, weight)
+    metrics = {name: float(number) for name, number in jax.device_get(arrays).items()}
+    is_known = np.asarray(known_weight(scores, labels, weight)) > 0
+    right = (np.asarray(predict(scores)) == np.asarray(labels))[is_known]
     ends = balanced_accuracy_interval(scores, labels, weight, key=key)
     return {
-        **with_intervals(found, right),
+        **with_intervals(metrics, right),
         "balanced_accuracy_low": ends[0],
         "balanced_accuracy_high": ends[1],
     }
