@@ -18,7 +18,7 @@ GOLD = (
 )  # fmt: skip
 """Names of columns that hold right labels and no scores."""
 
-MOST_NAMED = 12
+MAX_NAMES_IN_SENTENCE = 12
 
 
 def package(container: object) -> str:
@@ -29,6 +29,7 @@ def package(container: object) -> str:
     """
     for kind in type(container).__mro__:
         name = kind.__module__.split(".")[0]
+        # By name: asking the class itself would import the package.
         if name == "torch" and kind.__name__ == "Tensor":
             return name
         if kind.__name__ in FRAMES.get(name, ()):
@@ -70,26 +71,25 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
     faults = {name: why for name in chosen if (why := _why_no_scores(values_by_name[name]))}
     if columns is None:
-        whole_columns = {
-            name: "holds whole numbers" for name in names if _is_whole(values_by_name[name])
-        }
+        whole = [name for name in names if _is_whole(values_by_name[name])]
         # Where all columns hold whole numbers, none stands out as labels or row numbers.
-        faults |= whole_columns if len(whole_columns) < len(names) else {}
-        faults |= {name: "has the name of right labels" for name in names if _is_gold(name)}
+        if len(whole) < len(names):
+            faults |= dict.fromkeys(whole, "holds whole numbers")
+        faults |= dict.fromkeys(filter(_is_gold, names), "has the name of right labels")
     if faults:
+        usable = [name for name in names if name not in faults]
         name, why = next(iter(faults.items()))
-        usable = [one for one in names if one not in faults]
         # Of many columns the sentence names none: which are the labels, only their owner knows.
-        named = str(usable) if 1 < len(usable) <= MOST_NAMED else "[...]"
+        named = str(usable) if 1 < len(usable) <= MAX_NAMES_IN_SENTENCE else "[...]"
         raise InputError(
             where=where, expected="columns of log-probabilities, one per label",
             got=f"a {kind} whose column {shown(name)} {why}",
             remedy=f"name the columns of the labels, columns={named} in calibrate, or drop "
                 f"{shown(name)}",
         )  # fmt: skip
-    return (
-        np.stack([values_by_name[name] for name in chosen], axis=-1) if chosen else np.zeros((0, 0))
-    )
+    if not chosen:
+        return np.zeros((0, 0))
+    return np.stack([values_by_name[name] for name in chosen], axis=-1)
 
 
 def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> list[Hashable]:
@@ -118,6 +118,7 @@ def _values(column: object) -> np.ndarray:
         return np.full(len(column), None)  # type: ignore[arg-type]
     if array.dtype != object:
         return array
+    # pandas' columns with gaps are of objects; their numbers are read with NaN for a gap.
     try:
         plain = np.array([np.nan if is_gap(cell) else cell for cell in array.tolist()])
     except (TypeError, ValueError):
@@ -146,6 +147,7 @@ def _is_whole(column: np.ndarray) -> bool:
 
 def tensor_values(tensor: object) -> np.ndarray:
     """A tensor of torch as numpy has it, from any device; bfloat16 becomes float32."""
+    # numpy knows no bfloat16.
     on_host = tensor.detach().cpu()  # type: ignore[attr-defined]
     if on_host.is_floating_point() and on_host.element_size() < 4:
         on_host = on_host.float()

@@ -119,9 +119,11 @@ def looks_like_probs(scores: np.ndarray) -> bool:
     >>> looks_like_probs(np.array([[0.9, 0.1]])), looks_like_probs(np.array([[-0.1, -2.3]]))
     (True, False)
     """
+    # A probability of 0 may come as minus infinity already; gaps tell nothing.
     finite = np.where(np.isfinite(scores), scores, 0.0)
-    inside = (finite >= 0).all() and (finite > 0).any()
-    return bool(inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
+    # Zeros alone are constant scores, no probabilities.
+    is_inside = (finite >= 0).all() and (finite > 0).any()
+    return bool(is_inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
 
 
 def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> np.ndarray:
@@ -309,6 +311,7 @@ def prediction_range(
     >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
     (2, 1, (0.5, 1.0))
     """
+    # [k, d]
     counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
     accuracy = None
     if labels is not None and (is_known := labels >= 0).any():

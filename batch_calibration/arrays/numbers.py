@@ -54,6 +54,7 @@ def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyA
         try:
             is_tensor = not isinstance(source, np.ndarray) and package(source) == "torch"
             array = tensor_values(source) if is_tensor else np.asarray(source)
+            # Such as a list of arrays of jax; what is no array of numbers stays of objects.
             if array.dtype == object:
                 array = np.asarray(array.tolist())
         except (TypeError, ValueError, RuntimeError) as error:
@@ -105,6 +106,7 @@ def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> A
     remedy = f"give indices from 0 to {last}, or -1 for unknown"
     array = read_numbers(source, where, expected, remedy)
     fits = array.size == 0 or jnp.issubdtype(array.dtype, jnp.integer)
+    # 2**40 would be another label in 32 bits.
     if fits and isinstance(array, np.ndarray):
         fits = bool((array.astype(np.int32) == array).all())
     if not fits:
@@ -123,8 +125,9 @@ def read_floats(source: object, where: str = "scores") -> jax.Array:
             where=where, expected="at least one number", got=f"shape {array.shape}",
             remedy="give the scores of at least one input",
         )  # fmt: skip
-    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
-    return jnp.asarray(array, None if wide else jnp.float32)
+    # Half precision and whole numbers become float32; what is wider stays as jax has it.
+    is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return jnp.asarray(array, None if is_wide else jnp.float32)
 
 
 def read_rows(
@@ -152,6 +155,7 @@ def read_rows(
     gold = (
         None if labels is None else jnp.asarray(read_whole_numbers(labels, "labels", rows.shape[1]))
     )
+    # A mask is a weight, though truth values are no scores.
     if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
         weight = jnp.asarray(weight, jnp.float32)
     weights = None if weight is None else read_floats(weight, "weight")
@@ -236,6 +240,7 @@ def scores_of_predictions(source: object, labels: object) -> object:
             got=f"{k - 1:,}",
             remedy="give column indices",
         )  # fmt: skip
+    # One at the predicted label, zero elsewhere: the argmax is the prediction.
     return np.eye(k, dtype=np.float32)[predicted]
 
 

@@ -51,9 +51,11 @@ def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
 
 def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Shares]) -> np.ndarray:
     gold = np.asarray(blocks["labeled"].labels)
+    # Rows sorted by label are dealt out one by one, so that each fold has its share of labels.
     fold_of_row = np.empty(len(gold), int)
     fold_of_row[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
     weights = (fold_of_row != np.arange(FOLDS)[:, None]).astype(np.float32)
+    # Only what the method reads: others would compile a program of their own.
     read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
     guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
     return np.asarray(guesses[fold_of_row, np.arange(len(gold))] == gold)
@@ -87,6 +89,7 @@ def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, flo
     >>> ahead({"a": np.arange(9) < 3, "b": np.arange(9) < 8}, "a")[0]
     'b'
     """
+    # By how much a lead exceeds its standard error; the default's own is 0.
     best, lead, error, most = default, 0.0, 0.0, 0.0
     for name, hit in hits.items():
         gains = hit.astype(float) - hits[default]

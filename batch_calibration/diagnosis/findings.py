@@ -129,6 +129,7 @@ class Diagnosis(NamedTuple):
         else:
             text = f"{name} is predicted for {100 * self.predicted[most]:.1f} % of the rows, "
             text += f"after the correction for {100 * self.corrected[most]:.1f} %"
+        # Equal scores predict the first label, which is no answer.
         if self.tied:
             text += (
                 f"; of {self.tied:,} of {self.rows:,} rows all {k} corrected scores are equal, "
@@ -142,6 +143,7 @@ class Diagnosis(NamedTuple):
         rare, k = self.rare, len(self.label_names)
         if not len(rare) or self.rows < 10 * k:
             return ""
+        # Fewer rows than 10 a label may leave a label out by chance.
         limit = f"predicted for less than {100 / (10 * k):.1f} % of the rows"
         if len(rare) > MANY_NAMES:
             text = f"{len(rare)} of the {k} labels are {limit}"

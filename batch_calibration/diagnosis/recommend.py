@@ -83,6 +83,7 @@ def signals(scores: ArrayLike) -> Signals:
     n, k = rows.shape
     mean = rows.mean(axis=0)
     after = _probs(rows - mean)
+    # A probability that underflowed to 0 adds nothing, where 0 * log 0 would be NaN.
     log_ratio = np.log(np.maximum(after, np.finfo(float).tiny)) - np.log(after.mean(axis=0))
     confidence_of_row, label_of_row = after.max(axis=-1), after.argmax(axis=-1)
     counts = np.bincount(label_of_row, minlength=k)
@@ -167,6 +168,7 @@ def recommend(
             "for it is measured there",
             remedy="give what is missing or leave all out",
         )
+    # Without labels the scores alone decide.
     if labeled is None:
         return Recommendation(method, options, tuple(why), seen, {})
     labeled_rows = check_scores(labeled, "labeled", labels=k)
@@ -213,7 +215,7 @@ def _from_scores(rows: np.ndarray, seen: Signals, names: Sequence[str]) -> Choic
     if seen.rows < LEAST_ROWS:
         return _leave(f"so few rows ({seen.rows:,}, less than {LEAST_ROWS}) do not show whether "
                       "a correction is safe", INSTEAD)  # fmt: skip
-    mean = rows.mean(axis=0, dtype=np.float64)
+    mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
     favors = (
         f"the scores favor {names[int(mean.argmax())]!r} by {seen.preference:.2f} ± "
         f"{seen.error:.2f} nats"
@@ -246,6 +248,7 @@ def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
     k, doubtful = len(names), list(seen.doubtful)
     listed = ", ".join(repr(names[label]) for label in doubtful[:5])
     listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
+    # Doubtful labels keep what they are predicted for now, the others share the remainder.
     prior = np.zeros(k)
     prior[doubtful] = np.minimum(seen.predicted[doubtful], 1 / k)
     sure = np.setdiff1d(np.arange(k), doubtful)

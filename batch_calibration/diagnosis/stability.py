@@ -77,11 +77,13 @@ def find_fragile(
     """
     if len(rows) < 2 or not len(which):
         return np.array([], int)
+    # [n, k], by how much leaving a row out moves the bias.
     moves = strength * (rows - rows.mean(axis=0)) / (len(rows) - 1)
     guess = corrected[which].argmax(axis=-1)
     is_fragile = np.zeros(len(which), bool)
     for label in np.unique(guess):
         of_label = guess == label
+        # The worst row to leave out, for each pair of labels.
         least_move = (moves[:, [label]] - moves).min(axis=0)
         leads = corrected[which[of_label]][:, [label]] - corrected[which[of_label]]
         is_other_label = np.arange(rows.shape[-1]) != label

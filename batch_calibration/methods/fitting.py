@@ -77,6 +77,7 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
         rows.append(jnp.asarray(block.log_probs))
         is_read = name in method.probe.labeled and block.labels is not None
         unknown = jnp.full(len(block.log_probs), -1, jnp.int32)
+        # No method may see the labels of a block that its probe does not name as labeled.
         labels.append(jnp.asarray(block.labels if is_read else unknown, jnp.int32))
         weights.append(weights_of(block.log_probs, block.weight))
     return Evidence(jnp.concatenate(rows), jnp.concatenate(labels), jnp.concatenate(weights))
@@ -110,8 +111,8 @@ def over_contexts(
         mapped: Result = jax.lax.map(function, contexts)
         return mapped
     count = len(jax.tree.leaves(contexts)[0])
-    results = [function(jax.tree.map(itemgetter(i), contexts)) for i in range(count)]
-    stacked: Result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+    per_context = [function(jax.tree.map(itemgetter(i), contexts)) for i in range(count)]
+    stacked: Result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *per_context)
     return stacked
 
 
@@ -207,6 +208,7 @@ def compare(
         read = dict.fromkeys(("test", *method.probe.blocks))
         named = {block: contexts[block] for block in read if block in contexts}
 
+        # The defaults bind this turn of the loop; jax calls the function later.
         def correct_one(
             blocks: dict[str, Evidence], method: Method = method, chosen: Options = chosen
         ) -> Corrected:

@@ -86,8 +86,10 @@ class Method(NamedTuple):
 
     def needs_log_probs_with(self, options: Options | None = None) -> bool:
         """Whether with these options it needs log-probabilities, as `needs_log_probs` says."""
-        name, value = self.needs_log_probs_if or ("", None)
-        return self.needs_log_probs or bool(name and (options or {}).get(name) == value)
+        if self.needs_log_probs or self.needs_log_probs_if is None:
+            return self.needs_log_probs
+        option, setting = self.needs_log_probs_if
+        return (options or {}).get(option) == setting
 
 
 @cache
@@ -114,6 +116,7 @@ _mean_shift = partial(shift, estimate=mean_log_prob)
 
 # fmt: off
 METHODS: dict[str, Method] = {
+    # The paper's comparison.
     "icl": Method(
         probes.NONE, no_shift, "Brown et al. 2020, arXiv:2005.14165",
     ),
@@ -142,6 +145,7 @@ METHODS: dict[str, Method] = {
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
         in_order=True, own_rows=True,
     ),
+    # Published variants of its methods.
     "cc_original": Method(
         probes.CONTENT_FREE_ORIGINAL, partial(shift, estimate=log_mean_prob),
         "code of Zhao et al. 2021, arXiv:2102.09690", group="variant", needs_log_probs=True,
@@ -167,6 +171,7 @@ METHODS: dict[str, Method] = {
         f"PC on log-probabilities as they are: {_PAPER}, Fig. 2", group="variant",
         most_labels=MOST_LABELS, needs_log_probs=True, needs_key=True, looped=True,
     ),
+    # Beyond the paper: corrections that need no labels, and two that learn shares from labels.
     "bc_shrunk": Method(
         probes.BATCH, partial(shift, estimate=shrunk_mean),
         "BC's bias by James and Stein 1961, positive part", group="unlabeled",
@@ -192,6 +197,7 @@ METHODS: dict[str, Method] = {
         probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
         keeps_bias=True,
     ),
+    # Other probes of what a prompt prefers.
     "pmi": Method(
         probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
         group="unlabeled", in_order=True,
@@ -204,6 +210,7 @@ METHODS: dict[str, Method] = {
         probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
         "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
     ),
+    # Maps fitted to labeled rows.
     "rbcorr": Method(
         probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
     ),

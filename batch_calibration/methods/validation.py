@@ -62,6 +62,7 @@ def check_scores(
     if floor is not None:
         check_floor(floor)
     array = _host(read_scores(scores, where, columns), where)
+    # float64 stays, so that sentinels beyond float32 are still told from infinities.
     array = array.astype(np.promote_types(array.dtype, np.float32))
     if array.ndim < 2:
         raise InputError(
@@ -117,6 +118,7 @@ def no_log_probs(scores: np.ndarray) -> str:
     >>> no_log_probs(np.log([[0.5, 0.2], [0.9, 0.8]]))
     'the probabilities of row 1 sum to 1.7'
     """
+    # exp(50) is far above 1 already, and exp(800) would overflow.
     sums = np.exp(np.minimum(scores, 50.0), dtype=np.float64).sum(axis=-1).reshape(-1)
     row = int(sums.argmax())
     return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
@@ -251,6 +253,7 @@ def _check_prior(prior: object, labels: int) -> None:
     if prior is None:
         return
     if _shape(prior) == (labels,):
+        # Shares are often written with few digits, such as 0.333.
         shares = np.asarray(prior, np.float32)
         if (shares >= 0).all() and abs(shares.sum() - 1) <= 1e-3:
             return

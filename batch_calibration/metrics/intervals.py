@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
     @property
     def points(self) -> str:
         """As `str`, with signs: of a difference."""
-        return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x for x in self))
+        return f"{100 * self.value:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
     @property
     def beyond_noise(self) -> int:
@@ -142,10 +142,12 @@ def accuracy_interval(
     n = np.maximum(np.asarray(rows, np.int64), 1)
     # A float32 share is a whole number of rows only up to rounding.
     p = np.round(np.asarray(share, np.float64) * n) / n
+    # bdtrik takes no p of 0 or 1, where the interval is the accuracy itself.
     inside = np.clip(p, 0.5 / n, 1 - 0.5 / n)
 
     def quantile(q: float) -> np.ndarray:
         count = np.ceil(bdtrik(q, n, inside))
+        # bdtrik may round to the count above; the least count that reaches q is the quantile.
         less = np.maximum(count - 1, 0)
         smallest = np.where(bdtr(less, n, inside) >= q, less, count)
         return np.where(p == inside, smallest / n, p)
@@ -211,11 +213,13 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
     """
     from scipy.special import ndtri, stdtrit
 
+    # [s, n]
     draws, tail = np.asarray(outcomes, np.float64), 0.5 + level / 2
     s, n = draws.shape
     draw_means = draws.mean(axis=1, keepdims=True)
     rows = np.concatenate([draws.mean(axis=0), added])
     variance, drawn = float(rows.var() / len(rows)), 0.0
+    # The residual of rows x draws is in the draws' means already.
     if s > 1:
         residual = draws - draw_means - draws.mean(axis=0) + draws.mean()
         variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))

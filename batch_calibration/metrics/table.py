@@ -55,6 +55,7 @@ def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     >>> round(nll(jnp.zeros((1, 2)), jnp.array([0])).item(), 4)
     0.6931
     """
+    # An unknown label (-1) picks the first column, and weighs nothing below.
     picked = jnp.maximum(jnp.asarray(labels), 0).astype(jnp.int32)[:, None]
     log_p = jnp.take_along_axis(label_normalized(scores), picked, axis=-1)[:, 0]
     return present_mean(-log_p, known_weight(scores, labels, weight))
@@ -86,6 +87,7 @@ def ece(
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
     right = (predict(scores) == labels).astype(jnp.float32)
     bin_of_row = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
+    # Summed by bin before the absolute value: w_b (accuracy_b - confidence_b).
     gap = jnp.where(weights > 0, weights * (right - confidence), 0.0)
     per_bin = jnp.zeros(bins, jnp.float32).at[bin_of_row].add(gap)
     total = jnp.sum(weights)
@@ -189,6 +191,7 @@ def with_intervals(
     return extended
 
 
+# All metrics in one program, compiled once for each shape of the scores.
 _measure = jax.jit(measure)
 
 
