@@ -37,7 +37,7 @@ STREAMED = "bc"
 """The method whose bias is a running mean of rows, which `partial_fit` goes on with."""
 
 
-def _streams(corrector: "LabelBiasCorrector") -> bool:
+def _is_streamed(corrector: "LabelBiasCorrector") -> bool:
     if corrector.method == STREAMED:
         return True
     raise AttributeError(
@@ -129,13 +129,14 @@ class LabelBiasCorrector(
             None if labels is None else jnp.asarray(labels),
             key=None if seed is None else check_key(seed, "random_state"),
         )
+        # A new fit forgets what partial_fit has seen.
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
         if self.method == STREAMED:
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
 
-    @available_if(_streams)  # type: ignore[untyped-decorator]
+    @available_if(_is_streamed)  # type: ignore[untyped-decorator]
     def partial_fit(
         self,
         X: ArrayLike,
@@ -207,9 +208,10 @@ class LabelBiasCorrector(
         method = get_method(str(self.method))
         scores = self._check_rows(X, reset=True)
         parameters = {name: getattr(self, name) for name in ("strength", "target_prior", "metric")}
+        # Parameters of the estimator win over `options` of the same name.
         named = {name: chosen for name, chosen in parameters.items() if chosen is not None}
         options = {**(self.options or {}), **named}
-        self.options_ = check_options(self.method, method.make, options, scores.shape[-1])
+        self.options_ = check_options(self.method, method.factory, options, scores.shape[-1])
         self.options_["floor"] = self._floor
         self.method_ = self.method
         names = getattr(self, "feature_names_in_", None)

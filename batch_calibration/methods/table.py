@@ -24,8 +24,8 @@ from batch_calibration.calibration.shift import (
     no_shift,
     prob_shift,
     shift,
+    shrunk_mean,
 )
-from batch_calibration.calibration.shrunk import shrunk_mean
 from batch_calibration.errors import InputError
 from batch_calibration.methods import probes
 
