@@ -1,5 +1,9 @@
 """`calibrate`: what it gives, and one test for each sentence it answers with."""
 
+import sys
+from collections import Counter
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +15,7 @@ from batch_calibration.estimator import LabelBiasCorrector
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
+PACKAGE = Path(batch_calibration.__file__).parent
 GOOD = [[-1.0, -3.0], [-2.0, -2.5], [-0.5, -4.0]]
 
 
@@ -24,6 +29,25 @@ def test_bc_is_the_default():
     scores = calibrate(GOOD)
     assert scores.dtype == jnp.float32
     np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_an_array_is_read_once_in_few_calls():
+    calls = Counter()
+
+    def count(frame, event, _):
+        if event == "call" and PACKAGE in Path(frame.f_code.co_filename).parents:
+            calls[frame.f_code.co_name] += 1
+
+    array = np.tile(np.float32(GOOD), (20, 1))
+    calibrate(array)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        calibrate(array)
+    finally:
+        sys.setprofile(before)
+    assert calls["read_scores"] == calls["read_numbers"] == calls["refuse_unusable"] == 1
+    assert not calls["read_rows"] + calls["read_floats"] and calls.total() <= 40
 
 
 def test_every_method_goes_through(rows):

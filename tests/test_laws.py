@@ -12,8 +12,7 @@ from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
-from batch_calibration.calibration.shift import apply
-from batch_calibration.calibration.shrunk import shrinkage
+from batch_calibration.calibration.shift import apply, shrinkage
 from batch_calibration.methods import METHODS, compare
 from batch_calibration.metrics import table as metrics
 
