@@ -180,15 +180,9 @@ def choose(flag: jax.Array, yes: Mixture, no: Mixture) -> Mixture:
 
 
 def fit_starts(
-    rows: jax.Array,
-    weight: jax.Array,
-    ridge: jax.Array,
-    starts: jax.Array,
-    *,
-    steps: int,
-    tolerance: float,
-    most: jax.Array | None = None,
-) -> Fits:
+    rows: jax.Array, weight: jax.Array, ridge: jax.Array, starts: jax.Array, *, steps: int,
+    tolerance: float, most: jax.Array | None = None
+) -> Fits:  # fmt: skip
     """Expectation-maximization from each of several starts, until it gains less than `tolerance`.
 
     The starts are worked on `SLOTS` at a time, so that one slow start holds up no other.

@@ -63,12 +63,9 @@ def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Share
 
 @partial(jax.jit, static_argnames=("name", "options"))
 def _held_out(
-    weights: jax.Array,
-    blocks: dict[str, Evidence],
-    *,
-    name: str,
-    options: tuple[tuple[str, Shares], ...],
-) -> jax.Array:
+    weights: jax.Array, blocks: dict[str, Evidence], *, name: str,
+    options: tuple[tuple[str, Shares], ...]
+) -> jax.Array:  # fmt: skip
     """Predictions [folds, m] for all labeled rows by what those of positive weight teach."""
     method, labeled = METHODS[name], blocks["labeled"]
     fit, apply = method.make(**dict(options))

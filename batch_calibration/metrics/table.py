@@ -28,24 +28,10 @@ from batch_calibration.metrics.intervals import (
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
 __all__ = [
-    "accuracy",
-    "accuracy_interval",
-    "balanced_accuracy",
-    "balanced_accuracy_interval",
-    "bias_score",
-    "bootstrap_interval",
-    "brier",
-    "ece",
-    "gain_interval",
-    "macro_f1",
-    "measure",
-    "nll",
-    "predict",
-    "rsd",
-    "summary",
-    "total_variation",
-    "with_intervals",
-]
+    "accuracy", "accuracy_interval", "balanced_accuracy", "balanced_accuracy_interval",
+    "bias_score", "bootstrap_interval", "brier", "ece", "gain_interval", "macro_f1", "measure",
+    "nll", "predict", "rsd", "summary", "total_variation", "with_intervals",
+]  # fmt: skip
 
 
 @reads_rows
