@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from batch_calibration.arrays import BELOW, fill
+from batch_calibration.arrays import BELOW, fill_scores
 
 SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
 Context = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -31,7 +31,7 @@ def least(below: float) -> Fill:
     """Just below the bound, or farther."""
 
     def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        complete, _ = fill(scores, "least", bound, below=below)
+        complete, _ = fill_scores(scores, "least", bound, below=below)
         return complete, complete.mean(axis=0)
 
     return filled
@@ -41,7 +41,7 @@ def at(nats: float) -> Fill:
     """One number for all rows, or just below the bound where this lies lower."""
 
     def filled(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        complete, _ = fill(scores, nats, bound)
+        complete, _ = fill_scores(scores, nats, bound)
         return complete, complete.mean(axis=0)
 
     return filled

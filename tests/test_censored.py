@@ -14,7 +14,7 @@ from batch_calibration.arrays import (
     DISTANCES,
     check_missing,
     fill_every_row,
-    fill_missing,
+    fill_scores,
     find_missing,
     range_of_predictions,
 )
@@ -43,7 +43,7 @@ def gone(value):
 @given(lists(), st.sampled_from(("least", -5.0, -30.0)))
 def test_fill_is_the_loop(given, missing):
     scores, bound = given
-    filled, kept = fill_missing(scores, missing, bound)
+    filled, kept = fill_scores(scores, missing, bound)
     assert kept.all()
     for i, row in enumerate(scores.tolist()):
         least = min(value for value in row if not gone(value))
@@ -76,7 +76,7 @@ def test_the_range_is_that_of_all_distances(given):
     seen = range_of_predictions(scores, lambda rows: rows - rows.mean(axis=0), bound, labels=gold)
     picks = []
     for below in DISTANCES:
-        filled = fill_missing(scores, "least", bound, below=below)[0]
+        filled = fill_scores(scores, "least", bound, below=below)[0]
         picks.append((filled - filled.mean(axis=0)).argmax(axis=1).tolist())
     assert seen.rows == len(scores)
     assert seen.same == sum(len(set(each)) == 1 for each in zip(*picks, strict=True))

@@ -10,7 +10,7 @@ from batch_calibration.arrays.missing_scores import (
     Missing,
     check_missing,
     fill_every_row,
-    fill_missing,
+    fill_scores,
     find_impossible,
     find_missing,
     looks_like_probs,
@@ -35,7 +35,7 @@ from batch_calibration.arrays.numbers import (
 
 __all__ = [
     "BELOW", "BOUND", "DISTANCES", "EACH_SCORE", "GOLD", "LARGEST", "SCORES", "Missing",
-    "check_key", "check_missing", "class_columns", "column_names", "fill_every_row", "fill_missing",
+    "check_key", "check_missing", "class_columns", "column_names", "fill_every_row", "fill_scores",
     "find_impossible", "find_missing", "in_kind_of", "is_frame", "looks_like_probs",
     "prediction_range", "range_of_predictions", "read_floats", "read_numbers", "read_rows",
     "read_scores", "read_whole_numbers", "reads_rows", "refuse_unusable", "scores_of_predictions",

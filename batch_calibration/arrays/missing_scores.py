@@ -178,7 +178,7 @@ def check_missing(missing: object) -> Missing:
     )  # fmt: skip
 
 
-def fill_missing(
+def fill_scores(
     scores: np.ndarray,
     missing: Missing,
     bound: np.ndarray | None = None,
@@ -198,7 +198,7 @@ def fill_missing(
         The scores of the rows that are kept, and a mask [n] of these. A row that returned no label
         tells nothing and is never kept.
 
-    >>> fill_missing(np.array([[-1.0, -np.inf], [-2.0, -3.0]]), "least", np.array([-4.0, -5.0]))[0]
+    >>> fill_scores(np.array([[-1.0, -np.inf], [-2.0, -3.0]]), "least", np.array([-4.0, -5.0]))[0]
     array([[-1. , -4.5],
            [-2. , -3. ]])
     """
@@ -257,7 +257,7 @@ def fill_every_row(
             "so nothing tells its labels apart; drop it, or ask for more tokens."
         )
     rows = np.asarray(scores, np.float64).reshape(-1, scores.shape[-1])
-    return fill_missing(rows, check_missing(missing), bound)[0].reshape(scores.shape)
+    return fill_scores(rows, check_missing(missing), bound)[0].reshape(scores.shape)
 
 
 def range_of_predictions(
@@ -289,7 +289,7 @@ def range_of_predictions(
     """
     picks = []
     for below in distances:
-        filled, is_kept = fill_missing(scores, "least", bound, below=below)
+        filled, is_kept = fill_scores(scores, "least", bound, below=below)
         if not is_kept.any():
             raise InputError("scores: no row has the score of a label; ask for more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))

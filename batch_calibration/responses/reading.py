@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import absent
+from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.responses.top_k import SPACES
 
@@ -99,7 +99,7 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
             "prompt without a space and begin the label with it."
         )
     log_probs = np.array(prompt.log_probs[start:])
-    if absent(log_probs).any():
+    if find_missing(log_probs).any():
         raise InputError(
             f"{where}: the log-probability of a token of the label {shown(label)} is not there; "
             "ask for the log-probability of each token of the prompt."

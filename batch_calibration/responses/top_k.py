@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import absent
+from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 
 SPACES = str.maketrans("Ġ▁Ċ", "   ")
@@ -179,7 +179,7 @@ def _match_beginning(
 def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
     """The tokens that a row returned, or a sentence."""
     log_probs = np.array(list(row.values()), np.float64)
-    is_absent = absent(log_probs)
+    is_absent = find_missing(log_probs)
     returned = {}
     for token, log_prob, gone in zip(row, log_probs, is_absent, strict=True):
         if not gone:

@@ -11,11 +11,11 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, to_nats
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import Imported, Reading, filled, refuse_constant
-from batch_calibration.importers.cells import text_of
-from batch_calibration.importers.columnar import arrow_columns, need_pyarrow
+from batch_calibration.importers.base import Imported, Reading, fill_missing
+from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
-from batch_calibration.importers.labels import gold_indices
+from batch_calibration.importers.frames import arrow_columns, need_pyarrow
+from batch_calibration.responses import refuse_constant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,8 @@ class Source:
                 f"{scores[row, label]:g}, one such value decides the mean of its label; score that "
                 "row again."
             )
-        scores, is_kept, _ = filled(Imported(where, scores, self.labels), self.reading, first_row)
+        imported = Imported(where, scores, self.labels)
+        scores, is_kept, _ = fill_missing(imported, self.reading, first_row)
         if not is_kept.all():
             table = table.filter(is_kept)
         return Rows(table, scores, self._number_contexts(table, where))

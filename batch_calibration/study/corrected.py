@@ -1,6 +1,7 @@
 """One method's corrected scores of many contexts, in few compiled programs."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import numpy as np
@@ -14,7 +15,8 @@ from batch_calibration.methods import (
     check_scores,
     correct,
     get_method,
-    warn_of_few,
+    over_contexts,
+    warn_of_few_rows,
 )
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study.groups import find_skipped, make_groups
@@ -52,7 +54,7 @@ def corrected_scores(
             )
         for name, block in table.blocks.items():
             check_scores(block.log_probs, f"{where}, block {name}")
-        warn_of_few(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
+        warn_of_few_rows(method, chosen.probe.blocks, len(table.blocks["test"].row_ids), where)
         options = check_options(method, chosen.make, options, len(table.label_names))
 
     def context(parts: dict[str, Evidence]) -> jax.Array:

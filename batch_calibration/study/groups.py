@@ -119,7 +119,7 @@ def find_skipped(
             reasons[name] = (
                 f"{label_count} labels are more than the {method.most_labels} it can tell apart"
             )
-        if no_level and method.reads_level((options or {}).get(name)):
+        if no_level and method.needs_log_probs_with((options or {}).get(name)):
             reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {no_level}"
     return reasons
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import Missing, absent, fill
+from batch_calibration.arrays import Missing, fill_scores, find_missing
 from batch_calibration.errors import shown
 from batch_calibration.responses import label_mass, note_little_mass, scores_of_top_k
 from batch_calibration.scoring import LabelTexts
@@ -59,10 +59,10 @@ def score_first_tokens(
         for name in names
         if not top.tokens[name]
     )
-    filled, is_kept = fill(top.log_probs, missing, top.bound)
+    filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled
-    lacking = int(absent(top.log_probs).any(axis=1).sum())
+    lacking = int(find_missing(top.log_probs).any(axis=1).sum())
     return FirstTokenScores(scores, is_kept, lacking, never)
 
 

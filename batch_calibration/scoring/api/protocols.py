@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import absent
+from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.responses import RESPONSE_FORMATS, label_probs, scores_of_top_k
@@ -169,7 +169,7 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
 
 
 def _at_most_0(log_prob: float) -> float:
-    if not log_prob <= ROUNDING or absent(np.array(log_prob)):
+    if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
         raise InputError(
             where=WHERE,
             expected="a label's log-probability in nats, at most 0",
