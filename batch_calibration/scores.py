@@ -12,7 +12,13 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 
-from batch_calibration.arrays import EACH_SCORE, SCORES, find_impossible, read_numbers, read_whole_numbers
+from batch_calibration.arrays import (
+    EACH_SCORE,
+    SCORES,
+    find_impossible,
+    read_numbers,
+    read_whole_numbers,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, WrongJson, parse_json, read_as, write_whole
 
