@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.arrays import BELOW, Missing, absent, fill, nats, whole_numbers
+from batch_calibration.arrays import (
+    BELOW,
+    Missing,
+    fill_scores,
+    find_missing,
+    read_whole_numbers,
+    to_nats,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
@@ -165,7 +172,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if not len(scores):
         raise InputError(where=where, expected="at least one row of scores", got="none")
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
-    scores = nats(scores, where, reading.from_probs)
+    scores = to_nats(scores, where, reading.from_probs)
     scores, is_kept, notes = fill_missing(replace(imported, log_probs=scores), reading)
     imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
@@ -180,14 +187,14 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if imported.full:
         notes += note_little_mass(label_mass(scores))
     gold = imported.labels
-    labels = None if gold is None else whole_numbers(gold, f"{where}, gold", k)
+    labels = None if gold is None else read_whole_numbers(gold, f"{where}, gold", k)
     notes = (*imported.notes, *notes)
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
     for name, rows in imported.blocks.items():
         at = f"{where}, block {name!r}"
         names = tuple(map(str, range(rows.shape[-1])))
-        block = Imported(at, nats(rows, where, reading.from_probs), names)
+        block = Imported(at, to_nats(rows, where, reading.from_probs), names)
         blocks[name] = make_block(fill_missing(block, reading)[0])
 
     context = dict(imported.about)
@@ -217,7 +224,7 @@ def fill_missing(
 
     `first_row` is the number of the first row, where the rows are a part of a file.
     """
-    scores, where, is_absent = imported.log_probs, imported.where, absent(imported.log_probs)
+    scores, where, is_absent = imported.log_probs, imported.where, find_missing(imported.log_probs)
     if not is_absent.any():
         return scores, np.ones(len(scores), bool), ()
     row, label = np.argwhere(is_absent)[0]
@@ -231,7 +238,7 @@ def fill_missing(
             "-100 would decide the mean of its label."
         )
     # Just below the least returned: of all tokens where the file says it (bound).
-    filled, is_kept = fill(scores, reading.missing, imported.bound, below=reading.below)
+    filled, is_kept = fill_scores(scores, reading.missing, imported.bound, below=reading.below)
     if not is_kept.any():
         raise InputError(
             f"{where}: no row is left once those with missing labels are dropped ({lacking} of "
