@@ -5,7 +5,6 @@ from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_f
 from batch_calibration.arrays.missing_scores import (
     BELOW,
     BOUND,
-    DISTANCES,
     LARGEST,
     Missing,
     check_missing,
@@ -14,8 +13,6 @@ from batch_calibration.arrays.missing_scores import (
     find_impossible,
     find_missing,
     looks_like_probs,
-    prediction_range,
-    range_of_predictions,
     refuse_unusable,
     to_nats,
 )
@@ -31,6 +28,11 @@ from batch_calibration.arrays.numbers import (
     reads_rows,
     scores_of_predictions,
     takes_predictions,
+)
+from batch_calibration.arrays.prediction_ranges import (
+    DISTANCES,
+    prediction_range,
+    range_of_predictions,
 )
 
 __all__ = [
