@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from batch_calibration import calibrate, cli, recommend
 from batch_calibration.importers import Reading, read
+from batch_calibration.settings import keys
 from batch_calibration.store import Store
 
 
@@ -468,3 +470,82 @@ def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, caps
     assert " ".join(capsys.readouterr().out.split()).endswith(expected)
     run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
     assert "Recommended: " in (tmp_path / "r.html").read_text()
+
+
+SMALL = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")
+
+
+@pytest.mark.filterwarnings("ignore:constrained_layout")  # of figures of one task
+def test_a_study_without_a_checkout(tmp_path, monkeypatch, capsys):
+    """In an empty folder: no configs, no folder of experiments."""
+    monkeypatch.chdir(tmp_path)
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    try:
+        run("score", *SMALL, "--seeds=2", "--workdir=W")
+    finally:
+        jax.config.update("jax_numpy_dtype_promotion", "strict")
+    assert "2 contexts: 154 rows scored" in capsys.readouterr().out
+    run("calibrate", "--workdir=W", "--methods=icl,bc", "--tasks=sst2")
+    assert "2 score tables in" in capsys.readouterr().out
+    for command in ("tables", "figures", "report", "status"):
+        run(command, "--workdir=W")
+    said = capsys.readouterr().out
+    assert "SST-2" in said and "2 done, 0 running" in said and "report:  W/report.html" in said
+    assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
+    run("show", *SMALL, "--rows=1")
+    assert "tokens of the first test row" in capsys.readouterr().out
+    run("sweep", *SMALL, "--shots=1,2", "--workdir=W", "--dry_run")
+    assert "77 of 154 rows are left to score, by 2 workers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["score", "--workdir=W", "--shots=two"], "--shots: expected a whole number; got 'two'"),
+        (["score", "--workdir=W", "--shotz=2"], "did you mean --shots?"),
+        (["score", "--workdir=W"], "the sweep has no context; give at least one task in --tasks"),
+        (["score"], "the following arguments are required: --workdir"),
+        (["tables", "--workdir=W"], "run batch-calibration score with this --workdir first"),
+        (["calibrate"], "expected files of scores, or --workdir=DIR of a study, and not both"),
+        (["report", "{}", "--workdir=W"], "expected files of scores, or --workdir=DIR"),
+        (["calibrate", "{}", "--floor=-9"], "--floor goes with --workdir=DIR of a study"),
+        (["calibrate", "--workdir=W", "--prior=1,2"], "--prior goes with files of scores"),
+        (["sweep", "--workdir=W", "--workers=0"], "--workers: expected 1 or more; got 0"),
+        (["sweep", "--workdir=W", "--partition=x"], "--launcher=local has no such option"),
+    ],
+)
+def test_mistakes_in_a_study_are_answered_by_a_sentence(
+    table, words, sentence, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    run(*(word.format(table[0]) for word in words), code=2)
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1 and said.startswith("error: ")
+
+
+def test_help_of_a_study_explains_every_setting(capsys):
+    with pytest.raises(SystemExit):
+        cli.run(["score", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for name, key in keys().items():
+        if key.part != "calibration":
+            assert f"--{name} " in said and key.help.split()[0] in said
+
+
+@pytest.mark.parametrize("package", ["absl", "rich"])
+def test_what_is_not_installed_is_named(package, tmp_path):
+    """A package that cannot be imported stands before the real one."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "import importlib.util\n"
+        "find = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda n, *a: None if n == {package!r} else find(n, *a)\n"
+        "sys.argv[1:] = ['--help']\n"
+        "runpy.run_module('experiments.score', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"error: {package} not installed; pip install 'batch-calibration[exp" in done.stderr

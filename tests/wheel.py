@@ -2,7 +2,8 @@
 
 python tests/wheel.py
 
-Prints the wheel's size and the environment's. No extra is installed: what needs one says so.
+Prints the wheel's size and the environment's. Without extras, what needs one says so; with the
+extra "experiments" a study runs in an empty folder.
 """
 
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = "no,yes,gold\n" + 10 * "-1.0,-0.5,no\n-2.5,-0.4,yes\n"
+STUDY = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
 
 
@@ -54,9 +56,20 @@ def main() -> None:
         assert "batch-calibration[plots]" in said, said
         here = {line.split()[0].lower() for line in run(pip, "list").splitlines()}
         assert not here & set(ABSENT), here & set(ABSENT)
+        said = run(program, "score", *STUDY, "--workdir=W", code=2)
+        assert "pip install 'batch-calibration[experiments]'" in said, said
         print(
             f"wheel: {wheel.stat().st_size / 1e6:.1f} MB; environment: {size(folder / 'v'):.0f} MB"
         )
+        run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt",
+            f"{wheel}[experiments]")  # fmt: skip
+        said = run(program, "score", *STUDY, "--workdir=W")
+        assert "1 contexts" in said, said
+        for command in ("calibrate", "tables", "figures", "report", "status"):
+            run(program, command, "--workdir=W")
+        assert Path("W/report.html").is_file() and list(Path("W/figures").glob("*.png"))
+        said = run(program, "show", *STUDY)
+        assert "tokens of the first test row" in said, said
 
 
 if __name__ == "__main__":
