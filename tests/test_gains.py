@@ -15,7 +15,7 @@ from batch_calibration.artifacts import catalogue, gains, method_tables, termina
 from batch_calibration.artifacts.cells import Best, latex, markdown
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
-from batch_calibration.cli import said
+from batch_calibration.cli import comparison
 from batch_calibration.store import Records, csv_text
 
 
@@ -145,10 +145,10 @@ def test_compare_counts_what_is_beyond_noise():
         methods = {name: {**of, "total_variation": 0.1} for name, of in one.methods.items()}
         return dataclasses.replace(one, methods=methods)
 
-    found = said.method_cells(Records([made(0, 0.6), made(1, 0.504), made(2, 0.3)]))
+    found = comparison.method_cells(Records([made(0, 0.6), made(1, 0.504), made(2, 0.3)]))
     assert found[0][-2:] == ["better, worse", "beyond noise"]
     assert found[1][-2:] == ["", ""] and found[2][-2:] == ["2, 1", "1, 1"]
-    alone = said.method_cells(Records([made(0, 0.6)]))
+    alone = comparison.method_cells(Records([made(0, 0.6)]))
     assert alone[0][-1] == "gain over icl" and alone[2][-1].startswith("+10.0 [+7.")
 
 

@@ -7,36 +7,38 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.diagnosis import LEAVE, Recommendation
 
 
-def sentence(one: Recommendation) -> str:
+def sentence(recommendation: Recommendation) -> str:
     """The recommendation in one sentence."""
-    first = one.reason[0]
+    first = recommendation.reason[0]
     return f"Recommended: {first[0].lower()}{first[1:]}"
 
 
-def call(one: Recommendation) -> str:
+def call(recommendation: Recommendation) -> str:
     """The words after the file's name that make the console program follow it, "" to leave it."""
-    if one.method == LEAVE:
+    if recommendation.method == LEAVE:
         return ""
-    prior = one.options.get("target_prior")
-    given = "" if prior is None else f" --prior={','.join(f'{share:.3g}' for share in prior)}"
-    return f"--method={one.method}{given}"
+    prior = recommendation.options.get("target_prior")
+    prior_flag = "" if prior is None else f" --prior={','.join(f'{share:.3g}' for share in prior)}"
+    return f"--method={recommendation.method}{prior_flag}"
 
 
-def short(one: Recommendation) -> str:
+def short(recommendation: Recommendation) -> str:
     """Its name in a table: "leave it", the method, or the method and "prior"."""
-    if one.method == LEAVE:
+    if recommendation.method == LEAVE:
         return "leave it"
-    return f"{one.method} with prior" if one.options else one.method
+    return (
+        f"{recommendation.method} with prior" if recommendation.options else recommendation.method
+    )
 
 
-def over_all(every: Sequence[Recommendation]) -> str:
+def over_all(recommendations: Sequence[Recommendation]) -> str:
     """How often each is recommended over contexts."""
-    counts = Counter(short(one) for one in every).most_common()
+    counts = Counter(short(recommendation) for recommendation in recommendations).most_common()
     listed = "; ".join(f"{name} in {count:,}" for name, count in counts)
-    return f"Recommended, of {len(every):,} contexts: {listed}."
+    return f"Recommended, of {len(recommendations):,} contexts: {listed}."
 
 
-def measured_cells(one: Recommendation) -> Cells:
+def measured_cells(recommendation: Recommendation) -> Cells:
     """A row a method: its accuracy on the labeled rows, best first."""
-    ranked = sorted(one.measured.items(), key=lambda pair: -pair[1].value)
+    ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
     return [["method", "right"], *([name, str(share)] for name, share in ranked)]

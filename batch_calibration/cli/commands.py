@@ -11,8 +11,8 @@ from typing import TextIO
 import numpy as np
 
 from batch_calibration.arrays import DISTANCES
-from batch_calibration.cli import inputs, options, output, prior, said, stream
-from batch_calibration.cli.said import Found
+from batch_calibration.cli import comparison, inputs, options, output, prior, stream, summaries
+from batch_calibration.cli.summaries import Corrected
 from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method, read_options
@@ -28,30 +28,32 @@ def calibrate(args: Namespace) -> None:
     if stream.takes(args):
         stream.calibrate(args)
         return
-    found = _corrected(args, _tables(args))
+    corrected = _corrected(args, _tables(args))
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
-    words = sys.stderr if to_output else sys.stdout
-    said.show(found, args.changed, words)
-    _range(args, words)
+    stream_out = sys.stderr if to_output else sys.stdout
+    summaries.show(corrected, args.changed, stream_out)
+    _range(args, stream_out)
     if to_output:
-        output.write([output.Scored(one.table, one.scores) for one in found], "-")
+        output.write([output.Scored(context.table, context.scores) for context in corrected], "-")
     elif args.output:
-        output.write([output.Scored(one.table, one.scores) for one in found], args.output)
-        print(f"corrected scores: {args.output}", file=words)
+        output.write(
+            [output.Scored(context.table, context.scores) for context in corrected], args.output
+        )
+        print(f"corrected scores: {args.output}", file=stream_out)
     else:
-        print("Write the corrected scores with --output=FILE.", file=words)
-    _plot(args.plot, found, words)
+        print("Write the corrected scores with --output=FILE.", file=stream_out)
+    _plot(args.plot, corrected, stream_out)
 
 
 def diagnose_files(args: Namespace) -> None:
     """What each prompt prefers, and whether a correction helps."""
     _check_plot(args.plot)
     _check_method(args)
-    found = _corrected(args, _tables(args))
-    said.show(found, args.changed, sys.stdout)
+    corrected = _corrected(args, _tables(args))
+    summaries.show(corrected, args.changed, sys.stdout)
     _range(args, sys.stdout)
-    _plot(args.plot, found, sys.stdout)
+    _plot(args.plot, corrected, sys.stdout)
 
 
 def recommend_files(args: Namespace) -> None:
@@ -63,16 +65,18 @@ def recommend_files(args: Namespace) -> None:
         )
     tables = _tables(args)
     shares = _shares(args.prior, tables)
-    found = [_recommended(*pair) for pair in zip(tables, shares, strict=True)]
-    said.show_advice([_followed(*pair) for pair in zip(tables, found, strict=True)], sys.stdout)
+    recommendations = [_recommended(*pair) for pair in zip(tables, shares, strict=True)]
+    summaries.show_advice(
+        [_followed(*pair) for pair in zip(tables, recommendations, strict=True)], sys.stdout
+    )
 
 
-def _followed(table: ScoreTable, one: Recommendation) -> Found:
+def _followed(table: ScoreTable, recommendation: Recommendation) -> Corrected:
     """A context as the recommendation corrects it."""
-    blocks = {name: Evidence(of.log_probs, of.labels) for name, of in table.blocks.items()}
+    blocks = {name: Evidence(block.log_probs, block.labels) for name, block in table.blocks.items()}
     rows = blocks["test"].log_probs
-    made = correct(get_method(one.method), blocks, rows, **one.options)  # type: ignore[arg-type]
-    return _diagnosed(one.method, table, np.asarray(made.scores), one)
+    correction = correct(get_method(recommendation.method), blocks, rows, **recommendation.options)  # type: ignore[arg-type]
+    return _diagnosed(recommendation.method, table, np.asarray(correction.scores), recommendation)
 
 
 def _recommended(
@@ -99,13 +103,15 @@ def compare(args: Namespace) -> None:
     tables = _tables(args)
     chosen = read_options(args.option)
     records = run_calibration(tables, _methods(args), seed=args.seed, options=chosen)
-    if len(records) <= FEW:
+    if len(records) <= MAX_CONTEXTS_WITH_TABLES:
         for table in catalogue.tables(catalogue.gather(records)):
             if table.shown:
                 terminal.show(table)
     heading = "Each method against icl"
-    terminal.show_cells(heading, said.method_cells(records), said.METHOD_NOTE)
-    for name, why in {name: why for one in records for name, why in one.skipped.items()}.items():
+    terminal.show_cells(heading, comparison.method_cells(records), comparison.METHOD_NOTE)
+    for name, why in {
+        name: why for record in records for name, why in record.skipped.items()
+    }.items():
         print(f"{name} is left out: {why}")
 
 
@@ -161,9 +167,14 @@ def _methods(args: Namespace) -> list[str] | None:
 
 
 def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
-    """The contexts; what was noticed while reading them is said."""
+    """The contexts; what was noticed while reading them is summaries."""
     tables = inputs.tables(args, **changes)
-    notes = (note for one in tables for block in one.blocks.values() for note in said.notes(block))
+    notes = (
+        note
+        for table in tables
+        for block in table.blocks.values()
+        for note in summaries.notes(block)
+    )
     for note in dict.fromkeys(notes):
         print(textwrap.fill(f"note: {note}", 100), file=sys.stderr)
     return tables
@@ -181,40 +192,44 @@ def _check_method(args: Namespace) -> None:
             )
 
 
-def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Found]:
+def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]:
     """Each context with its corrected scores; contexts of one prior share their programs."""
-    given = read_options(f"{args.method}.{text}" for text in args.option).get(args.method, {})
-    given |= {} if args.strength is None else {"strength": args.strength}
+    options_given = read_options(f"{args.method}.{text}" for text in args.option).get(
+        args.method, {}
+    )
+    options_given |= {} if args.strength is None else {"strength": args.strength}
     shares = _shares(args.prior, tables)
     priors: dict[tuple[float, ...] | None, list[int]] = {}
-    for place, part in enumerate(shares):
-        priors.setdefault(part, []).append(place)
+    for number, shares_expected in enumerate(shares):
+        priors.setdefault(shares_expected, []).append(number)
     scores: dict[int, np.ndarray] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for part, places in priors.items():
-            chosen = given | ({} if part is None else {"target_prior": part})
-            some = [tables[place] for place in places]
-            made = corrected_scores(some, args.method, seed=args.seed, **chosen)
-            scores |= dict(zip(places, made, strict=True))
-    for words in dict.fromkeys(str(one.message) for one in caught):
-        print(textwrap.fill(f"note: {words}", 100), file=sys.stderr)
+        for shares_expected, numbers in priors.items():
+            chosen = options_given | (
+                {} if shares_expected is None else {"target_prior": shares_expected}
+            )
+            group = [tables[number] for number in numbers]
+            group_scores = corrected_scores(group, args.method, seed=args.seed, **chosen)
+            scores |= dict(zip(numbers, group_scores, strict=True))
+    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
+        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
     strength = 1.0 if args.strength is None else args.strength
     return [
         _diagnosed(
-            args.method, table, scores[place],
-            _recommended(table, shares[place], measure=False), strength,
+            args.method, table, scores[number],
+            _recommended(table, shares[number], measure=False), strength,
         )
-        for place, table in enumerate(tables)
+        for number, table in enumerate(tables)
     ]  # fmt: skip
 
 
-def _shares(given: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
-    """The shares of each context's labels that --prior gives; where they are from is said."""
-    found = [prior.shares(given, table) for table in tables]
-    for sentence in dict.fromkeys(filter(None, (words for _, words in found))):
+def _shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
+    """The shares of each context's labels that --prior gives; where they are from is summaries."""
+    priors = [prior.shares(text, table) for table in tables]
+    for sentence in dict.fromkeys(filter(None, (note for _, note in priors))):
         print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
-    return [part for part, _ in found]
+    return [expected for expected, _ in priors]
 
 
 def _diagnosed(
@@ -223,22 +238,22 @@ def _diagnosed(
     scores: np.ndarray,
     recommended: Recommendation,
     strength: float = 1.0,
-) -> Found:
+) -> Corrected:
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None
-    found = diagnose(
+    diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
         strength=strength,
     )  # fmt: skip
-    return Found(table, scores, found, recommended)
+    return Corrected(table, scores, diagnosis, recommended)
 
 
-def _range(args: Namespace, words: TextIO) -> None:
+def _range(args: Namespace, output_stream: TextIO) -> None:
     """The range of predictions over how far below its bound a missing label may lie."""
     if args.missing != "bound":
         return
-    each = [_corrected(args, inputs.tables(args, below=nats)) for nats in DISTANCES]
-    said.show_range(each, words)
+    by_distance = [_corrected(args, inputs.tables(args, below=nats)) for nats in DISTANCES]
+    summaries.show_range(by_distance, output_stream)
 
 
 def _check_plot(path: str) -> None:
@@ -246,7 +261,7 @@ def _check_plot(path: str) -> None:
         raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
 
 
-def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
+def _plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> None:
     if path:
         try:
             from batch_calibration.artifacts.figures import preferences
@@ -257,14 +272,15 @@ def _plot(path: str, found: Sequence[Found], words: TextIO) -> None:
             ) from error
         preferences.save(
             preferences.draw(
-                [one.diagnosis for one in found], [said.title(one.table) for one in found]
+                [context.diagnosis for context in contexts],
+                [summaries.title(context.table) for context in contexts],
             ),
             Path(path),
         )
-        print(f"figure: {path}", file=words)
+        print(f"figure: {path}", file=output_stream)
 
 
-FEW = 30
+MAX_CONTEXTS_WITH_TABLES = 30
 """Contexts whose tables of each task are printed; `report` has them of any number."""
 RUN = {
     "calibrate": calibrate,

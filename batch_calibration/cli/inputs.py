@@ -71,14 +71,14 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
         InputError: a sentence on what is wrong with them.
     """
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
-    found = _named_apart(list(_read(args.files, reading)))
+    contexts = _named_apart(list(_read(args.files, reading)))
     for name in PROBES:
-        if others := [table for block, table in probes(args) if block == name]:
-            found = _with_block(found, name, others)
+        if probe_tables := [table for block, table in probes(args) if block == name]:
+            contexts = _with_block(contexts, name, probe_tables)
     if getattr(args, "labeled", ""):
-        whole = _read([args.labeled], replace(reading, by=()))
-        found = _with_block(found, "labeled", [table for _, table in whole])
-    return found
+        labeled_tables = _read([args.labeled], replace(reading, by=()))
+        contexts = _with_block(contexts, "labeled", [table for _, table in labeled_tables])
+    return contexts
 
 
 def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
@@ -105,10 +105,10 @@ def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreT
         for path in _paths(name):
             with _on_disk(path) as file:
                 try:
-                    found = importers.read(file, reading)
+                    contexts = importers.read(file, reading)
                 except InputError as error:
                     raise InputError(str(error).replace(str(file), _title(path))) from error
-            yield from ((path, table) for table in found)
+            yield from ((path, table) for table in contexts)
 
 
 def _paths(name: str) -> list[Path]:
@@ -120,16 +120,16 @@ def _paths(name: str) -> list[Path]:
         if (path / "scores").is_dir():
             return sorted((path / "scores").glob("*.safetensors"))
         logs = sorted(path.rglob("samples_*.jsonl"))
-        some = logs or sorted(one for one in path.iterdir() if one.is_file())
-        if not some:
+        files = logs or sorted(file for file in path.iterdir() if file.is_file())
+        if not files:
             raise InputError(where=name, expected="files of scores in the folder", got="none")
-        return some
-    found = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
-    if not found:
+        return files
+    matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else []
+    if not matches:
         raise InputError(
             where=name, expected="a file of scores", got="none", remedy="correct the path"
         )
-    return [one for word in found for one in _paths(word)]
+    return [file for match in matches for file in _paths(match)]
 
 
 @contextmanager
@@ -149,51 +149,53 @@ def _title(path: Path) -> str:
     return INPUT if str(path) == "-" else str(path)
 
 
-def _named_apart(found: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
+def _named_apart(contexts: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
     """Contexts of one name, as of several files, take their file's name into the task's."""
 
     def name(table: ScoreTable) -> tuple[str, ...]:
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
-    known = [name(table) for _, table in found]
-    if len(set(known)) == len(known):
-        return [table for _, table in found]
-    apart = []
-    for path, table in found:
+    names = [name(table) for _, table in contexts]
+    if len(set(names)) == len(names):
+        return [table for _, table in contexts]
+    renamed = []
+    for path, table in contexts:
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
-        twice = known.count(name(table)) > 1 and task != stem
-        about = {**table.context, "task": f"{task} {stem}".strip()} if twice else table.context
-        apart.append(table._replace(context=about))
-    if len({name(table) for table in apart}) < len(apart):
+        twice = names.count(name(table)) > 1 and task != stem
+        facts = {**table.context, "task": f"{task} {stem}".strip()} if twice else table.context
+        renamed.append(table._replace(context=facts))
+    if len({name(table) for table in renamed}) < len(renamed):
         raise InputError(
-            f"{_title(found[0][0])}: two contexts have one name, so that their numbers could not "
-            "be told apart; name what differs with --by, or give each file a name of its own."
+            f"{_title(contexts[0][0])}: two contexts have one name, so that their numbers could "
+            "not be told apart; name what differs with --by, or give each file a name of its own."
         )
-    return apart
+    return renamed
 
 
 def _with_block(
-    found: list[ScoreTable], name: str, others: Sequence[ScoreTable]
+    contexts: list[ScoreTable], name: str, probe_tables: Sequence[ScoreTable]
 ) -> list[ScoreTable]:
     """Each context with the rows of another file: the only context there, or its own model's."""
-    by_model = {str(one.context.get("model", "")): one for one in others}
-    made = []
-    for table in found:
+    by_model = {
+        str(probe_table.context.get("model", "")): probe_table for probe_table in probe_tables
+    }
+    widened = []
+    for table in contexts:
         model = str(table.context.get("model", ""))
-        other = others[0] if len(others) == 1 else by_model.get(model)
-        if other is None or (len(others) > 1 and len(by_model) < len(others)):
+        probe_of_model = probe_tables[0] if len(probe_tables) == 1 else by_model.get(model)
+        if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):
             raise InputError(
                 where=f"the block {name!r} of {table.context.get('task', 'a context')} {model}",
-                expected=f"one context of that model among the {len(others)} of its file",
+                expected=f"one context of that model among the {len(probe_tables)} of its file",
                 remedy="give a file with one context, or one for each model",
             )
-        if other.label_names != table.label_names:
+        if probe_of_model.label_names != table.label_names:
             raise InputError(
                 where=f"the block {name!r}",
                 expected=f"the labels {', '.join(table.label_names)}",
-                got=f"{', '.join(other.label_names)}",
+                got=f"{', '.join(probe_of_model.label_names)}",
                 remedy="name them alike with --labels",
             )
-        made.append(table._replace(blocks={**table.blocks, name: other.blocks["test"]}))
-    return made
+        widened.append(table._replace(blocks={**table.blocks, name: probe_of_model.blocks["test"]}))
+    return widened

@@ -28,79 +28,79 @@ class Scored(NamedTuple):
     scores: np.ndarray
 
 
-def check_output(output: str, others: Sequence[str] = ()) -> None:
+def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
     """Refuse an ending that nothing is written as."""
-    known = (*ENDINGS, *others)
-    if output and output != "-" and Path(output).suffix not in known:
+    endings = (*ENDINGS, *more_endings)
+    if output and output != "-" and Path(output).suffix not in endings:
         raise InputError(
             where=output,
-            expected=f"a file that ends in {', '.join(known)}",
+            expected=f"a file that ends in {', '.join(endings)}",
             remedy="name the output so",
         )
 
 
-def rows(found: Sequence[Scored]) -> Iterator[Row]:
+def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
     """Each row: its id, its scores by label, the prediction, the right label where any is known."""
-    about = ABOUT if len(found) > 1 else ()
-    gold = any((one.table.blocks["test"].labels >= 0).any() for one in found)
-    for one in found:
-        names, block = one.table.label_names, one.table.blocks["test"]
-        context: Row = {key: one.table.context.get(key, "") for key in about}
-        for row, values, right in zip(block.row_ids, one.scores, block.labels, strict=True):
-            said: Row = {**context, "row": row}
-            said |= dict(zip(names, map(float, values), strict=True))
-            said["prediction"] = names[int(values.argmax())]
-            yield said | ({"gold": names[right] if right >= 0 else ""} if gold else {})
+    facts = ABOUT if len(contexts) > 1 else ()
+    gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
+    for scored in contexts:
+        names, block = scored.table.label_names, scored.table.blocks["test"]
+        context: Row = {key: scored.table.context.get(key, "") for key in facts}
+        for row, row_scores, right in zip(block.row_ids, scored.scores, block.labels, strict=True):
+            row_cells: Row = {**context, "row": row}
+            row_cells |= dict(zip(names, map(float, row_scores), strict=True))
+            row_cells["prediction"] = names[int(row_scores.argmax())]
+            yield row_cells | ({"gold": names[right] if right >= 0 else ""} if gold else {})
 
 
-def write(found: Sequence[Scored], output: str) -> None:
+def write(contexts: Sequence[Scored], output: str) -> None:
     """Write the scores of some contexts into a file, or to standard output as CSV.
 
     Raises:
         InputError: an ending that is none of `ENDINGS`; contexts of other labels; no pyarrow.
     """
     check_output(output)
-    labels = {one.table.label_names for one in found}
+    labels = {context.table.label_names for context in contexts}
     ending = Path(output).suffix
     if len(labels) > 1 and ending != ".jsonl":
         raise InputError(
             f"{output}: the contexts have {len(labels)} sets of labels, which one table cannot "
             "hold; write a .jsonl file, or each file of scores by itself."
         )
-    every = list(rows(found))
+    all_rows = list(rows(contexts))
     if output == "-":
-        sys.stdout.write(_delimited(every, ","))
+        sys.stdout.write(_delimited(all_rows, ","))
     elif ending == ".npz":
-        write_whole(Path(output), _npz(found))
+        write_whole(Path(output), _npz(contexts))
     elif ending == ".parquet":
-        write_whole(Path(output), _parquet(every))
+        write_whole(Path(output), _parquet(all_rows))
     else:
         text = (
-            _lines(every)
+            _lines(all_rows)
             if ending == ".jsonl"
-            else _delimited(every, "\t" if ending == ".tsv" else ",")
+            else _delimited(all_rows, "\t" if ending == ".tsv" else ",")
         )
         write_whole(Path(output), text.encode(errors="backslashreplace"))
 
 
-def _delimited(every: Sequence[Row], delimiter: str) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, every[0], delimiter=delimiter, lineterminator="\n")
+def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, rows_written[0], delimiter=delimiter, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: _short(v) for k, v in row.items()} for row in every)
-    return out.getvalue()
+    writer.writerows({column: _short(cell) for column, cell in row.items()} for row in rows_written)
+    return buffer.getvalue()
 
 
-def _short(value: object) -> object:
+def _short(cell: object) -> object:
     """A float32 in as few digits as tell it apart."""
-    return str(np.float32(value)) if isinstance(value, float) else value
+    return str(np.float32(cell)) if isinstance(cell, float) else cell
 
 
-def _lines(every: Sequence[Row]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in every)
+def _lines(rows_written: Sequence[Row]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows_written)
 
 
-def _parquet(every: Sequence[Row]) -> bytes:
+def _parquet(rows_written: Sequence[Row]) -> bytes:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -108,26 +108,26 @@ def _parquet(every: Sequence[Row]) -> bytes:
         raise InputError(
             "a .parquet file needs pyarrow; install batch-calibration[tables], or write .csv."
         ) from error
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(every)), out)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows_written)), buffer)
+    return buffer.getvalue()
 
 
-def _npz(found: Sequence[Scored]) -> bytes:
-    blocks = [one.table.blocks["test"] for one in found]
+def _npz(contexts: Sequence[Scored]) -> bytes:
+    blocks = [context.table.blocks["test"] for context in contexts]
     arrays: dict[str, Any] = {
-        "scores": np.concatenate([one.scores for one in found]),
-        "labels": np.array(found[0].table.label_names),
+        "scores": np.concatenate([context.scores for context in contexts]),
+        "labels": np.array(contexts[0].table.label_names),
         "gold": np.concatenate([block.labels for block in blocks]),
         "row": np.array([row for block in blocks for row in block.row_ids]),
         **{
             key: np.repeat(
-                [str(one.table.context.get(key, "")) for one in found],
+                [str(context.table.context.get(key, "")) for context in contexts],
                 [len(block.row_ids) for block in blocks],
             )
             for key in ABOUT
         },
     }
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()

@@ -17,7 +17,7 @@ from batch_calibration.streams.source import open_source
 METHODS = ("bc", "cc")
 """What needs no more than a mean of rows."""
 ENDING = ".parquet"
-MOST = 20_000_000
+MAX_ROWS_IN_MEMORY = 20_000_000
 """Rows that a table in memory may have; of more Parquet must be written."""
 
 
@@ -33,7 +33,7 @@ def takes(args: Namespace) -> bool:
     fits = fits and not args.option
     if fits and args.prior != prior.ESTIMATED and Path(args.output).suffix == ENDING:
         return True
-    if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MOST:
+    if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MAX_ROWS_IN_MEMORY:
         raise InputError(
             f"{args.files[0]}: {rows:,} rows are more than a table in memory is made of; give "
             f"--output=FILE{ENDING} and --method=bc or cc, which read batch by batch."
@@ -65,28 +65,32 @@ def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
     """The mean of the probe's rows, for cc."""
     if args.method != "cc":
         return None
-    found = [table for _, table in inputs.probes(args)]
-    if len(found) != 1 or found[0].label_names != labels:
+    tables = [table for _, table in inputs.probes(args)]
+    if len(tables) != 1 or tables[0].label_names != labels:
         raise InputError(
             where="--probe",
             expected=f"one file of one context, of the labels {', '.join(labels)}",
-            got=f"{len(found)} contexts",
+            got=f"{len(tables)} contexts",
             remedy="give one",
         )
-    return [float(x) for x in found[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)]
+    return [
+        float(mean) for mean in tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)
+    ]
 
 
 class _Progress:
     """One line that is written over, where the output is a terminal."""
 
-    def __init__(self, words: TextIO):
-        self.words = words
+    def __init__(self, output_stream: TextIO):
+        self.words = output_stream
 
     def __call__(self, done: int, total: int, per_second: float, /) -> None:
         if self.words.isatty():
             end = "\n" if done >= total else "\r"
-            left = (total - done) / max(per_second, 1.0)
-            line = f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {left:.0f} s left"
+            seconds_left = (total - done) / max(per_second, 1.0)
+            line = (
+                f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
+            )
             print(f"{line:60}", end=end, file=self.words, flush=True)
 
 

@@ -1,0 +1,280 @@
+"""What the console program says: sentences on each context, tables over many."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+from batch_calibration.arrays import DISTANCES, range_of
+from batch_calibration.artifacts import terminal
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.gains import count_signs
+from batch_calibration.cli import advice
+from batch_calibration.diagnosis import Diagnosis, Recommendation, Right
+from batch_calibration.scores import Block, ScoreTable
+
+MAX_SHOWN_SINGLY = 3
+"""Contexts that are described one by one; more are rows of a table."""
+
+
+class Corrected(NamedTuple):
+    """A context, its corrected scores [n, k], what they say, and what is recommended."""
+
+    table: ScoreTable
+    scores: np.ndarray
+    diagnosis: Diagnosis
+    recommended: Recommendation
+
+    def sentences(self) -> list[str]:
+        """Those of the diagnosis, and the recommendation in one."""
+        return [*self.diagnosis.sentences(), advice.sentence(self.recommended)]
+
+
+def title(table: ScoreTable) -> str:
+    """The task, the model, shots and seed, as far as they are known.
+
+    >>> title(ScoreTable({"task": "sst2", "shots": 4, "seed": 0}, (), {}))
+    'sst2, 4-shot, seed 0'
+    """
+    facts = table.context
+    named = [str(facts.get(key) or "") for key in ("task", "model")]
+    named += ["{}-shot".format(facts["shots"])] if facts.get("shots") is not None else []
+    named += [f"seed {facts['seed']}"] if facts.get("seed") is not None else []
+    return ", ".join(filter(None, named)) or "scores"
+
+
+def notes(block: Block) -> list[str]:
+    """What the importer of a block noticed."""
+    messages = block.spec.get("notes")
+    return [str(message) for message in messages] if isinstance(messages, list) else []
+
+
+def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> None:
+    """A few contexts one by one, each with some rows that change; many as one table."""
+    with redirect_stdout(output_stream):
+        if len(contexts) > MAX_SHOWN_SINGLY:
+            terminal.show_cells("Contexts", context_cells(contexts), CONTEXT_NOTE)
+            if 1 < len(cells := model_cells(contexts)) <= len(contexts):
+                terminal.show_cells("Over contexts: accuracy in %", cells)
+            for words_of_all in (over_all(contexts), advice.over_all(_advised(contexts))):
+                print(f"\n{textwrap.fill(words_of_all, terminal.NOTE_WIDTH)}")
+            return
+        for context in contexts:
+            heading = f"{title(context.table)}: share of each label in %"
+            terminal.show_cells(heading, label_cells(context.diagnosis))
+            if context.diagnosis.before:
+                terminal.show_cells(
+                    "Right answers in % [95 % interval]", right_cells(context.diagnosis)
+                )
+            print()
+            for sentence in context.sentences():
+                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
+            if len(context.diagnosis.changed) and changed > 0:
+                terminal.show_cells(
+                    "Rows whose prediction changes", _changed_cells(context, changed)
+                )
+        print()
+
+
+def show_advice(contexts: Sequence[Corrected], output_stream: TextIO) -> None:
+    """A few contexts one by one, with the reasons; many as one table."""
+    with redirect_stdout(output_stream):
+        if len(contexts) > MAX_SHOWN_SINGLY:
+            terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
+            print(f"\n{textwrap.fill(advice.over_all(_advised(contexts)), terminal.NOTE_WIDTH)}")
+            if any(context.diagnosis.gain for context in contexts):
+                print(
+                    textwrap.fill(f"If it is followed: {over_all(contexts)}", terminal.NOTE_WIDTH)
+                )
+            return
+        for context in contexts:
+            print(f"\n{title(context.table)}")
+            for sentence in context.recommended.reason:
+                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
+            if context.recommended.measured:
+                cells = advice.measured_cells(context.recommended)
+                terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
+            elif context.diagnosis.before:
+                terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
+            if words_of_call := advice.call(context.recommended):
+                print(f"\nbatch-calibration calibrate FILE {words_of_call}")
+
+
+UNSEEN = "The file's right answers, which the recommendation did not see, in % [95 % interval]"
+ADVICE_NOTE = (
+    "'nats' is how far the label of the highest mean score is above the lowest, 'tells' what a "
+    "row's corrected scores tell of its label; 'doubtful' labels may never be right."
+)
+
+
+def _advice_cells(contexts: Sequence[Corrected]) -> Cells:
+    rows: Cells = [["context", "rows", "nats", "tells", "doubtful", "recommended"]]
+    for context in sorted(contexts, key=lambda context: title(context.table)):
+        signals, names = context.recommended.signals, context.table.label_names
+        doubtful = ", ".join(names[label] for label in signals.doubtful[:4])
+        doubtful += " ..." if len(signals.doubtful) > 4 else ""
+        size, information = f"{signals.preference:.2f}", f"{signals.information:.2f}"
+        shown = [title(context.table), f"{signals.rows}", size, information, doubtful]
+        rows.append([*shown, advice.short(context.recommended)])
+    return rows
+
+
+def label_cells(diagnosis: Diagnosis) -> Cells:
+    """A row a label: its preference, its share of predictions before and after, of the right."""
+    rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {diagnosis.method}"]]
+    for i, name in enumerate(diagnosis.label_names):
+        shares = (diagnosis.predicted[i], diagnosis.corrected[i])
+        rows.append(
+            [name, f"{diagnosis.preference[i]:+.2f}", *(f"{100 * part:.1f}" for part in shares)]
+        )
+    if diagnosis.classes is not None:
+        rows[0].append("right")
+        for row, share in zip(rows[1:], diagnosis.classes, strict=True):
+            row.append(f"{100 * share:.1f}")
+    return rows
+
+
+def right_cells(diagnosis: Diagnosis) -> Cells:
+    """Accuracy and balanced accuracy, before and after."""
+    rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
+    for name, right in (
+        ("as they are", diagnosis.before),
+        (f"after {diagnosis.method}", diagnosis.after),
+    ):
+        if right:
+            rows.append([name, str(right.accuracy), str(right.balanced)])
+    return rows
+
+
+def _changed_cells(context: Corrected, max_rows: int) -> Cells:
+    block, names = context.table.blocks["test"], context.table.label_names
+    rows: Cells = [["row", "before", "after", "right"]]
+    for i in context.diagnosis.changed[:max_rows]:
+        guess = (names[int(of[i].argmax())] for of in (block.log_probs, context.scores))
+        right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
+        rows.append([block.row_ids[i], *guess, right])
+    if len(context.diagnosis.changed) > max_rows:
+        rows.append([f"and {len(context.diagnosis.changed) - max_rows:,} more", "", "", ""])
+    return rows
+
+
+CONTEXT_NOTE = (
+    "Accuracy in %; gain with its 95 % interval, paired by row. 'prefers' is the label of the "
+    "highest mean log-probability, and by how many nats over the lowest."
+)
+
+
+def context_cells(contexts: Sequence[Corrected]) -> Cells:
+    """A row a context: what it prefers, and accuracies where right labels are known."""
+    rows: Cells = [["context", "rows", "prefers", "nats", "changed", "before", "after", "gain"]]
+    for context in sorted(contexts, key=lambda context: title(context.table)):
+        diagnosis = context.diagnosis
+        rights = [
+            (right and f"{100 * right.accuracy.value:.1f}") or ""
+            for right in (diagnosis.before, diagnosis.after)
+        ]
+        gain = diagnosis.gain.points if diagnosis.gain else ""
+        prefers = diagnosis.label_names[int(diagnosis.preference.argmax())]
+        size = f"{np.ptp(diagnosis.preference):.2f}"
+        rows.append(
+            [
+                title(context.table),
+                f"{diagnosis.rows}",
+                prefers,
+                size,
+                f"{len(diagnosis.changed)}",
+                *rights,
+                gain,
+            ]
+        )
+    return rows
+
+
+def model_cells(contexts: Sequence[Corrected]) -> Cells:
+    """A row a model: its contexts, accuracy over all their labeled rows, contexts won and lost."""
+    rows: Cells = [
+        ["model", "contexts", "rows", "before", "after", "better, worse", "beyond noise"]
+    ]
+    for model in dict.fromkeys(_model(context.table) for context in contexts):
+        diagnoses = [context.diagnosis for context in contexts if _model(context.table) == model]
+        gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
+        if gains:
+            before, after = (_over_rows(diagnoses, pick) for pick in (_before, _after))
+            counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
+            shares = f"{before:.1f}", f"{after:.1f}"
+            rows.append([model, f"{len(diagnoses)}", counts, *shares, *count_signs(gains)])
+    return rows
+
+
+def over_all(contexts: Sequence[Corrected]) -> str:
+    """How many predictions change over all contexts, and the accuracy of all their rows."""
+    diagnoses = [context.diagnosis for context in contexts]
+    rows, changed = (
+        sum(diagnosis.rows for diagnosis in diagnoses),
+        sum(len(diagnosis.changed) for diagnosis in diagnoses),
+    )
+    sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
+    if not any(diagnosis.gain for diagnosis in diagnoses):
+        return f"{sentence} No right label is known."
+    before, after = (_over_rows(diagnoses, pick) for pick in (_before, _after))
+    sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
+    never = sum(
+        diagnosis.classes is not None and not diagnosis.classes.all() for diagnosis in diagnoses
+    )
+    if never:
+        sentence += (
+            f" In {never} of the contexts some label is never right, but BC supposes that labels "
+            "are right about equally often: give the shares that you expect (--prior), or leave "
+            "such labels out (--labels)."
+        )
+    return sentence
+
+
+def _advised(contexts: Sequence[Corrected]) -> list[Recommendation]:
+    return [context.recommended for context in contexts]
+
+
+def _model(table: ScoreTable) -> str:
+    return str(table.context.get("model") or "unnamed model")
+
+
+def _before(diagnosis: Diagnosis) -> Right | None:
+    return diagnosis.before
+
+
+def _after(diagnosis: Diagnosis) -> Right | None:
+    return diagnosis.after
+
+
+def _over_rows(diagnoses: Sequence[Diagnosis], pick: Callable[[Diagnosis], Right | None]) -> float:
+    """Accuracy in % over the labeled rows of all contexts together."""
+    labeled_accuracies = [
+        (right.accuracy.value, diagnosis.labeled)
+        for diagnosis in diagnoses
+        if (right := pick(diagnosis))
+    ]
+    accuracies, labeled = zip(*labeled_accuracies, strict=True)
+    return 100 * float(np.average(accuracies, weights=labeled))
+
+
+def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO) -> None:
+    """What may be predicted where missing labels lie at one of `DISTANCES` below their bound.
+
+    Args:
+        by_distance: for each distance, the contexts.
+        output_stream: where it is printed.
+    """
+    rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
+    for number, first in enumerate(by_distance[0]):
+        picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
+        labels = first.table.blocks["test"].labels
+        stable_range = range_of(picks, len(first.table.label_names), labels)
+        reach = " to ".join(f"{100 * share:.1f}" for share in stable_range.accuracy or ())
+        unchanged = f"{100 * stable_range.same / stable_range.rows:.1f} %"
+        rows.append([title(first.table), f"{stable_range.rows}", unchanged, reach])
+    distances = ", ".join(f"{nats:g}" for nats in DISTANCES)
+    note = f"All missing labels at {distances} nats below their bound, in turn; accuracy in %."
+    with redirect_stdout(output_stream):
+        terminal.show_cells("The range that missing labels allow", rows, note)
