@@ -66,7 +66,7 @@ def _section(contexts: Sequence[summaries.Corrected], image: Path) -> Section:
         cells = summaries.context_cells(contexts)
         recommended = [context.recommended for context in contexts]
         paragraph = f"{summaries.over_all(contexts)} {advice.over_all(recommended)}"
-        models = Table(PREFERS, "models", "Over context_table", summaries.model_cells(contexts))
+        models = Table(PREFERS, "models", "Over contexts", summaries.model_cells(contexts))
         context_table = Table(
             PREFERS, "contexts", "Contexts", cells, summaries.CONTEXT_NOTE, unit=""
         )
