@@ -167,7 +167,7 @@ def _methods(args: Namespace) -> list[str] | None:
 
 
 def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
-    """The contexts; what was noticed while reading them is summaries."""
+    """The contexts; what was noticed while reading them is printed."""
     tables = inputs.tables(args, **changes)
     notes = (
         note
@@ -225,7 +225,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
 
 
 def _shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
-    """The shares of each context's labels that --prior gives; where they are from is summaries."""
+    """The shares of each context's labels that --prior gives; where they are from is printed."""
     priors = [prior.shares(text, table) for table in tables]
     for sentence in dict.fromkeys(filter(None, (note for _, note in priors))):
         print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from batch_calibration.arrays import DISTANCES, range_of
+from batch_calibration.arrays import DISTANCES, prediction_range
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.gains import count_signs
@@ -270,7 +270,7 @@ def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO
     for number, first in enumerate(by_distance[0]):
         picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
         labels = first.table.blocks["test"].labels
-        stable_range = range_of(picks, len(first.table.label_names), labels)
+        stable_range = prediction_range(picks, len(first.table.label_names), labels)
         reach = " to ".join(f"{100 * share:.1f}" for share in stable_range.accuracy or ())
         unchanged = f"{100 * stable_range.same / stable_range.rows:.1f} %"
         rows.append([title(first.table), f"{stable_range.rows}", unchanged, reach])
