@@ -1,0 +1,59 @@
+"""Compares the tables of two commits: which CSV files differ, in which metrics, by how much.
+
+    python -m benchmarks.compare_csvs OLD/tables NEW/tables
+
+Exit code 1 where a file is missing, a cell of a printed table differs, or a row has no partner.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+KEYS = ("model", "shots", "task", "seed", "rows", "method", "metric")
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file by column."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def compare(old: Path, new: Path) -> bool:
+    """Print what differs; whether nothing differs but values of single metrics."""
+    is_equal = True
+    moved: dict[str, list[float]] = defaultdict(list)
+    count: dict[str, int] = defaultdict(int)
+    for path in sorted(old.glob("*.csv")):
+        new_path = new / path.name
+        if not new_path.is_file():
+            print(f"{path.name}: not there any more")
+            is_equal = False
+            continue
+        before, after = read(path), read(new_path)
+        if not before or "metric" not in before[0]:
+            if before != after:
+                print(f"{path.name}: cells differ")
+                is_equal = False
+            continue
+        new_values = {tuple(row[key] for key in KEYS): float(row["value"]) for row in after}
+        if len(new_values) != len(before):
+            print(f"{path.name}: {len(before)} rows before, {len(new_values)} now")
+            is_equal = False
+        for row in before:
+            key = tuple(row[name] for name in KEYS)
+            if key not in new_values:
+                print(f"{path.name}: no {key} any more")
+                is_equal = False
+                continue
+            count[row["metric"]] += 1
+            if new_values[key] != float(row["value"]):
+                moved[row["metric"]].append(abs(new_values[key] - float(row["value"])))
+    for metric, total in sorted(count.items()):
+        note = f", by at most {max(moved[metric]):.2g}" if moved[metric] else ""
+        print(f"{metric}: {len(moved[metric])} of {total} values differ{note}")
+    return is_equal
+
+
+if __name__ == "__main__":
+    sys.exit(0 if compare(Path(sys.argv[1]), Path(sys.argv[2])) else 1)
