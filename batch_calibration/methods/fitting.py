@@ -33,6 +33,7 @@ Blocks = Mapping[str, Evidence | Sequence[ArrayLike | None]]
 """Name -> a block of rows, an `Evidence` or the tuple of its parts."""
 
 Result = TypeVar("Result")
+Arrays = TypeVar("Arrays")  # what a block is: an `Evidence`, or an array alone
 
 
 def make_calibrator(method: Method, *, floor: float | None = None, **options: object) -> Calibrator:
@@ -90,8 +91,8 @@ def read_evidence(log_probs: object, labels: object = None, weight: object = Non
 
 def over_contexts(
     method: Method,
-    function: Callable[[dict[str, Evidence]], Result],
-    blocks: Mapping[str, Evidence],
+    function: Callable[[dict[str, Arrays]], Result],
+    blocks: Mapping[str, Arrays],
     *,
     is_compiled: bool = True,
 ) -> Result:
