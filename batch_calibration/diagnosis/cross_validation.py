@@ -44,6 +44,7 @@ def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray
         method.group != "variant"
         and set(method.probe.blocks) <= set(blocks)
         and not (method.needs_key or method.in_order or method.own_rows)
+        # None stands for any number of labels
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
         and not (method.needs_log_probs and no_log_probs(rows))
     )
@@ -54,23 +55,27 @@ def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Share
     # Rows sorted by label are dealt out one by one, so that each fold has its share of labels.
     fold_of_row = np.empty(len(gold), int)
     fold_of_row[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
+    # [folds, m], 0 for rows held out
     weights = (fold_of_row != np.arange(FOLDS)[:, None]).astype(np.float32)
     # Only what the method reads: others would compile a program of their own.
     read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
+    # [folds, m]
     guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
+    # Each row is judged by the fold that held it out.
     return np.asarray(guesses[fold_of_row, np.arange(len(gold))] == gold)
 
 
 @partial(jax.jit, static_argnames=("name", "options"))
 def _held_out(
     weights: jax.Array, blocks: dict[str, Evidence], *, name: str,
-    options: tuple[tuple[str, Shares], ...]
+    options: tuple[tuple[str, Shares], ...]  # hashable, as static arguments must be
 ) -> jax.Array:  # fmt: skip
     """Predictions [folds, m] for all labeled rows by what those of positive weight teach."""
     method, labeled = METHODS[name], blocks["labeled"]
     fit, apply = method.make(**dict(options))
 
     def of_fold(weight: jax.Array) -> jax.Array:
+        # Rows held out weigh 0, so that all folds have one shape and share one compiled program.
         learned = {**blocks, "labeled": labeled._replace(weight=weight)}
         return predict(apply(fit(*gather(method, learned)), jnp.asarray(labeled.log_probs)))
 

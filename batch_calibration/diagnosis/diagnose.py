@@ -68,7 +68,7 @@ def diagnose(
         corrected = calibrate(rows, method, **options)
     after = np.asarray(corrected)
     n, k = rows.shape[0], rows.shape[-1]
-    exact = rows.astype(np.float64)
+    exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
     mean = exact.mean(axis=0)
     error = pair_error(exact, int(mean.argmax()), int(mean.argmin()))
     guess, new_guess = rows.argmax(axis=-1), after.argmax(axis=-1)
@@ -76,7 +76,7 @@ def diagnose(
     fragile = None
     if method == BATCH_MEAN:
         fragile = find_fragile(exact, after, changed, strength=strength)
-    gold = np.full(n, -1) if labels is None else check_labels(labels, rows)
+    gold = np.full(n, -1) if labels is None else check_labels(labels, rows)  # [n], -1 where unknown
     is_labeled = gold >= 0
     classes = accuracy_before = accuracy_after = gain = None
     if is_labeled.any():
@@ -128,8 +128,9 @@ def _right(guess: np.ndarray, gold: np.ndarray, k: int) -> Right:
 
 def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
     counts = np.bincount(gold, minlength=k)
-    occurs = counts > 0
+    occurs = counts > 0  # a label that never occurs has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
+    # the same draws in each run
     ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
     return Estimate(float(recall.mean()), *ends)
 

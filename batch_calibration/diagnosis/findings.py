@@ -102,6 +102,7 @@ class Diagnosis(NamedTuple):
         )
         if self.rows == 2:
             return f"{text} nats, of which two rows cannot say how sure it is."
+        # :.2f would show 0.00
         error = f"{self.pair_error:.2f}" if self.pair_error >= 0.01 else f"{self.pair_error:.1g}"
         text += f" ± {error} nats (a factor of {_factor(size)}; ± a standard error)"
         return f"{text}; {self.rows_needed:,} rows would give ± {TARGET_ERROR:g}."
@@ -160,6 +161,7 @@ class Diagnosis(NamedTuple):
             f"{self.method} changes the prediction of {count:,} of {self.rows:,} rows "
             f"({100 * count / self.rows:.1f} %)"
         )
+        # Of two rows, the one that stays would be its own mean.
         if self.hanging is None or not count or self.rows < 3:
             return f"{text}."
         return (
@@ -200,6 +202,7 @@ class Diagnosis(NamedTuple):
                 "supposes that labels are right about equally often: give the shares that you "
                 "expect (--prior), or leave such labels out (--labels)."
             ]
+        # fewer rows are uneven by chance
         if classes.max() > 2 * classes.min() and self.labeled >= 10 * len(classes):
             return [
                 f"The labels are uneven ({100 * classes.min():.1f} to "
@@ -211,4 +214,4 @@ class Diagnosis(NamedTuple):
 
 def _factor(nats: float) -> str:
     """The factor that so many nats are, in verdict."""
-    return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"
+    return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"  # exp(14) is 1.2 million

@@ -82,7 +82,7 @@ def signals(scores: ArrayLike) -> Signals:
     rows = np.asarray(scores, np.float64)
     n, k = rows.shape
     mean = rows.mean(axis=0)
-    after = _probs(rows - mean)
+    after = _probs(rows - mean)  # [n, k], probabilities after BC
     # A probability that underflowed to 0 adds nothing, where 0 * log 0 would be NaN.
     log_ratio = np.log(np.maximum(after, np.finfo(float).tiny)) - np.log(after.mean(axis=0))
     confidence_of_row, label_of_row = after.max(axis=-1), after.argmax(axis=-1)
@@ -91,6 +91,7 @@ def signals(scores: ArrayLike) -> Signals:
     # A label that no row or every row is given has no other to compare with: NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
         confidence = (sums / counts) / ((sums.sum() - sums) / (n - counts))
+    # one more of each, so that no share is 0
     predicted = np.bincount(rows.argmax(axis=-1), minlength=k) + 1.0
     return Signals(
         n,
@@ -176,6 +177,7 @@ def recommend(
     if (gold >= 0).sum() < LEAST_LABELED:
         few = f"{(gold >= 0).sum()} labeled rows are too few to measure (less than {LEAST_LABELED})"
         return Recommendation(method, options, (*why, f"{few}."), seen, {})
+    # Rows without a label are left out: `measure` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[gold >= 0], gold[gold >= 0])}
     if probe is not None:
         blocks["cc"] = Evidence(check_scores(probe, "probe", labels=k))
@@ -204,7 +206,7 @@ Choice = tuple[str, dict[str, tuple[float, ...]], list[str]]
 
 
 def _to_shares(shares: tuple[float, ...]) -> Choice:
-    if np.ptp(shares) < 1e-6:
+    if np.ptp(shares) < 1e-6:  # equal but for rounding
         return CORRECT, {}, [f"Use {CORRECT}, for labels are said to be right equally often."]
     name = TO_SHARES if TO_SHARES in METHODS else CORRECT
     why = f"Use {name} with the shares that are given, which tell bias from what is right."
@@ -252,6 +254,7 @@ def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
     prior = np.zeros(k)
     prior[doubtful] = np.minimum(seen.predicted[doubtful], 1 / k)
     sure = np.setdiff1d(np.arange(k), doubtful)
+    # Never empty: the most confident label has a ratio of 1 or more, or NaN, and is not doubtful.
     prior[sure] = (1 - prior.sum()) / len(sure)
     least_confident = doubtful[int(seen.confidence[doubtful].argmin())]
     return CORRECT, {"target_prior": tuple(prior.tolist())}, [
@@ -266,5 +269,6 @@ def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
 
 def _probs(rows: np.ndarray) -> np.ndarray:
     """The softmax over labels."""
+    # the largest becomes exp(0), so none overflows
     raised = np.exp(rows - rows.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))

@@ -85,6 +85,7 @@ def find_fragile(
         of_label = guess == label
         # The worst row to leave out, for each pair of labels.
         least_move = (moves[:, [label]] - moves).min(axis=0)
+        # [rows of this label, k], nats
         leads = corrected[which[of_label]][:, [label]] - corrected[which[of_label]]
         is_other_label = np.arange(rows.shape[-1]) != label
         is_fragile[of_label] = ((leads + least_move) < 0)[:, is_other_label].any(axis=-1)

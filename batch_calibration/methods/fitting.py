@@ -49,6 +49,7 @@ def make_calibrator(method: Method, *, floor: float | None = None, **options: ob
     >>> apply(fit(rows), rows).tolist()
     [[-1.0, -9.0]]
     """
+    # the factory for arrays of jax; `make` would read them again
     calibrator = method.factory(**options)
     return calibrator if floor is None else floored(calibrator, floor)
 
@@ -63,6 +64,7 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
     Raises:
         InputError: a block that the method's probe names is missing.
     """
+    # Other blocks may be there too: callers give all of a context, most methods read one.
     if not set(method.probe.blocks) <= set(blocks):
         missing = ", ".join(name for name in method.probe.blocks if name not in blocks)
         raise InputError(
@@ -77,10 +79,11 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
         block = read(*blocks[name])
         rows.append(jnp.asarray(block.log_probs))
         is_read = name in method.probe.labeled and block.labels is not None
-        unknown = jnp.full(len(block.log_probs), -1, jnp.int32)
+        unknown = jnp.full(len(block.log_probs), -1, jnp.int32)  # [m]
         # No method may see the labels of a block that its probe does not name as labeled.
         labels.append(jnp.asarray(block.labels if is_read else unknown, jnp.int32))
         weights.append(weights_of(block.log_probs, block.weight))
+    # [sum of all m, k]
     return Evidence(jnp.concatenate(rows), jnp.concatenate(labels), jnp.concatenate(weights))
 
 
@@ -107,11 +110,11 @@ def over_contexts(
     """
     contexts = dict(blocks)
     if not method.looped:
-        return jax.vmap(function)(contexts)
+        return jax.vmap(function)(contexts)  # all contexts in one program
     if is_compiled:
         mapped: Result = jax.lax.map(function, contexts)
         return mapped
-    count = len(jax.tree.leaves(contexts)[0])
+    count = len(jax.tree.leaves(contexts)[0])  # c, the leading axis of every array
     per_context = [function(jax.tree.map(itemgetter(i), contexts)) for i in range(count)]
     stacked: Result = jax.tree.map(lambda *leaves: jnp.stack(leaves), *per_context)
     return stacked
@@ -206,7 +209,9 @@ def compare(
     corrected = {}
     for name in methods:
         method, chosen = get_method(name), (options or {}).get(name, {})
+        # each block once: BC's probe is the test block
         read = dict.fromkeys(("test", *method.probe.blocks))
+        # A block that is not there is left to `gather`, whose sentence names the probe.
         named = {block: contexts[block] for block in read if block in contexts}
 
         # The defaults bind this turn of the loop; jax calls the function later.

@@ -49,8 +49,9 @@ def read_value(text: str) -> object:
     (0.5, (0.8, 0.2), 'raw')
     """
     try:
-        return literal_eval(text.strip())
+        return literal_eval(text.strip())  # literals alone: no code is run
     except (ValueError, SyntaxError):
+        # Python writes True; `true` and TRUE are what shells and configs write.
         return {"true": True, "false": False}.get(text.strip().lower(), text.strip())
 
 
@@ -78,6 +79,7 @@ def check_chosen(
                 f"{', '.join(methods)} or needs none."
             )
         plain = {option: _plain(name, option, setting) for option, setting in chosen.items()}
+        # A prior must fit the number of labels of every task that the method is run on.
         for k in numbers_of_labels:
             plain = check_options(name, factory, plain, k)
         # The factory refuses names and counts; the floor is none of its options.

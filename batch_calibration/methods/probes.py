@@ -46,10 +46,11 @@ RANDOM_WORDS_ORIGINAL = Probe(
 )  # fmt: skip
 DOMAIN_PREMISE = Probe(
     "domain premise", ("pmi",), 1, "the prompt without its input and without demonstrations",
-    aligned=True,
+    aligned=True,  # one premise, or one for each test row
 )  # fmt: skip
 LEFT_OUT = Probe(
     "demonstrations left out", ("looc",), 0,
+    # of demonstrations the right labels are known
     "each demonstration, taken out of the context and asked as the input", ("looc",),
 )  # fmt: skip
 PERMUTED_OPTIONS = Probe(
@@ -66,4 +67,5 @@ CONTENT_FREE_AND_LABELED = Probe(
     "N/A, the empty string and [MASK] in place of the input, and a labeled set", ("labeled",),
 )  # fmt: skip
 LABELED = Probe("labeled set", ("labeled",), 0, "a labeled set", ("labeled",))
+# It reads the same block as BATCH; the name says that the order of the rows matters.
 STREAM = Probe("stream", ("test",), 0, "mini-batches of the test rows as they come")

@@ -95,6 +95,7 @@ class Method(NamedTuple):
 @cache
 def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
     """The same factory of calibrators that read arrays of any kind."""
+    # A partial has no name and docstring of its own; the function inside has.
     described = factory
     while isinstance(described, partial):
         described = described.func
@@ -112,7 +113,7 @@ _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
 _SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
 
-_mean_shift = partial(shift, estimate=mean_log_prob)
+_mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ in their probes alone
 
 # fmt: off
 METHODS: dict[str, Method] = {
@@ -143,7 +144,7 @@ METHODS: dict[str, Method] = {
     ),
     "bc_running": Method(
         probes.STREAM, running_shift, f"{_PAPER}, eq. 3, each mini-batch corrected as it comes",
-        in_order=True, own_rows=True,
+        in_order=True, own_rows=True,  # a mini-batch is corrected once, as it comes
     ),
     # Published variants of its methods.
     "cc_original": Method(
@@ -164,7 +165,7 @@ METHODS: dict[str, Method] = {
     ),
     "bc_loo": Method(
         probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
-        own_rows=True,
+        own_rows=True,  # the mean of the others differs from row to row
     ),
     "pc_raw": Method(
         probes.BATCH, partial(prototypes, features="raw"),
@@ -200,7 +201,7 @@ METHODS: dict[str, Method] = {
     # Other probes of what a prompt prefers.
     "pmi": Method(
         probes.DOMAIN_PREMISE, premise_shift, "Holtzman et al. 2021, arXiv:2104.08315",
-        group="unlabeled", in_order=True,
+        group="unlabeled", in_order=True,  # probe row i belongs to test row i
     ),
     "looc": Method(
         probes.LEFT_OUT, partial(balanced_shift, estimate=log_mean_label_prob),

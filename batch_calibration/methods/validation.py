@@ -74,6 +74,7 @@ def check_scores(
             where=where, expected="at least one row and one label", got=f"shape {array.shape}",
             remedy="give the scores of at least one input",
         )  # fmt: skip
+    # The softmax over one label is 1 whatever its score is.
     if array.shape[-1] == 1:
         raise InputError(
             where=where, expected="at least 2 labels", got="1 column",
@@ -84,7 +85,7 @@ def check_scores(
             where=where, expected=f"{labels} columns, one per label as in scores",
             got=f"{array.shape[-1]}", remedy="score the same labels",
         )  # fmt: skip
-    array = to_nats(array, where, from_probs)
+    array = to_nats(array, where, from_probs)  # first, as `missing` and `bound` are in nats
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
@@ -121,6 +122,7 @@ def no_log_probs(scores: np.ndarray) -> str:
     # exp(50) is far above 1 already, and exp(800) would overflow.
     sums = np.exp(np.minimum(scores, 50.0), dtype=np.float64).sum(axis=-1).reshape(-1)
     row = int(sums.argmax())
+    # 1e-3 for rounding
     return f"the probabilities of row {row} sum to {sums[row]:.3g}" if sums[row] > 1 + 1e-3 else ""
 
 
@@ -133,7 +135,7 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
     >>> check_labels([0, -1], np.zeros((2, 3))).tolist()
     [0, -1]
     """
-    array = _host(read_whole_numbers(labels, where, scores.shape[-1]), where)
+    array = _host(read_whole_numbers(labels, where, scores.shape[-1]), where)  # [..., n]
     if array.shape != scores.shape[:-1]:
         raise InputError(
             where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
@@ -147,7 +149,7 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
             got=f"{int(array[tuple(first)])} in row {int(first[-1])}",
             remedy="name a column of the scores",
         )  # fmt: skip
-    unknown = np.argwhere((array < 0).all(axis=-1))
+    unknown = np.argwhere((array < 0).all(axis=-1))  # contexts without any known label
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])
         at = f" in context {context}" if context else ""
@@ -177,13 +179,13 @@ def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = 
     warnings.warn(
         f"{where}: {warning}; give {MIN_ROWS_WITHOUT_WARNING} rows of one prompt or more, or fit "
         "on earlier ones.",
-        stacklevel=3,
+        stacklevel=3,  # the line that called the function that calls this
     )
 
 
 def check_floor(floor: float) -> None:
     """Refuses a floor, in nats, that is not a finite number below 0."""
-    if _shape(floor) != () or not -LARGEST <= floor < 0:
+    if _shape(floor) != () or not -LARGEST <= floor < 0:  # () is the shape of one number
         raise InputError(
             where="floor", expected="a finite number of nats below 0", got=repr(floor),
             remedy="give the least log-probability to tell apart, such as floor=-100.0, not "
@@ -235,6 +237,7 @@ def check_options(
         if option not in parameters:
             raise InputError.unknown(f"option of {method}", option, (*parameters, "floor"))
         kind = kinds.get(option)
+        # A prior and start means have checks of their own below.
         if kind not in _KINDS:
             continue
         fits, expected = _KINDS[kind]
@@ -243,7 +246,7 @@ def check_options(
                 where=option, expected=expected, got=repr(chosen),
                 remedy=f"give one such as {option}={parameters[option].default!r}",
             )  # fmt: skip
-        checked[option] = kind(chosen)
+        checked[option] = kind(chosen)  # numpy's scalars become Python's
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
     return checked
@@ -267,7 +270,7 @@ def _check_prior(prior: object, labels: int) -> None:
 def _check_start_means(means: object, labels: int) -> None:
     if means is None:
         return
-    shape = _shape(means)
+    shape = _shape(means)  # [s, k, k]
     if shape is None or len(shape) != 3 or shape[0] == 0 or shape[1:] != (labels, labels):
         raise InputError(
             where="start_means",
@@ -284,4 +287,5 @@ def _shape(numbers: object) -> tuple[int, ...] | None:
         array = np.asarray(read_numbers(numbers, "", "", ""))
     except InputError:
         return None
+    # NaN fails this comparison too.
     return array.shape if (np.abs(array) <= np.finfo(np.float32).max).all() else None

@@ -15,7 +15,7 @@ def plane(low: float, high: float, size: int) -> Plane:
     >>> plane(-2.0, 0.0, 3)[2, 0].tolist()
     [0.0, -2.0]
     """
-    ticks = jnp.linspace(low, high, size, dtype=jnp.float32)
+    ticks = jnp.linspace(low, high, size, dtype=jnp.float32)  # [size], nats
     return jnp.stack(jnp.meshgrid(ticks, ticks, indexing="ij"), axis=-1)
 
 
@@ -47,5 +47,5 @@ def decision_margin(calibrator: Calibrator, state: State, points: ArrayLike) -> 
             where="boundary", expected="points (s0, s1) of two labels", got=f"shape {plane.shape}",
             remedy="pick two labels and fit on their columns",
         )  # fmt: skip
-    scores = calibrator.apply(state, plane.reshape(-1, 2))
+    scores = calibrator.apply(state, plane.reshape(-1, 2))  # [points, 2]
     return (scores[:, 0] - scores[:, 1]).reshape(plane.shape[:-1])

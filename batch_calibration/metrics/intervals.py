@@ -103,20 +103,20 @@ def _bootstrap(
     level: float,
 ) -> tuple[Scalar, Scalar]:
     rows = labels.shape[0]
-    weights = known_weight(scores, labels, weight)
+    weights = known_weight(scores, labels, weight)  # [n], 0 for unknown labels
     present = weights > 0
     # Present rows first, so that a draw below their number is one of them.
     order = jnp.argsort(~present, stable=True).astype(jnp.int32)
-    count = jnp.sum(present).astype(jnp.int32)
+    count = jnp.sum(present).astype(jnp.int32)  # rows present
 
     def draw(draw_key: jax.Array) -> jax.Array:
         picks = jax.random.randint(draw_key, (rows,), 0, jnp.maximum(count, 1), jnp.int32)
         drawn = (jnp.arange(rows, dtype=jnp.int32) < count).astype(jnp.float32)
-        times = jnp.zeros(rows, jnp.float32).at[order[picks]].add(drawn)
+        times = jnp.zeros(rows, jnp.float32).at[order[picks]].add(drawn)  # [n]
         return metric(scores, labels, times * weights)
 
-    drawn_metrics = jax.lax.map(draw, jax.random.split(key, draws), batch_size=32)
-    tail = (1.0 - level) / 2.0
+    drawn_metrics = jax.lax.map(draw, jax.random.split(key, draws), batch_size=32)  # [draws]
+    tail = (1.0 - level) / 2.0  # on each side
     return jnp.quantile(drawn_metrics, tail), jnp.quantile(drawn_metrics, 1.0 - tail)
 
 
@@ -185,7 +185,7 @@ def gain_interval(
     """
     from scipy.special import ndtri
 
-    n = np.asarray(rows, np.float64) + 2
+    n = np.asarray(rows, np.float64) + 2  # a row more of each kind
     p, q = (np.asarray(won, np.float64) + 1) / n, (np.asarray(lost, np.float64) + 1) / n
     reach = ndtri(0.5 + level / 2) * np.sqrt((p + q - (p - q) ** 2) / n)
     return np.maximum(p - q - reach, -1.0), np.minimum(p - q + reach, 1.0)
@@ -217,7 +217,7 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
     draws, tail = np.asarray(outcomes, np.float64), 0.5 + level / 2
     s, n = draws.shape
     draw_means = draws.mean(axis=1, keepdims=True)
-    rows = np.concatenate([draws.mean(axis=0), added])
+    rows = np.concatenate([draws.mean(axis=0), added])  # [n + rows added]
     variance, drawn = float(rows.var() / len(rows)), 0.0
     # The residual of rows x draws is in the draws' means already.
     if s > 1:
@@ -225,7 +225,7 @@ def over_rows(outcomes: ArrayLike, added: Sequence[float], *, level: float = 0.9
         variance -= float((residual**2).sum() / ((s - 1) * max(n - 1, 1)) / (s * n))
         drawn = float(stdtrit(s - 1, tail) * deviation(draw_means[:, 0]) / np.sqrt(s))
     reach = float(np.hypot(ndtri(tail) * np.sqrt(max(variance, 0.0)), drawn))
-    middle, ends = float(rows.mean()), (min(added), max(added))
+    middle, ends = float(rows.mean()), (min(added), max(added))  # ends of the metric's range
     return Estimate(float(draws.mean()), max(middle - reach, ends[0]), min(middle + reach, ends[1]))
 
 
@@ -238,7 +238,7 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     >>> over_tasks([Estimate(0.5, 0.25, 0.75), Estimate(0.5, 0.5, 0.5)])
     Estimate(value=0.5, low=0.375, high=0.625)
     """
-    means, low, high = np.array(estimates, np.float64).T
+    means, low, high = np.array(estimates, np.float64).T  # each [tasks]
     mean = float(means.mean())
     down, up = (float(np.linalg.norm(reach) / len(reach)) for reach in (means - low, high - means))
     return Estimate(mean, mean - down, mean + up)
@@ -274,7 +274,7 @@ def balanced_accuracy_interval(
     present = np.asarray(known_weight(scores, labels, weight)) > 0
     rows_by_label = np.bincount(np.asarray(labels)[present], minlength=len(recall))
     counts = rows_by_label[: len(recall)][occurs]
-    if not counts.size:
+    if not counts.size:  # no labeled row
         return 0.0, 0.0
     random = np.random.default_rng(np.asarray(jax.random.key_data(check_key(key))))
     share = np.clip(recall[occurs].astype(np.float64), 0.0, 1.0)
@@ -294,7 +294,7 @@ def mean_recall_interval(
     >>> mean_recall_interval(np.array([1.0, 0.5]), np.array([2, 2]), np.random.default_rng(0))
     (0.5, 1.0)
     """
-    right = random.binomial(counts, recall, (draws, len(counts)))
+    right = random.binomial(counts, recall, (draws, len(counts)))  # [draws, k]
     tail = (1.0 - level) / 2.0
     low, high = np.quantile((right / counts).mean(axis=1), (tail, 1.0 - tail))
     return float(low), float(high)

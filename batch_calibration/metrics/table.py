@@ -43,7 +43,7 @@ def nll(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scal
     """
     # An unknown label (-1) picks the first column, and weighs nothing below.
     picked = jnp.maximum(jnp.asarray(labels), 0).astype(jnp.int32)[:, None]
-    log_p = jnp.take_along_axis(label_normalized(scores), picked, axis=-1)[:, 0]
+    log_p = jnp.take_along_axis(label_normalized(scores), picked, axis=-1)[:, 0]  # [n], nats
     return present_mean(-log_p, known_weight(scores, labels, weight))
 
 
@@ -54,7 +54,7 @@ def brier(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Sc
     >>> brier(jnp.zeros((1, 2)), jnp.array([0])).item()
     0.5
     """
-    distance = jnp.exp(label_normalized(scores)) - one_hot(scores, labels)
+    distance = jnp.exp(label_normalized(scores)) - one_hot(scores, labels)  # [n, k]
     return present_mean(jnp.sum(distance**2, axis=-1), known_weight(scores, labels, weight))
 
 
@@ -72,12 +72,13 @@ def ece(
     weights = known_weight(scores, labels, weight)
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
     right = (predict(scores) == labels).astype(jnp.float32)
+    # Bins are open below and closed above, as in the source; confidence 0 goes into the first.
     bin_of_row = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
     # Summed by bin before the absolute value: w_b (accuracy_b - confidence_b).
     gap = jnp.where(weights > 0, weights * (right - confidence), 0.0)
     per_bin = jnp.zeros(bins, jnp.float32).at[bin_of_row].add(gap)
     total = jnp.sum(weights)
-    return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)
+    return jnp.sum(jnp.abs(per_bin)) / jnp.where(total > 0, total, 1.0)  # 0, not NaN, without rows
 
 
 @takes_predictions
@@ -106,6 +107,7 @@ def bias_score(scores: ProbeRows, labels: Labels, weight: Weight | None = None) 
     0.0
     """
     probs = jnp.exp(label_normalized(scores))
+    # Over the k columns of P; which labels occur is one answer for all columns.
     per_label, occurs = jax.vmap(mean_per_label, (1, None, None, None), (1, None))(
         probs, scores, labels, weight
     )
@@ -201,6 +203,7 @@ def summary(
     (1.0, 1.0)
     """
     arrays = _measure(scores, labels, weight)
+    # One transfer from the device for all metrics.
     metrics = {name: float(number) for name, number in jax.device_get(arrays).items()}
     is_known = np.asarray(known_weight(scores, labels, weight)) > 0
     right = (np.asarray(predict(scores)) == np.asarray(labels))[is_known]

@@ -31,6 +31,7 @@ def read_log_prob(number: object, where: str) -> float:
     """A log-probability; null is the sentinel for one that was not returned."""
     if number is None:
         return float("nan")
+    # to Python True is a number
     if isinstance(number, int | float) and not isinstance(number, bool):
         try:
             return float(number)
@@ -84,6 +85,7 @@ def end_log_prob(prompt: PromptTokens, label: str, where: str) -> tuple[float, i
     # Backwards, until the tokens hold as many letters as the label.
     while start and len(end.strip()) < len(label.strip()):
         start -= 1
+        # Byte-level and SentencePiece tokens write a space as another letter.
         end = prompt.tokens[start].translate(SPACES) + end
     if not end.strip().endswith(label.strip()):
         raise InputError(
@@ -121,6 +123,7 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
         raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
     numbers = [read_log_probs(row, where) for row in rows]
     probs = np.array(numbers, np.float64)
+    # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         raise InputError(
             where=where,
@@ -138,7 +141,7 @@ def _is_like(row: object, first: object) -> bool:
 def refuse_constant(scores: np.ndarray, where: str) -> None:
     """Refuse answers of servers that do not score what they are asked."""
     is_constant = bool((scores == scores.flat[0]).all())
-    if is_constant and scores.size > scores.shape[-1]:
+    if is_constant and scores.size > scores.shape[-1]:  # the scores of one row may well be equal
         raise InputError(
             f"{where}: every score is {scores.flat[0]:g}: whatever gave them did not score the "
             "labels; some servers answer so when they do not support log-probabilities."
@@ -147,6 +150,7 @@ def refuse_constant(scores: np.ndarray, where: str) -> None:
 
 def label_mass(scores: np.ndarray) -> float:
     """The probability that all labels together have in a row [n, k], on average."""
+    # rounding may put a score above 0
     return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
 
 

@@ -152,6 +152,7 @@ def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int
     if not isinstance(listed, list) or not listed or listed[0] is not None:
         return 0
     new = value_at(response, "usage", "completion_tokens")
+    # Without the server's count of new tokens, all are taken for the prompt's.
     return len(listed) - new if isinstance(new, int) and 0 <= new <= len(listed) else len(listed)
 
 
@@ -257,6 +258,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
         prob = read_log_prob(value_at(token, "prob"), where)
         if not 0 <= prob <= 1:
             raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
+        # math.log refuses 0
         yield value_at(token, "tok_str"), math.log(prob) if prob else -math.inf
 
 
@@ -279,7 +281,7 @@ RESPONSE_FORMATS = {
     "llama.cpp": ResponseFormat(
         "llama.cpp server", _llama_cpp_tokens,
         "it has no completion_probabilities; ask /completion with n_probs=20 and n_predict=1",
-        lambda _: False,
+        lambda _: False,  # it does not score prompts
     ),
 }  # fmt: skip
 """Kind of server -> what it answers."""

@@ -80,7 +80,7 @@ def scores_of_top_k(
             probs[token] = probs.get(token, 0.0) + np.exp(log_prob)
     label_of = match_tokens(probs, labels, tokens or {}, where)
 
-    scores = np.full((len(returned), len(labels)), -np.inf)
+    scores = np.full((len(returned), len(labels)), -np.inf)  # [n, k], nats
     for i, row in enumerate(returned):
         for token, log_prob in row.items():
             if (label := label_of.get(token)) is not None:
@@ -132,6 +132,7 @@ def match_tokens(
     for token in probs:
         text = _bare(token)
         token_keys[token] = loose_key(text)
+        # The strictest rule that applies: named tokens, then equal texts, then loosely equal ones.
         label = named.get(text, exact.get(text, loose.get(token_keys[token])))
         if label is not None:
             label_of[token] = label
@@ -191,6 +192,7 @@ def _returned_tokens(row: Mapping[str, float], where: str) -> dict[str, float]:
             got="none",
             remedy="ask for top log-probabilities (top_logprobs=20), of a server that gives them",
         )
+    # exp(1) is above the limit already, and exp of a wild number would overflow.
     total = float(np.exp(np.minimum(log_probs[~is_absent], 1.0)).sum())
     if total > 1.01:  # a hundredth for rounding, in half precision too
         raise InputError(

@@ -52,7 +52,7 @@ class Answers:
             InputError: the file is damaged, or cannot be read or written.
         """
         try:
-            self._rows = self._rows or self._connect()
+            self._rows = self._rows or self._connect()  # answers in memory are still open
             yield self
         except sqlite3.Error as error:
             raise InputError(
@@ -77,6 +77,7 @@ class Answers:
         """Keep the text of an answer."""
         row = (_hash(server, request), zlib.compress(answer.encode()))
         with self._open_rows as transaction:
+            # another run may have asked the same
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
 
     @property
@@ -87,6 +88,7 @@ class Answers:
     def _connect(self) -> sqlite3.Connection:
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+        # 60 seconds, for other runs may be writing; a notebook asks from a thread of its own.
         rows = sqlite3.connect(self.path or ":memory:", timeout=60, check_same_thread=False)
         # Without waiting for the disk at each answer: a process that is killed loses none of them.
         rows.execute("PRAGMA journal_mode=WAL")
@@ -96,4 +98,5 @@ class Answers:
 
 
 def _hash(server: str, request: Request) -> bytes:
+    # canonical: the order of keys does not matter
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()

@@ -48,7 +48,7 @@ async def ask_all(
         in_flight: most requests at a time.
     """
     failures: list[str] = []
-    in_a_row = 0
+    in_a_row = 0  # failures since the last answer
     server = client.server.address
 
     async def work() -> None:
@@ -63,14 +63,17 @@ async def ask_all(
                         receive(name, earlier)
                         continue
                 answer, text = await client.ask(request)
+                # Read before it is kept, so that an answer of no use is asked for again.
                 receive(name, answer)
                 answers.keep(server, request, text)
                 in_a_row = 0
             except InputError as error:
                 failures.append(str(error))
                 in_a_row += 1
+            # The other workers see the same count and stop too.
             if in_a_row >= MAX_FAILURES_IN_A_ROW:
                 return
 
     await asyncio.gather(*(work() for _ in range(in_flight)))
+    # A request still in the iterator was never sent.
     return Failures(failures, stopped=next(requests, None) is not None)

@@ -64,6 +64,7 @@ class Server(NamedTuple):
             is_address = is_address and parsed.port != 0
         except ValueError:  # a port that is no number
             is_address = False
+        # Before the other check, whose sentence repeats the address and with it a password.
         if parsed.username is not None or parsed.password is not None or parsed.query:
             raise InputError(
                 where="config.server",
@@ -115,7 +116,8 @@ class Pace:
 
     async def wait_for_turn(self) -> None:
         """Wait until the next request may be sent."""
-        turn = max(self._next, self._clock())
+        turn = max(self._next, self._clock())  # seconds of the clock
+        # The turn is taken before the wait, so that no two requests share one.
         self._next = turn + self._gap
         # While it waits, another answer may hold all requests for longer.
         while (wait := max(turn, self._held_until) - self._clock()) > 0:
@@ -164,6 +166,7 @@ class Client:
         where, reason = f"{self.server.address}/{request.path}", ""
         for attempt in range(MAX_ATTEMPTS):
             await self._pace.wait_for_turn()
+            # Up to half is drawn, so that requests that failed together do not come back together.
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self._jitter())
             try:
                 response = await self._connection.post(request.path, json=request.body)
@@ -179,7 +182,7 @@ class Client:
                     ) from error
             else:
                 self._has_answered = True
-                text = self.server.without_key(response.text)
+                text = self.server.without_key(response.text)  # an error page may repeat the key
                 if response.is_success:
                     try:
                         return parse_json(text), text
@@ -200,12 +203,12 @@ class Client:
                     shortest = retry_after(response.headers)
                     if shortest > LONGEST_RETRY_AFTER:
                         reason += f", come again in {shortest:.0f} seconds"
-                        break
+                        break  # whether to wait so long is for a person to say
                     wait = max(wait, shortest)
                     if response.status_code == 429:
                         self._pace.hold(wait)  # for all requests, this one among them
                         continue
-            if attempt + 1 < MAX_ATTEMPTS:
+            if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
                 await self._pace.sleep(wait)
         raise InputError(
             where=where,
@@ -247,7 +250,7 @@ def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["http
     return httpx2.AsyncClient(
         base_url=server.address,
         headers={"Authorization": f"Bearer {server.key}"} if server.key else {},
-        timeout=timeout if math.isfinite(timeout) else None,
+        timeout=timeout if math.isfinite(timeout) else None,  # None is no limit
         limits=httpx2.Limits(max_connections=None),  # config.in_flight is the limit
     )
 
@@ -279,6 +282,7 @@ def error_message(text: str) -> str:
         message = parse_json(text)
     except ValueError:
         message = text
+    # {"error": {"message": ...}} as OpenAI answers, {"detail": ...} as FastAPI does.
     for name in ("error", "detail", "message"):
         if isinstance(message, dict) and name in message:
             message = message[name]

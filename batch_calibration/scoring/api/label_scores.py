@@ -47,10 +47,11 @@ def score_first_tokens(
     names, tokens = [], {}
     for label in labels:
         forms = (label,) if isinstance(label, str) else tuple(label)
-        names.append(forms[0].strip())
+        names.append(forms[0].strip())  # a label of several forms is called by its first
         if len(forms) > 1:  # those of one form match as it does, without capitals too
             tokens[names[-1]] = forms
     top = scores_of_top_k(rows, names, tokens, where)
+    # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
     never = tuple(
         f"No answer has a token of the label {name!r} among its likeliest; the first are "

@@ -129,7 +129,7 @@ def _score(question: Question) -> list[Request]:
         "query": list(question.ids[:-1]),
         "items": [[question.ids[-1]]],
         "label_token_ids": list(question.label_ids),
-        "apply_softmax": False,
+        "apply_softmax": False,  # probabilities over the vocabulary, not among labels
     }
     return [Request("score", body)]
 
@@ -169,6 +169,7 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
 
 
 def _at_most_0(log_prob: float) -> float:
+    # written so that NaN is refused too
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
         raise InputError(
             where=WHERE,

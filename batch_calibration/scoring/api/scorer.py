@@ -36,7 +36,7 @@ from batch_calibration.settings import ApiSettings
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import TokenizerInfo
 
-VERSION = "1"
+VERSION = "1"  # part of the identity, so that another one asks anew
 ROWS_AT_ONCE = 1024
 """Rows rendered and tokenized at a time."""
 T = TypeVar("T")
@@ -167,7 +167,7 @@ class ApiScorer:
                     f"try {self._protocol.instead}."
                 ) from error
             answers[key.row][key.number] = scores
-            rows_done += len(answers[key.row]) == per_row
+            rows_done += len(answers[key.row]) == per_row  # a row is done with its last request
             if progress:
                 progress(rows_done)
 
@@ -182,7 +182,7 @@ class ApiScorer:
         # Answers come in any order: those of a row are put in the order of its requests.
         rows = [[scores for _, scores in sorted(row.items())] for row in answers]
         if self._protocol.first_tokens:
-            return self._score_lists([row[0] for row in rows], labels, tokens)
+            return self._score_lists([row[0] for row in rows], labels, tokens)  # one request a row
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         self._refuse_constant(scores)
         scores = label_texts.sum_probabilities(scores, counts)  # [n, k]
@@ -233,6 +233,7 @@ class ApiScorer:
         return ApiCost(unanswered, tokens, answered)
 
     def _requests_per_row(self, forms: Sequence[str]) -> int:
+        # The other ways end a prompt with the label, so that each form is a request of its own.
         return 1 if self._protocol.first_tokens or self._protocol.sends_ids else len(forms)
 
     def _requests(
@@ -289,7 +290,7 @@ def _run(work: Coroutine[None, None, T]) -> T:
     """What a coroutine gives, in a notebook too, whose thread has a loop of its own."""
     try:
         asyncio.get_running_loop()
-    except RuntimeError:
+    except RuntimeError:  # no loop runs in this thread
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
