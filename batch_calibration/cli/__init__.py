@@ -12,6 +12,7 @@ def main() -> None:
     """The program: run the command that the words after its name name."""
     args = options.parse(None)
     guard.set_up_process()
+    # What an error of the disk names where the system names no file.
     place = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
     guard.guard(partial(_command, args), loads=("jax",), place=place)
 
@@ -25,6 +26,7 @@ def _command(args: Namespace) -> None:
     if not getattr(args, "files", ()):
         try:
             study_options.RUN[args.command](args)
+        # Settings name their keys config.KEY; the user of this program wrote --KEY.
         except InputError as error:
             raise InputError(study_options.name_flags(str(error))) from error
         return

@@ -10,6 +10,7 @@ from batch_calibration.diagnosis import LEAVE, Recommendation
 def sentence(recommendation: Recommendation) -> str:
     """The recommendation in one sentence."""
     first = recommendation.reason[0]
+    # A sentence of its own begins with a capital.
     return f"Recommended: {first[0].lower()}{first[1:]}"
 
 
@@ -27,6 +28,7 @@ def short(recommendation: Recommendation) -> str:
     if recommendation.method == LEAVE:
         return "leave it"
     return (
+        # The only option a recommendation has is the target prior.
         f"{recommendation.method} with prior" if recommendation.options else recommendation.method
     )
 
@@ -40,5 +42,6 @@ def over_all(recommendations: Sequence[Recommendation]) -> str:
 
 def measured_cells(recommendation: Recommendation) -> Cells:
     """A row a method: its accuracy on the labeled rows, best first."""
+    # Value: accuracy on the labeled rows.
     ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
     return [["method", "right"], *([name, str(share)] for name, share in ranked)]

@@ -24,11 +24,13 @@ def calibrate(args: Namespace) -> None:
     """Corrected scores into a file or the output, the rest beside them."""
     output.check_output(args.output)
     _check_plot(args.plot)
+    # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
     if stream.takes(args):
         stream.calibrate(args)
         return
     corrected = _corrected(args, _tables(args))
+    # A pipe gets scores without --output, too.
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
     stream_out = sys.stderr if to_output else sys.stdout
@@ -87,7 +89,7 @@ def _recommended(
     probe = table.blocks.get("cc") if labeled else None
     return recommend(
         table.blocks["test"].log_probs,
-        probe=probe and probe.log_probs,
+        probe=probe and probe.log_probs,  # None stays None
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
         target_prior=shares,
@@ -127,6 +129,7 @@ def convert(args: Namespace) -> None:
         )
     output.check_output(args.output, (".safetensors",))
     tables = _tables(args)
+    # A workdir holds many contexts, a .safetensors file one, and other files rows of all.
     if args.workdir:
         store = Store(args.workdir, create=True)
         for table in tables:
@@ -142,7 +145,7 @@ def convert(args: Namespace) -> None:
         tables[0].save(args.output)
         print(f"score table: {args.output}")
     else:
-        scores = [one.blocks["test"].log_probs for one in tables]
+        scores = [one.blocks["test"].log_probs for one in tables]  # [n, k] each
         pairs = zip(tables, scores, strict=True)
         output.write([output.Scored(*pair) for pair in pairs], args.output)
 
@@ -153,6 +156,7 @@ def report(args: Namespace) -> None:
 
     tables = _tables(args)
     chosen = read_options(args.option)
+    # The page describes BC as it is; --methods and --option are for its tables alone.
     args.method, args.strength, args.prior, args.option = "bc", None, "", []
     for sentence in page.write(
         _corrected(args, tables), Path(args.output), _methods(args), args.seed, chosen
@@ -163,6 +167,7 @@ def report(args: Namespace) -> None:
 
 def _methods(args: Namespace) -> list[str] | None:
     chosen = options.split_names(args.methods)
+    # Raises where the name is unknown.
     return [get_method(name) and name for name in chosen] or None
 
 
@@ -201,8 +206,10 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
     shares = _shares(args.prior, tables)
     priors: dict[tuple[float, ...] | None, list[int]] = {}
     for number, shares_expected in enumerate(shares):
+        # One compiled program for contexts of one prior.
         priors.setdefault(shares_expected, []).append(number)
     scores: dict[int, np.ndarray] = {}
+    # A warning of a method may come once for each context; it is printed once.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for shares_expected, numbers in priors.items():
@@ -240,7 +247,7 @@ def _diagnosed(
     strength: float = 1.0,
 ) -> Corrected:
     test = table.blocks["test"]
-    labels = test.labels if (test.labels >= 0).any() else None
+    labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
     diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
         strength=strength,
@@ -252,6 +259,7 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
     """The range of predictions over how far below its bound a missing label may lie."""
     if args.missing != "bound":
         return
+    # Read anew at each distance, in nats.
     by_distance = [_corrected(args, inputs.tables(args, below=nats)) for nats in DISTANCES]
     summaries.show_range(by_distance, output_stream)
 

@@ -21,12 +21,14 @@ METHOD_NOTE = (
 
 def method_cells(records: Records) -> Cells:
     """A row a model and method: accuracy over all rows, shares off, contexts won and lost."""
+    # One context has an interval, several have counts.
     last = ["gain over icl"] if len(records) == 1 else ["better, worse", "beyond noise"]
     rows: Cells = [["model", "method", "accuracy", "shares off", *last]]
     for model in dict.fromkeys(record.context.model for record in records):
         model_records = [record for record in records if record.context.model == model]
+        # Methods that all records have, in the table's order.
         names = [name for name in METHODS if all(name in row.methods for row in model_records)]
-        counts = [record.rows["test"] for record in model_records]
+        counts = [record.rows["test"] for record in model_records]  # test rows
         accuracies = {
             name: np.array([record.methods[name]["accuracy"] for record in model_records])
             for name in names
@@ -35,6 +37,7 @@ def method_cells(records: Records) -> Cells:
             name: 100 * float(np.average(accuracy_by_record, weights=counts))
             for name, accuracy_by_record in accuracies.items()
         }
+        # Of the rounded means, so that equal cells are marked alike.
         best = max(round(mean, 1) for mean in means.values())
         for name, mean in means.items():
             cell = f"{mean:.1f}"
@@ -45,6 +48,7 @@ def method_cells(records: Records) -> Cells:
                 cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
             off = [record.methods[name]["total_variation"] for record in model_records]
             against = [""] * len(last)
+            # Gains are over icl: itself has none, and without it no method has.
             if name != "icl" and "icl" in names:
                 gains = [_gain(record.methods[name]) for record in model_records]
                 against = [gain_cell(gains[0])] if len(records) == 1 else count_signs(gains)

@@ -38,6 +38,7 @@ def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
     import jax
 
     config: Any = jax.config
+    # Also where it is empty: then nothing is kept.
     is_named = "JAX_COMPILATION_CACHE_DIR" in os.environ
     chosen = config.jax_compilation_cache_dir
     if not is_named and chosen and Path(chosen).is_dir():
@@ -82,7 +83,7 @@ def _share(folder: Path) -> None:
     """Move a process's new entries to those of all, and remove its folder."""
     # Another process may do the same at once.
     with suppress(OSError):
-        for entry in list(folder.iterdir()):
+        for entry in list(folder.iterdir()):  # a list, as entries leave the folder
             shared = folder.with_name(SHARED) / entry.name
             with suppress(OSError):
                 if not shared.exists() and _is_whole(entry):
@@ -94,6 +95,7 @@ def _link(entry: Path, path: Path) -> None:
     """Give the entry another name; a copy where the file system has no links."""
     try:
         path.hardlink_to(entry)
+    # The same program was there already: keys are hashes of all that decides its content.
     except FileExistsError:
         pass
     except OSError:
@@ -103,6 +105,7 @@ def _link(entry: Path, path: Path) -> None:
 def _is_whole(entry: Path) -> bool:
     """Whether JAX could read it; on the disk it is then, too, before it gets its name."""
     with entry.open("rb") as file:
+        # After a power failure a name without its content would pass for an entry.
         os.fsync(file.fileno())
         try:
             _decompress()(file.read())
@@ -129,5 +132,6 @@ def _machine() -> str:
     cpus = Path("/proc/cpuinfo")
     if cpus.is_file():
         lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
+        # One core stands for all.
         features += next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return hashlib.sha256(features.encode()).hexdigest()[:12]
+    return hashlib.sha256(features.encode()).hexdigest()[:12]  # 12 hex digits, as part of a path

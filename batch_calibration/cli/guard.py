@@ -19,7 +19,7 @@ EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs"
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
     """Answer an interruption with a sentence and the exit code that shells give it: 130 or 143."""
-    sys.stdout.flush()
+    sys.stdout.flush()  # what was printed before comes first
     sentence = "stopped; what was finished is kept: give the same command again for the rest."
     print(f"error: {sentence}", file=sys.stderr, flush=True)
     # Not sys.exit: JAX's threads may wait for something that comes no more.
@@ -52,6 +52,7 @@ def lenient_output() -> io.TextIOWrapper:
     """Standard output that stops no program: closed, without a reader, or lacking letters."""
     if sys.stdout is None:
         return open(os.devnull, "w", encoding="utf-8")
+    # Letters that the output's encoding lacks are escaped; in a terminal each line shows at once.
     raw = io.BufferedWriter(_LenientOutput(sys.stdout.fileno(), "w", closefd=False))
     return io.TextIOWrapper(
         raw, sys.stdout.encoding, "backslashreplace", line_buffering=sys.stdout.isatty()
@@ -99,17 +100,19 @@ def answer(main: Callable[[], None], place: str = "a file") -> None:
     """Run `main`; an error of a user is a sentence and exit code 2, a stop 130 or 143."""
     try:
         main()
-        sys.stdout.flush()
+        sys.stdout.flush()  # here, so that a full disk is answered below
     except InputError as error:
         fail(str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
+        # A package that every installation has is missing by our own mistake: show the traceback.
         if package not in EXTRA:
             raise
         fail(f"{package} is not installed: pip install 'batch-calibration[experiments]'.")
     except KeyboardInterrupt as error:
         stop(*error.args)
     except OSError as error:
+        # Raised by a library, not by the system: it has no path to correct.
         if error.errno is None:
             raise
         if error.filename is not None:

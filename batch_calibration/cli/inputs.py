@@ -38,6 +38,7 @@ LABELED = {block for method in METHODS.values() for block in method.probe.labele
 def reading_of(args: Namespace) -> Reading:
     """What the options say of the files."""
     missing = args.missing
+    # The range is over several readings; the first takes the nearest place, just below.
     if missing == "bound":
         if args.command not in RANGES:
             raise InputError(
@@ -76,6 +77,7 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
         if probe_tables := [table for block, table in probes(args) if block == name]:
             contexts = _with_block(contexts, name, probe_tables)
     if getattr(args, "labeled", ""):
+        # --by does not split it: a context finds its model's rows.
         labeled_tables = _read([args.labeled], replace(reading, by=()))
         contexts = _with_block(contexts, "labeled", [table for _, table in labeled_tables])
     return contexts
@@ -85,6 +87,7 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
     """The contexts of --probe, each with the block that it is for."""
     for text in getattr(args, "probe", []):
         name, equals, file = text.partition("=")
+        # A path alone, which may hold "=" too: it is for the block that the method reads.
         if not equals or name not in PROBES:
             name, file = _block_of(getattr(args, "method", "")), text
         # Prompts without an input have no subject and no right label.
@@ -107,6 +110,7 @@ def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreT
                 try:
                     contexts = importers.read(file, reading)
                 except InputError as error:
+                    # Standard input lies in a temporary file, whose path means nothing to the user.
                     raise InputError(str(error).replace(str(file), _title(path))) from error
             yield from ((path, table) for table in contexts)
 
@@ -117,8 +121,9 @@ def _paths(name: str) -> list[Path]:
     if name == "-" or path.is_file():
         return [path]
     if path.is_dir():
-        if (path / "scores").is_dir():
+        if (path / "scores").is_dir():  # a workdir
             return sorted((path / "scores").glob("*.safetensors"))
+        # lm-evaluation-harness writes results_*.json beside its logs, which hold no scores.
         logs = sorted(path.rglob("samples_*.jsonl"))
         files = logs or sorted(file for file in path.iterdir() if file.is_file())
         if not files:
@@ -129,7 +134,7 @@ def _paths(name: str) -> list[Path]:
         raise InputError(
             where=name, expected="a file of scores", got="none", remedy="correct the path"
         )
-    return [file for match in matches for file in _paths(match)]
+    return [file for match in matches for file in _paths(match)]  # a match may be a folder
 
 
 @contextmanager
@@ -155,6 +160,7 @@ def _named_apart(contexts: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
     def name(table: ScoreTable) -> tuple[str, ...]:
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
+    # What tables and records tell contexts apart by.
     names = [name(table) for _, table in contexts]
     if len(set(names)) == len(names):
         return [table for _, table in contexts]
@@ -162,6 +168,7 @@ def _named_apart(contexts: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
     for path, table in contexts:
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
+        # A task that is called as its file is not named twice.
         twice = names.count(name(table)) > 1 and task != stem
         facts = {**table.context, "task": f"{task} {stem}".strip()} if twice else table.context
         renamed.append(table._replace(context=facts))
@@ -177,6 +184,7 @@ def _with_block(
     contexts: list[ScoreTable], name: str, probe_tables: Sequence[ScoreTable]
 ) -> list[ScoreTable]:
     """Each context with the rows of another file: the only context there, or its own model's."""
+    # A single probe serves all contexts; of several, each model must have exactly one.
     by_model = {
         str(probe_table.context.get("model", "")): probe_table for probe_table in probe_tables
     }

@@ -29,6 +29,7 @@ def use_one_arena() -> None:
     with another C library nothing is done.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        # The symbols of this process, glibc's among them.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(M_ARENA_MAX, 1)
@@ -48,11 +49,12 @@ def set_up(
     Raises:
         InputError: flags that do not go together; processes that do not find each other.
     """
-    use_one_arena()
+    use_one_arena()  # before JAX is imported, which starts threads
     import jax
 
     keep_programs()
     if coordinator is None:
+        # Without an address they would be ignored, and each process would do all the work.
         if processes is not None or process is not None:
             raise InputError("--processes and --process need --coordinator=HOST:PORT or auto.")
         return
@@ -72,4 +74,5 @@ def set_up(
         ) from error
     if jax.process_index():
         # The first process speaks for all.
+        # Open until the process ends.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115

@@ -67,7 +67,7 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say the sentence, with the nearest flag where one is unknown, and exit with 2."""
-        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's own words
         near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
         print(f"error: {message}{hint}; {self.prog} --help lists what there is.", file=sys.stderr)
@@ -76,6 +76,7 @@ class Parser(ArgumentParser):
     def flags(self) -> list[str]:
         """Every flag of this parser and of its commands."""
         flags = list[str]()
+        # A subcommand's choices are a dict of parsers; those of an ordinary flag are a list.
         for action in self._actions:
             flags += action.option_strings
             for command in action.choices.values() if isinstance(action.choices, dict) else ():
@@ -100,7 +101,7 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
         "log-probabilities, tables, arrays), and studies that ask a model for them.",
         epilog=f"{EXAMPLES}\n{STUDY_EXAMPLES}",
         formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        allow_abbrev=False,  # or a new flag would change what an old command means
     )
     parser.add_argument("--version", action="version", version=f"batch-calibration {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -123,18 +124,20 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
 
 def _check_source(parser: Parser, args: Namespace) -> None:
     """Refuse neither files nor a workdir, both, and flags of the other."""
-    if bool(args.files) == bool(args.workdir):
+    if bool(args.files) == bool(args.workdir):  # both, or neither
         parser.error("expected files of scores, or --workdir=DIR of a study, and not both")
     names = study_options.flag_names(args.command)
     for name, chosen in vars(args).items():
+        # A flag that is given its default cannot be told from one that is left out.
         is_given = name not in ("command", "files") and chosen != parser.get_default(name)
         if is_given and (name in names) == bool(args.files):
             other = "--workdir=DIR of a study" if args.files else "files of scores"
+            # Argparse keeps it with an underscore.
             parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other}")
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:
-    count = "*" if command in ON_BOTH else "+"
+    count = "*" if command in ON_BOTH else "+"  # none: a workdir may stand for them
     parser.add_argument(
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
@@ -142,6 +145,7 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     for name, metavar, explanation in READING:
         add(f"--{name}", default="", metavar=metavar, help=explanation)
     add("--missing", help=MISSING)
+    # None, the default: found out from the numbers.
     add("--from-probs", action=BooleanOptionalAction,
         help="the numbers are probabilities, or are not")  # fmt: skip
     if command != "convert":
@@ -196,5 +200,6 @@ def split_tokens(text: str) -> dict[str, tuple[str, ...]]:
     >>> split_tokens("yes=Yes|yes,no=No")
     {'yes': ('Yes', 'yes'), 'no': ('No',)}
     """
+    # (label, "=", tokens)
     pairs = (pair.partition("=") for pair in text.split(",") if pair)
     return {label.strip(): tuple(tokens.split("|")) for label, _, tokens in pairs}

@@ -41,7 +41,8 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
 
 def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
     """Each row: its id, its scores by label, the prediction, the right label where any is known."""
-    facts = ABOUT if len(contexts) > 1 else ()
+    facts = ABOUT if len(contexts) > 1 else ()  # one context needs no column to tell it apart
+    # The column is in all rows or in none.
     gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
     for scored in contexts:
         names, block = scored.table.label_names, scored.table.blocks["test"]
@@ -50,6 +51,7 @@ def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
             row_cells: Row = {**context, "row": row}
             row_cells |= dict(zip(names, map(float, row_scores), strict=True))
             row_cells["prediction"] = names[int(row_scores.argmax())]
+            # -1: unknown.
             yield row_cells | ({"gold": names[right] if right >= 0 else ""} if gold else {})
 
 
@@ -62,6 +64,7 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     check_output(output)
     labels = {context.table.label_names for context in contexts}
     ending = Path(output).suffix
+    # Only JSON Lines may have other columns in each row.
     if len(labels) > 1 and ending != ".jsonl":
         raise InputError(
             f"{output}: the contexts have {len(labels)} sets of labels, which one table cannot "
@@ -80,11 +83,13 @@ def write(contexts: Sequence[Scored], output: str) -> None:
             if ending == ".jsonl"
             else _delimited(all_rows, "\t" if ending == ".tsv" else ",")
         )
+        # UTF-8 cannot encode a lone surrogate, which texts of logs may hold.
         write_whole(Path(output), text.encode(errors="backslashreplace"))
 
 
 def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
     buffer = io.StringIO()
+    # The first row has the columns of all: their labels are the same.
     writer = csv.DictWriter(buffer, rows_written[0], delimiter=delimiter, lineterminator="\n")
     writer.writeheader()
     writer.writerows({column: _short(cell) for column, cell in row.items()} for row in rows_written)
@@ -116,7 +121,7 @@ def _parquet(rows_written: Sequence[Row]) -> bytes:
 def _npz(contexts: Sequence[Scored]) -> bytes:
     blocks = [context.table.blocks["test"] for context in contexts]
     arrays: dict[str, Any] = {
-        "scores": np.concatenate([context.scores for context in contexts]),
+        "scores": np.concatenate([context.scores for context in contexts]),  # [n, k]
         "labels": np.array(contexts[0].table.label_names),
         "gold": np.concatenate([block.labels for block in blocks]),
         "row": np.array([row for block in blocks for row in block.row_ids]),

@@ -34,12 +34,14 @@ def write(
         options: method -> what its `make` takes.
     """
     tables = [context.table for context in contexts]
+    # Tables of metrics need right labels; what a prompt prefers does not.
     labeled = [context for context in tables if (context.blocks["test"].labels >= 0).any()]
     by_id = {table.id: table for table in tables}
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder)
+        # Without matplotlib the page says that figures are left out.
         missing = [] if _drawn(contexts, results, figures) else [WITHOUT]
         first = _section(contexts, figures / "preferences.png")
         return [*writing.write_report(results, page, figures, missing, [first]), first.paragraph]
@@ -55,6 +57,7 @@ def _drawn(
         return False
     titles = [summaries.title(context.table) for context in contexts]
     drawing = preferences.draw([context.diagnosis for context in contexts], titles)
+    # Without a record there is nothing else to draw.
     preferences.save(drawing, folder / "preferences.png")
     if results.records:
         writing.write_figures(results, folder)
@@ -70,13 +73,14 @@ def _section(contexts: Sequence[summaries.Corrected], image: Path) -> Section:
         context_table = Table(
             PREFERS, "contexts", "Contexts", cells, summaries.CONTEXT_NOTE, unit=""
         )
+        # A header alone, or as many models as contexts, would say nothing more.
         tables = (
             [models, context_table] if 1 < len(models.cells) <= len(contexts) else [context_table]
         )
     else:
         paragraph = " ".join(sentence for context in contexts for sentence in context.sentences())
         tables = [table for context in contexts for table in _tables(context)]
-    notes = dict.fromkeys(
+    notes = dict.fromkeys(  # a note of several blocks is told once
         note
         for context in contexts
         for block in context.table.blocks.values()
@@ -98,7 +102,7 @@ def _tables(context: summaries.Corrected) -> list[Table]:
             unit="shares in %",
         )
     ]
-    if context.diagnosis.before:
+    if context.diagnosis.before:  # None where no right label is known
         cells = summaries.right_cells(context.diagnosis)
         tables.append(Table(PREFERS, "right", f"{name}: right answers", cells, unit="in %"))
     return tables

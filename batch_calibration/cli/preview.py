@@ -33,9 +33,10 @@ def show_contexts(
     """Print what the tokenizer or the pooling does, and the first context of each task."""
     for note in budget.notes if budget else ():
         print(f"{note}\n")
-    for _, group in groupby(contexts, key=_task):
+    for _, group in groupby(contexts, key=_task):  # contexts of one task stand together
         first = next(group)
         _show_context(first, rows)
+        # A statement is compared whole: no boundary.
         if budget and not SCORERS[model.scorer].compares_statements:
             _show_boundary(first, budget)
 
@@ -68,6 +69,7 @@ def _show_block(name: str, block: RenderedBlock, label_names: Sequence[str], row
     print(f"{title}; learned from by {', '.join(readers)}")
     inputs = block.inputs
     texts = [str(ref) for ref in inputs.refs[:rows]] if isinstance(inputs, ImageInputs) else inputs
+    # Labels and ids run on: the texts alone are cut.
     for text, label, row in zip(texts[:rows], block.labels, block.row_ids, strict=False):
         print(f"[{row}, label {label_names[label] if label >= 0 else 'unknown'}]\n{text}|\n")
 
@@ -78,10 +80,12 @@ def _show_boundary(context: RenderedContext, budget: TokenBudget) -> None:
     if isinstance(inputs, ImageInputs):
         return
     prompt, label_tokens = budget.boundary(inputs[0], labels)
+    # A tokenizer without a token for the beginning of a text puts nothing before the prompt.
     beginning = "included" if budget.tokenizer_info.bos is not None else "none"
     print(f"--- tokens of the first test row: {len(prompt)}, beginning token {beginning}, of "
           f"{budget.positions} positions")  # fmt: skip
     for text, tokens in zip(labels, label_tokens, strict=True):
+        # The last 6 show how the prompt ends.
         print(f"... {' '.join(map(repr, prompt[-6:]))} | {' '.join(map(repr, tokens))}  ({text!r})")
     print()
 
@@ -101,6 +105,7 @@ def show_cost(
 
 
 def _show_api_cost(contexts: Sequence[RenderedContext], scorer: ApiScorer) -> None:
+    # By identity, as a context holds dicts.
     costs = {id(context): api_cost([(context, context.blocks)], scorer) for context in contexts}
     columns = ("requests", "tokens sent")
     _show_sums(contexts, columns, lambda context: costs[id(context)][:2])
@@ -123,7 +128,7 @@ def _show_sums(
         table.add_column(name, justify="left" if name == "task" else "right")
     sums = [0, 0, 0, 0]
     for task, group in groupby(contexts, key=_task):
-        counts = [0, 0, 0, 0]
+        counts = [0, 0, 0, 0]  # contexts, rows, and the two columns of `count`
         for context in group:
             for i, number in enumerate((1, context.size, *count(context))):
                 counts[i] += number
@@ -158,6 +163,7 @@ def _task(context: RenderedContext) -> str:
 
 def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
     """Print contexts and tokens of each study, and about how long they will take."""
+    # A plan makes no folder.
     store = Store(workdir) if (Path(workdir) / "scores").is_dir() else None
     rows_left = rows = 0
     for settings, cells in studies:
@@ -167,6 +173,7 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
         contexts = sorted(rendered, key=_task)
         print(f"\nmodel {settings.model.model or 'not named'}")
         show_cost(contexts, settings, load_token_budget(settings, files))
+        # What the store holds already is not scored again.
         rows_left += _rows_left(contexts, settings.model.model, store)
         rows += sum(context.size for context in contexts)
     by = f"{workers} worker{'s' * (workers > 1)}"
@@ -175,7 +182,7 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
     if rate is None:
         print(f"time: not known, for no rows were scored in {workdir} yet")
     else:
-        least = timedelta(seconds=round(rows_left / rate / workers))
+        least = timedelta(seconds=round(rows_left / rate / workers))  # `rate` is one worker's
         print(f"time: about {least}, at the {rate:,.0f} rows/s of a worker so far in {workdir}")
 
 

@@ -36,6 +36,7 @@ def given_shares(text: str, names: Sequence[str]) -> tuple[float, ...]:
     >>> given_shares("4,1", ("no", "yes"))
     (0.8, 0.2)
     """
+    # A file goes before numbers.
     numbers = _of_file(Path(text), names) if Path(text).is_file() else _numbers(text)
     if len(numbers) != len(names) or min(numbers) < 0 or not sum(numbers) > 0:
         raise InputError(
@@ -44,7 +45,7 @@ def given_shares(text: str, names: Sequence[str]) -> tuple[float, ...]:
             got=f"{text!r}",
             remedy=f"write them as {','.join(['0.5'] * len(names))}, or give a file",
         )
-    return tuple((np.array(numbers) / sum(numbers)).tolist())
+    return tuple((np.array(numbers) / sum(numbers)).tolist())  # they need not sum to 1
 
 
 def _numbers(text: str) -> list[float]:
@@ -62,6 +63,7 @@ def _numbers(text: str) -> list[float]:
 def _of_file(path: Path, names: Sequence[str]) -> list[float]:
     """A share a line, in the order of the labels, or with the label before it."""
     try:
+        # "-sig": a spreadsheet may write a byte order mark.
         lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
         filled_lines = [line for line in lines if line]
         if all(len(line) == 2 for line in filled_lines):
@@ -71,7 +73,7 @@ def _of_file(path: Path, names: Sequence[str]) -> list[float]:
         if all(len(line) == 1 for line in filled_lines):
             return [float(line[0]) for line in filled_lines]
     except (ValueError, csv.Error):
-        pass
+        pass  # the error below says what was expected
     raise InputError(
         where=path,
         expected=f"a share a line, or LABEL,SHARE for each of {', '.join(names)}",
@@ -84,7 +86,7 @@ def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
     """The shares among labeled rows, one more of each label counted (Laplace's rule)."""
     test, k = table.blocks["test"].labels, len(table.label_names)
     labeled = table.blocks.get("labeled")
-    gold = test if labeled is None else labeled.labels
+    gold = test if labeled is None else labeled.labels  # -1 where unknown
     known_labels = gold[gold >= 0]
     if not len(known_labels):
         raise InputError(
@@ -99,5 +101,6 @@ def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
             f"The shares are those of the {len(known_labels):,} right answers in the file itself, "
             "which nobody knows beforehand: take the accuracy as the best that shares can give."
         )
+    # [k]; no label may have share 0, whose logarithm is infinite.
     counts = np.bincount(known_labels, minlength=k) + 1.0
     return tuple((counts / counts.sum()).tolist()), note

@@ -30,13 +30,14 @@ class ProgressBar:
 
         class RateColumn(progress.ProgressColumn):
             def render(self, task: progress.Task) -> Text:
+                # No speed before the second update.
                 return Text(f"{task.finished_speed or task.speed or 0:,.0f} {unit}/s")
 
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False), progress.BarColumn(),
             progress.MofNCompleteColumn(), RateColumn(), progress.TimeRemainingColumn(),
         )  # fmt: skip
-        self._line = self._bar.add_task(description, total=None)
+        self._line = self._bar.add_task(description, total=None)  # no total until the first look
 
     def update(self, done: int, total: int, description: str) -> None:
         """Move the bar."""
@@ -44,6 +45,7 @@ class ProgressBar:
 
     def print(self, line: str) -> None:
         """Print a line above the bar."""
+        # Brackets in a line are text, no styles, and a long path stays one line.
         self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -65,6 +67,7 @@ def watch_workers(workdir: str | Path, studies: Sequence[Study]) -> Iterator[Cal
     store, plans = Store(workdir, create=True), [plan_name(*study) for study in studies]
     has_ended = Event()
     with ProgressBar("workers start", "examples") as bar:
+        # An interrupted program does not wait for it.
         thread = Thread(target=_follow, args=(store, plans, bar, has_ended), daemon=True)
         thread.start()
         try:
@@ -92,11 +95,12 @@ def _show_rows(
     heartbeats = store.claims.heartbeats()
     rows, running = 0, list[str]()
     for context in planned:
+        # A finished context is never opened again: its table is read to know its blocks.
         if context.id not in rows_done and set(context.blocks) <= store.blocks(context.id):
             rows_done[context.id] = context.rows
         if context.id in heartbeats:
             running.append(heartbeats[context.id].context)
-            if context.id not in rows_done:
+            if context.id not in rows_done:  # else its rows would count twice
                 rows += heartbeats[context.id].rows
     rows += sum(rows_done.values())
     more = f" and {len(running) - 1} more" if running[1:] else ""

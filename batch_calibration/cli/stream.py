@@ -29,8 +29,10 @@ def takes(args: Namespace) -> bool:
     """
     if len(args.files) != 1 or not _is_parquet(args.files[0]):
         return False
+    # All others need a row more than once, or rows beside it.
     fits = args.method in METHODS and not args.labeled and args.missing != "bound"
     fits = fits and not args.option
+    # Estimated shares are counted before the first batch.
     if fits and args.prior != prior.ESTIMATED and Path(args.output).suffix == ENDING:
         return True
     if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MAX_ROWS_IN_MEMORY:
@@ -73,7 +75,7 @@ def _bias(args: Namespace, labels: tuple[str, ...]) -> list[float] | None:
             got=f"{len(tables)} contexts",
             remedy="give one",
         )
-    return [
+    return [  # [k], summed in double precision as many rows may be
         float(mean) for mean in tables[0].blocks["test"].log_probs.mean(axis=0, dtype=np.float64)
     ]
 
@@ -86,11 +88,12 @@ class _Progress:
 
     def __call__(self, done: int, total: int, per_second: float, /) -> None:
         if self.words.isatty():
-            end = "\n" if done >= total else "\r"
+            end = "\n" if done >= total else "\r"  # the next line overwrites this one
             seconds_left = (total - done) / max(per_second, 1.0)
             line = (
                 f"{100 * done / total:5.1f} %, {per_second:,.0f} rows/s, {seconds_left:.0f} s left"
             )
+            # Padded, to cover a longer line before it.
             print(f"{line:60}", end=end, file=self.words, flush=True)
 
 

@@ -65,7 +65,7 @@ def calibrate(
         f"{len(report.records)} score tables in {report.seconds:.1f} s, compilation included; the "
         f"records are in {workdir}/records"
     )
-    if report.broken:
+    if report.broken:  # last, so that one bad file stops no other
         raise InputError(" ".join(report.broken))
 
 
@@ -87,7 +87,7 @@ def write_tables(workdir: str, *, tensorboard: bool = False, say: Say = print) -
         *store.unmatched(records),
         f"tables are in {folder}",
         f"all results are in {', '.join(map(str, files))}",
-        missing,
+        missing,  # "" where results.parquet was written, too
     ]
     for line in filter(None, lines):
         say(line)
@@ -148,9 +148,10 @@ def _show_sweep(report: "SweepReport", workdir: str) -> None:
     from batch_calibration.store import Store
 
     notes = [note for worker in report.workers for note in worker.notes]
-    for line in [*report.lost, *dict.fromkeys(notes)]:
+    for line in [*report.lost, *dict.fromkeys(notes)]:  # workers of one model say the same
         print(line)
     rate, scored = Store(workdir).progress.rate(), [worker.scored for worker in report.workers]
+    # Seconds.
     alone = f" (one worker alone: {sum(scored) / rate:.1f} s)" if rate and sum(scored) else ""
     workers = f"{len(scored)} worker{'s' * (len(scored) > 1)}"
     print(
@@ -172,7 +173,7 @@ def show_status(workdir: str, study: "Study | None" = None) -> None:
     from batch_calibration.store.status import read_status
     from batch_calibration.study.scoring import plan_name
 
-    plan = plan_name(*study) if study else None
+    plan = plan_name(*study) if study else None  # None: every plan of the workdir
     for line in read_status(Store(workdir), plan).lines():
         print(line)
 

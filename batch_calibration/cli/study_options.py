@@ -54,8 +54,8 @@ FLAGS: dict[str, dict[str, tuple[type, object, str]]] = {
 
 def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
     """Add the flags of a command on studies to a parser or a group of one."""
-    if command != "show":
-        is_required = command in COMMANDS
+    if command != "show":  # `show` keeps nothing
+        is_required = command in COMMANDS  # calibrate and report may have files in its place
         group.add_argument(
             "--workdir", required=is_required, default="", metavar="DIR", help="folder of the study"
         )
@@ -95,6 +95,7 @@ def read_value(name: str, text: str) -> Value:
     if key.is_tuple:
         with suppress(ValueError, SyntaxError):  # names need no quotes
             members = ast.literal_eval(text)
+            # "1" is a tuple of one.
             return key.check(members if isinstance(members, list | tuple) else (members,))
     return key.parse(text)
 
@@ -111,15 +112,15 @@ def read_values(name: str, text: str) -> list[Value]:
     key = keys()[name]
     if key.is_tuple or name not in varied():
         return [read_value(name, text)]
-    if text[:1] not in ("(", "["):
-        is_one = "{" in text or Path(text).exists()
+    if text[:1] not in ("(", "["):  # not a Python list
+        is_one = "{" in text or Path(text).exists()  # its commas separate nothing
         return [key.parse(member.strip()) for member in ([text] if is_one else text.split(","))]
     try:
         values = ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
         expected = 'several values such as \'("a","b")\''
         raise InputError(where=f"config.{name}", expected=expected, got=repr(text)) from error
-    if not isinstance(values, list | tuple):
+    if not isinstance(values, list | tuple):  # "(a)" is a text in parentheses
         return [key.parse(text)]
     return [key.parse(value) if isinstance(value, str) else key.check(value) for value in values]
 
@@ -130,6 +131,7 @@ def name_flags(text: str) -> str:
     >>> name_flags("config.shots: expected a whole number; run experiments.score again.")
     '--shots: expected a whole number; run batch-calibration score again.'
     """
+    # A name behind config. that is no key stays as it is.
     text = re.sub(
         r"(?:--)?\bconfig\.(\w+)", lambda key: f"--{key[1]}" if key[1] in keys() else key[0], text
     )
@@ -145,6 +147,7 @@ def _texts(args: Namespace) -> dict[str, str]:
     """The keys that were given, and what was given for each."""
     parts = PARTS[args.command]
     names = [name for name, key in keys().items() if key.part in parts]
+    # None: left out.
     return {name: text for name in names if (text := getattr(args, name)) is not None}
 
 
@@ -183,7 +186,9 @@ def _calibrate(args: Namespace) -> None:
 
 def _sweep(args: Namespace) -> None:
     values = {name: read_values(name, text) for name, text in _texts(args).items()}
+    # These span the grid.
     varying = {name: several for name, several in values.items() if len(several) > 1}
+    # Settings hold one value of each key; the grid puts others in the place of those that vary.
     first = {name: several[0] for name, several in values.items()}
     flags = {name: getattr(args, name) for name in launchers.FLAGS}
     chosen = {name: setting for name, setting in flags.items() if setting is not None}

@@ -56,6 +56,7 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Contexts", context_cells(contexts), CONTEXT_NOTE)
+            # A header alone, or as many models as contexts, would say nothing more.
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(contexts), advice.over_all(_advised(contexts))):
@@ -71,7 +72,7 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
             print()
             for sentence in context.sentences():
                 print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
-            if len(context.diagnosis.changed) and changed > 0:
+            if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
                 terminal.show_cells(
                     "Rows whose prediction changes", _changed_cells(context, changed)
                 )
@@ -84,7 +85,7 @@ def show_advice(contexts: Sequence[Corrected], output_stream: TextIO) -> None:
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
             print(f"\n{textwrap.fill(advice.over_all(_advised(contexts)), terminal.NOTE_WIDTH)}")
-            if any(context.diagnosis.gain for context in contexts):
+            if any(context.diagnosis.gain for context in contexts):  # only known with right labels
                 print(
                     textwrap.fill(f"If it is followed: {over_all(contexts)}", terminal.NOTE_WIDTH)
                 )
@@ -98,6 +99,7 @@ def show_advice(contexts: Sequence[Corrected], output_stream: TextIO) -> None:
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)
             elif context.diagnosis.before:
                 terminal.show_cells(UNSEEN, right_cells(context.diagnosis))
+            # "" where scores are left as they are.
             if words_of_call := advice.call(context.recommended):
                 print(f"\nbatch-calibration calibrate FILE {words_of_call}")
 
@@ -113,6 +115,7 @@ def _advice_cells(contexts: Sequence[Corrected]) -> Cells:
     rows: Cells = [["context", "rows", "nats", "tells", "doubtful", "recommended"]]
     for context in sorted(contexts, key=lambda context: title(context.table)):
         signals, names = context.recommended.signals, context.table.label_names
+        # Four at most keep the column narrow.
         doubtful = ", ".join(names[label] for label in signals.doubtful[:4])
         doubtful += " ..." if len(signals.doubtful) > 4 else ""
         size, information = f"{signals.preference:.2f}", f"{signals.information:.2f}"
@@ -139,6 +142,7 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
 def right_cells(diagnosis: Diagnosis) -> Cells:
     """Accuracy and balanced accuracy, before and after."""
     rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
+    # Without right labels neither is there.
     for name, right in (
         ("as they are", diagnosis.before),
         (f"after {diagnosis.method}", diagnosis.after),
@@ -152,7 +156,7 @@ def _changed_cells(context: Corrected, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        guess = (names[int(of[i].argmax())] for of in (block.log_probs, context.scores))
+        guess = (names[int(of[i].argmax())] for of in (block.log_probs, context.scores))  # [k] each
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
         rows.append([block.row_ids[i], *guess, right])
     if len(context.diagnosis.changed) > max_rows:
@@ -177,7 +181,7 @@ def context_cells(contexts: Sequence[Corrected]) -> Cells:
         ]
         gain = diagnosis.gain.points if diagnosis.gain else ""
         prefers = diagnosis.label_names[int(diagnosis.preference.argmax())]
-        size = f"{np.ptp(diagnosis.preference):.2f}"
+        size = f"{np.ptp(diagnosis.preference):.2f}"  # nats
         rows.append(
             [
                 title(context.table),
@@ -200,7 +204,7 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
     for model in dict.fromkeys(_model(context.table) for context in contexts):
         diagnoses = [context.diagnosis for context in contexts if _model(context.table) == model]
         gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
-        if gains:
+        if gains:  # a model without right labels has no row
             before, after = (_over_rows(diagnoses, pick) for pick in (_before, _after))
             counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
             shares = f"{before:.1f}", f"{after:.1f}"
@@ -256,6 +260,7 @@ def _over_rows(diagnoses: Sequence[Diagnosis], pick: Callable[[Diagnosis], Right
         if (right := pick(diagnosis))
     ]
     accuracies, labeled = zip(*labeled_accuracies, strict=True)
+    # As if all rows were of one context.
     return 100 * float(np.average(accuracies, weights=labeled))
 
 
@@ -268,9 +273,11 @@ def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO
     """
     rows: Cells = [["context", "rows", "predictions that stay", "accuracy"]]
     for number, first in enumerate(by_distance[0]):
+        # [distances, n].
         picks = np.array([contexts[number].scores.argmax(axis=-1) for contexts in by_distance])
         labels = first.table.blocks["test"].labels
         stable_range = prediction_range(picks, len(first.table.label_names), labels)
+        # The range of accuracies.
         reach = " to ".join(f"{100 * share:.1f}" for share in stable_range.accuracy or ())
         unchanged = f"{100 * stable_range.same / stable_range.rows:.1f} %"
         rows.append([title(first.table), f"{stable_range.rows}", unchanged, reach])

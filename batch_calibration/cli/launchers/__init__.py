@@ -63,7 +63,7 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
             raise InputError(
                 f"--{flag}: --launcher={name} has no such option; leave it out. It has {others}."
             )
-        minimum = FLAGS[flag].minimum if flag in FLAGS else 1
+        minimum = FLAGS[flag].minimum if flag in FLAGS else 1  # workers is no flag of FLAGS
         if isinstance(setting, int) and setting < minimum:
             raise InputError(where=f"--{flag}", expected=f"{minimum} or more", got=setting)
         is_list = flag in FLAGS and FLAGS[flag].kind is list
@@ -74,12 +74,12 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
 
 def _read_pairs(flag: str, text: str) -> dict[str, str | float]:
     pairs = dict[str, str | float]()
-    for pair in filter(None, text.split(",")):
+    for pair in filter(None, text.split(",")):  # a comma at the end is harmless
         name, _, setting = pair.partition("=")
         try:
             pairs[name] = float(setting) if flag == "resources" else setting
         except ValueError:
-            setting = ""
+            setting = ""  # refused below
         if not name or not setting:
             raise InputError(
                 where=f"--{flag}", expected="NAME=VALUE, comma-separated", got=repr(pair)

@@ -52,11 +52,13 @@ class Local:
             notify(f"{self.workers} workers; what they say is in {work.logs}")
             return [worker.wait() for worker in started]
         finally:
+            # Reached by an interruption, too: no worker may go on unseen.
             _stop([process for worker in started for process in worker.processes], self.grace)
 
     def _start(self, work: Work, number: int) -> "Worker":
         receiver, sender = SPAWN.Pipe(duplex=False)
         log = work.logs / f"worker-{number}.log"
+        # A worker of one process joins nobody.
         coordinator = f"localhost:{_free_port()}" if self.processes > 1 else ""
         processes = list[BaseProcess]()
         for rank in range(self.processes):
@@ -70,13 +72,14 @@ class Local:
             process = SPAWN.Process(target=_run, args=(work, None if rank else sender, seat))
             process.start()
             processes.append(process)
-        sender.close()
+        sender.close()  # this process's copy, or `wait` would never see the end
         return Worker(number, processes, receiver, log)
 
     def _cores(self, number: int) -> list[int]:
         """The cores of a process: where all take all, they wait for each other."""
         if self.gpus or not hasattr(os, "sched_getaffinity"):
             return []
+        # Empty where there are fewer cores than processes: then the system places them.
         return sorted(os.sched_getaffinity(0))[number :: self.workers * self.processes]
 
     def _gpus(self, number: int) -> list[str]:
@@ -115,6 +118,7 @@ class Worker(NamedTuple):
         """Wait for the worker: its report, or a sentence on how it ended."""
         try:
             answer: ScoringReport | str = self.answer.recv()
+        # The worker ended without an answer; it has an exit code only once it is joined.
         except EOFError:
             self.processes[0].join()
             answer = (
@@ -133,10 +137,11 @@ def _run(work: Work, answer: Connection | None, seat: Seat) -> None:
     # the worker.
     os.setsid()
     with seat.log.open("a") as log:
-        for stream in (1, 2):
+        for stream in (1, 2):  # descriptors, as C++ writes past sys.stdout
             os.dup2(log.fileno(), stream)
     guard.set_up_process()
     if seat.cores:
+        # Before JAX is imported, whose threads are as many as these cores.
         os.sched_setaffinity(0, seat.cores)
     if seat.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(seat.gpus)
@@ -155,7 +160,7 @@ def _answer(work: Work, answer: Connection | None, seat: Seat) -> None:
     except InputError as error:
         report = str(error)
         print(report, file=sys.stderr)
-    if answer:
+    if answer:  # the first process of a worker alone answers
         # A launcher that is gone hears nothing.
         with suppress(BrokenPipeError):
             answer.send(report)
@@ -166,14 +171,14 @@ def _stop(processes: list[BaseProcess], grace: float) -> None:
     for process in processes:
         if process.is_alive():
             process.terminate()
-    end = time.monotonic() + grace
+    end = time.monotonic() + grace  # one deadline for all together
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
-        process.kill()
+        process.kill()  # nothing to one that has ended
 
 
 def _free_port() -> int:
     with socket.socket() as listener:
-        listener.bind(("localhost", 0))
+        listener.bind(("localhost", 0))  # 0: the system picks a free one
         port: int = listener.getsockname()[1]
         return port

@@ -45,7 +45,7 @@ class Ray:
         import ray
 
         work.check()
-        is_ours = not ray.is_initialized()
+        is_ours = not ray.is_initialized()  # a cluster that the caller joined is left as it was
         if is_ours:
             _connect(self.address)
         run = ray.remote(
@@ -66,9 +66,9 @@ class Ray:
         finally:
             # Only what still runs: Ray 2.60 aborts this process where it cancels a task whose
             # result is there and that it has not yet taken off its list.
-            _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
+            _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)  # asks, does not wait
             for task in running:
-                ray.cancel(task, force=False)
+                ray.cancel(task, force=False)  # an interruption, so that claims are given back
             ray.wait(tasks, num_returns=len(tasks), timeout=self.grace)
             if is_ours:
                 ray.shutdown()
@@ -79,6 +79,7 @@ class Ray:
         needed = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
         for node in ray.nodes():  # type: ignore[no-untyped-call]
             free = node["Resources"] if node["Alive"] else {}
+            # Of one node: a task cannot span two.
             if all(free.get(name, 0) >= amount for name, amount in needed.items()):
                 return
         wanted = ", ".join(f"{amount:g} {name}" for name, amount in needed.items() if amount)
@@ -92,9 +93,11 @@ def _connect(address: str) -> None:
     """Join a cluster, or make one; interruptions stay answered as they were."""
     import ray
 
+    # `ray.init` sets handlers of its own.
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     host, _, port = address.rpartition(":")
     try:
+        # An address such as auto or ray://HOST:PORT is left to Ray.
         if port.isdecimal() and "/" not in host:
             # Ray itself would try for minutes.
             socket.create_connection((host, int(port)), timeout=10).close()
@@ -132,6 +135,7 @@ def _wait(number: int, task: "ray.ObjectRef[ScoringReport | str]") -> ScoringRep
         return ray.get(task)
     except ray.exceptions.RayError as error:
         return (
+            # The last line names the cause.
             f"worker {number} ended early ({str(error).strip().splitlines()[-1]}). What was "
             "finished is kept: give the same command again for the rest."
         )

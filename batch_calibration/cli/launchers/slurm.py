@@ -64,6 +64,7 @@ class Slurm:
             f"jobs {names}; they go on without this program, and `scancel` stops them; what they "
             f"say is in {work.logs}"
         )
+        # Only to wait: results are returned in the order of the jobs.
         for _ in submitit.helpers.as_completed(jobs, poll_frequency=self.poll):
             pass
         return [_read_report(job) for job in jobs]
@@ -79,10 +80,11 @@ class Slurm:
                 name="sweep", timeout_min=self.minutes, nodes=self.hosts, tasks_per_node=1,
                 cpus_per_task=self.cpus, gpus_per_node=self.gpus,
                 slurm_array_parallelism=self.at_once, slurm_signal_delay_s=self.grace,
+                # None leaves the option of sbatch out, so that the cluster's default holds.
                 mem_gb=self.memory or None, slurm_partition=self.partition or None,
                 slurm_additional_parameters=dict(self.options) or None,
             )  # fmt: skip
-            with executor.batch():
+            with executor.batch():  # one array
                 return [executor.submit(Job(work, self.hosts)) for _ in range(self.workers)]
         except RuntimeError as error:
             raise InputError(
@@ -100,14 +102,14 @@ class Job:
 
     def __call__(self) -> ScoringReport | str:
         """Work; the sentence, where a setting is wrong."""
-        use_one_arena()
+        use_one_arena()  # before JAX starts its threads
         import jax
 
         # What is claimed is given back before Slurm kills the job.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         keep_programs()
         if self.hosts > 1:
-            jax.distributed.initialize()
+            jax.distributed.initialize()  # JAX reads address and rank from Slurm's variables
         try:
             return self.work(print)
         except InputError as error:
