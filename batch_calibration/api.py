@@ -108,10 +108,10 @@ def calibrate(
     chosen = get_method(str(method))
     read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
     array = read(scores, columns=columns, bound=bound)
-    if is_frame(scores):
+    if is_frame(scores):  # kept, so that the result has the same columns
         columns = column_names(scores) if columns is None else list(columns)
     rows, k = array.shape[-2:]
-    leading_axes = array.shape[:-2]
+    leading_axes = array.shape[:-2]  # of separate contexts
     warn_of_few_rows(method, chosen.probe.blocks, rows)
     options = check_options(method, chosen.factory, options, k)
     random_key = None if key is None else check_key(key)
@@ -120,7 +120,7 @@ def calibrate(
         raise InputError(_log_probs_needed("scores", method, why))
 
     _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
-    blocks = {"test": Evidence(array.reshape(-1, rows, k))}
+    blocks = {"test": Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in chosen.probe.blocks:
         if block == "test":
             continue
@@ -159,7 +159,7 @@ def _refuse_unread(
     name: str, method: Method, *, probe: object, labeled: object, labels: object
 ) -> None:
     """Refuse rows or labels that the method does not read: their giver expects that it does."""
-    probe_blocks = set(method.probe.blocks) - {"test", "labeled"}
+    probe_blocks = set(method.probe.blocks) - {"test", "labeled"}  # what probe= gives
     for where, source, is_read in (
         ("probe", probe, bool(probe_blocks)),
         ("labeled", labeled, "labeled" in method.probe.blocks),
@@ -208,4 +208,4 @@ def _one_per_context(array: np.ndarray, leading_axes: tuple[int, ...]) -> np.nda
             got=f"shape {array.shape}", remedy="give one set for all or one per context",
         )  # fmt: skip
     spread = np.broadcast_to(array, (*leading_axes, *array.shape[-2:]))
-    return spread.reshape(-1, *array.shape[-2:])
+    return spread.reshape(-1, *array.shape[-2:])  # [contexts, m, k]

@@ -133,6 +133,7 @@ class LabelBiasCorrector(
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
         if self.method == STREAMED:
+            # for partial_fit to go on with
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
 
@@ -216,7 +217,7 @@ class LabelBiasCorrector(
         self.method_ = self.method
         names = getattr(self, "feature_names_in_", None)
         class_of_row = None if y is None else class_values(y, len(scores))
-        if occurring is not None:
+        if occurring is not None:  # later batches may hold classes that this one lacks
             class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
         self.classes_, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
@@ -248,6 +249,7 @@ class LabelBiasCorrector(
                 where="X", expected="one context, an array [n, k]", got=f"shape {scores.shape}",
                 remedy="fit one estimator per context, or use calibrate, which takes them together",
             )  # fmt: skip
+        # Again, now that the scores are accepted: it sets the width and names that `fit` has seen.
         validate_data(self, X, reset=reset, skip_check_array=True)
         return scores
 
@@ -256,7 +258,7 @@ def class_values(y: ArrayLike, rows: int) -> np.ndarray:
     """The class of each row, [n], as scikit-learn checks them."""
     classes = column_or_1d(y, warn=True)
     check_consistent_length(np.empty(rows), classes)
-    if classes.dtype.kind == "f":
+    if classes.dtype.kind == "f":  # texts have no NaN
         assert_all_finite(classes, input_name="y")
     check_classification_targets(classes)
     return np.asarray(classes)

@@ -52,6 +52,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with partial.open("wb") as file:
             yield file
             file.flush()
+            # before the rename, which else may outlive the content in a crash
             os.fsync(file.fileno())
             partial.replace(path)
     finally:
@@ -76,13 +77,14 @@ def remove_unfinished(folder: Path) -> None:
             if name.startswith(".") and name.endswith(PARTIAL):
                 path = Path(parent, name)
                 with suppress(OSError):
+                    # process and random digits, before the ending
                     if ended(path.stem.rpartition(".")[2]) or _old(path):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _old(path: Path) -> bool:
     with tempfile.TemporaryFile(dir=path.parent) as new:
-        return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY
+        return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY  # seconds
 
 
 def file_name(text: str) -> str:
@@ -94,9 +96,10 @@ def file_name(text: str) -> str:
     ('..%2Fa%20b', 'mini-1shot')
     """
     name = re.sub(r"[^\w.-]", lambda letter: f"%{ord(letter[0]):02X}", text)
-    if len(name.encode()) <= LONGEST_NAME and name.strip("."):
+    if len(name.encode()) <= LONGEST_NAME and name.strip("."):  # "." and ".." are folders
         return name
     digest = sha256(name.encode()).hexdigest()[:16]
+    # 17 bytes for the dash and the digest; the cut may halve a letter, which is left out.
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
 
 
@@ -109,7 +112,7 @@ def parse_json(text: str) -> Json:
     """
     try:
         document: Json = json.loads(text)
-        if "\\ud" in text.lower():
+        if "\\ud" in text.lower():  # as the escape of a surrogate begins
             json.dumps(document, ensure_ascii=False).encode()  # which raises
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -135,6 +138,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     # First, for most values of a file are numbers.
     if kind is float and type(value) in (int, float) and _is_finite(value):
         return float(value)  # type: ignore
+    # not isinstance: True is an int
     if kind in (int, str) and type(value) is kind and _fits_64_bits(value):
         return value
     origin, arguments = get_origin(kind), get_args(kind)
@@ -152,6 +156,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     if kind is object:
         return value  # type: ignore[return-value]
     if origin in (Union, types.UnionType):
+        # of an optional field, which takes one type
         (kind,) = (argument for argument in arguments if argument is not type(None))
         return value if value is None else read_as(kind, value, where)  # type: ignore[return-value]
     if origin is tuple and isinstance(value, list | tuple):
@@ -181,6 +186,7 @@ def _is_finite(number: object) -> bool:
 
 def _fits_64_bits(text_or_number: object) -> bool:
     """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
+    # the sign is the 64th
     return not isinstance(text_or_number, int) or text_or_number.bit_length() < 64
 
 
@@ -205,7 +211,7 @@ def ended(name: str) -> bool:
         os.kill(int(number), 0)  # sends nothing
     except ProcessLookupError:
         return True
-    except OSError:
+    except OSError:  # it runs, as another user
         return False
     return _began(int(number)) != began  # the number is another process's by now
 
@@ -216,6 +222,7 @@ def _machine() -> str:
     system = f"{socket.gethostname()} {uuid.getnode()}"
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        # restarts and containers differ here
         system = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     return sha256(system.encode()).hexdigest()[:12]
 
@@ -226,5 +233,5 @@ def _began(number: int) -> str:
         # The name of the program, in parentheses, may hold spaces.
         fields = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()
         has_ended = fields[0] in (b"Z", b"X")  # a zombie, or dead
-        return "" if has_ended else fields[19].decode()
+        return "" if has_ended else fields[19].decode()  # starttime, 22nd field of proc(5)
     return ""

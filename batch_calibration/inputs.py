@@ -58,7 +58,7 @@ def joined(blocks: Sequence[Inputs]) -> Inputs:
     if images:
         return ImageInputs(list(chain(*images)))
     texts = cast("Sequence[Sequence[str]]", blocks)
-    starts = [0, *accumulate(map(len, texts))]
+    starts = [0, *accumulate(map(len, texts))]  # first row of each block, and the end
 
     def render(row: int) -> str:
         block = bisect_right(starts, row) - 1  # the last one that starts at the row or before

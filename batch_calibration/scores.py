@@ -104,6 +104,7 @@ class ScoreTable(NamedTuple):
         arrays, blocks = {}, dict[str, Json]()
         for name, block in self.blocks.items():
             for array in BLOCK_ARRAYS:
+                # safetensors writes memory as it lies
                 arrays[f"{name}.{array}"] = np.ascontiguousarray(getattr(block, array))
             blocks[name] = {"row_ids": list(block.row_ids), "spec": block.spec}
         text = canonical({
@@ -114,7 +115,7 @@ class ScoreTable(NamedTuple):
             "blocks": blocks,
         })  # fmt: skip
         try:
-            read_as(Header, parse_json(text), "table")
+            read_as(Header, parse_json(text), "table")  # refused before it is written
         except ValueError as error:
             raise InputError(
                 f"{path}: what describes the table could not be read again ({error}); correct it."

@@ -51,7 +51,7 @@ SMALL = QWEN3 | {
     "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 128,
 }  # fmt: skip
-TOKENS, SHARED = 300, 240
+TOKENS, SHARED = 300, 240  # tokens of a row, and how many of them all rows share
 LABELS = [" w1", " w2"]
 GOALS = {0: 1500, SHARED: 6000}
 """Items a second on an H100-class GPU, by the tokens that all rows share."""
@@ -83,14 +83,16 @@ def network(shape: dict[str, Any]) -> Checkpoint:
     """A random network on the device."""
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, Path("random"))
+    # Shapes alone: the weights are drawn on the device, so the host holds none of them.
     graph, shapes = nnx.split(nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0))))
 
     def draw(path: Any, like: Any) -> jax.Array:
         name = jax.tree_util.keystr(path)
-        if "scale" in name:
+        if "scale" in name:  # the scale of a norm
             return jnp.ones(like.shape, jnp.bfloat16)
+        # The letters' sum, as Python's hash of a text differs from process to process.
         key = jax.random.fold_in(jax.random.key(0), sum(map(ord, name)))
-        return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)
+        return 0.02 * jax.random.normal(key, like.shape, jnp.bfloat16)  # 0.02 as in GPT-2
 
     model = nnx.merge(graph, jax.tree_util.tree_map_with_path(draw, shapes))
     for _, module in nnx.iter_modules(model):
@@ -123,10 +125,14 @@ def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:
     """Floating point operations of unique tokens: two for each weight, pair's number and logit."""
     config: Any = checkpoint.config
     leaves = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
+    # embeddings are looked up, not multiplied
     weights = sum(leaf.size for path, leaf in leaves if "kernel" in jax.tree_util.keystr(path))
     tokens = shared + rows * (TOKENS - shared)
+    # pairs of query and key that the mask lets through
     pairs = shared * (shared + 1) // 2 + rows * sum(range(shared + 1, TOKENS + 1))
+    # 2 for the scores, 2 for the weighted sum of values
     attention = 4 * config.layers * config.heads * config.head_size * pairs
+    # one position a row is unembedded
     return 2.0 * weights * tokens + attention + 2.0 * config.width * config.vocab_size * rows
 
 
@@ -134,7 +140,7 @@ def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:
 def attention(kind: programs.Kind) -> Iterator[None]:
     """Scorers made inside run this attention."""
     chosen = programs.attention_kind
-    programs.attention_kind = lambda *_: kind
+    programs.attention_kind = lambda *_: kind  # scorers ask for the kind when they are made
     try:
         yield
     finally:
@@ -148,13 +154,13 @@ def best(call: Callable[[], object], calls: int) -> float:
         start = time.perf_counter()
         call()
         rates.append(time.perf_counter() - start)
-    return min(rates[1:])
+    return min(rates[1:])  # without the one that compiled
 
 
 def host(vocabulary: int, rows: int) -> None:
     """Print what the thread that lays rows out does for each, of the shared rows."""
     tokenizer, texts = word_tokenizer(vocabulary), make_rows(rows, SHARED, vocabulary)
-    times = [time.thread_time()]
+    times = [time.thread_time()]  # seconds of this thread alone
     encoded = encode(tokenizer, texts, LABELS)
     times.append(time.thread_time())
     tries = [build_trie(labels) for labels in encoded.labels]
@@ -164,7 +170,7 @@ def host(vocabulary: int, rows: int) -> None:
         for start in range(0, len(sequences), 4):
             lay_out(sequences[start : start + 4], 4, shared, encoded.prompts, tries)
     times.append(time.thread_time())
-    tokens, layout_time = (1e6 * seconds / rows for seconds in np.diff(times))
+    tokens, layout_time = (1e6 * seconds / rows for seconds in np.diff(times))  # microseconds a row
     print(f"host: {tokens:.0f} microseconds a row for tokens, {layout_time:.0f} for the layout")
 
 
@@ -179,6 +185,7 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
         for kind in kinds:
             with attention(kind):
                 scorer = CausalLM(checkpoint)
+            # bound now, not at the end of the loop
             seconds = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
             print(
                 f"{name}, attention {kind}: {count / seconds:.0f} items/s "
@@ -200,6 +207,7 @@ def parity(tasks: tuple[str, ...], rows: int) -> None:
         exact, narrow = (CausalLM(model).score(texts, labels).log_probs for model in models)
         difference = narrow - exact
         differences.append(np.abs(difference).ravel())
+        # A constant added to all labels of a row changes no prediction.
         relative.append(np.abs(difference - difference.mean(axis=1, keepdims=True)).ravel())
         agreement.append(narrow.argmax(axis=1) == exact.argmax(axis=1))
     errors, centered = np.concatenate(differences), np.concatenate(relative)

@@ -23,7 +23,7 @@ CONFIGS = ("mini.py", "mini_shots.py", "mini_vision.py")
 def seconds(name: str, *flags: str, cache: Path) -> float:
     """How long `python -m experiments.NAME FLAGS` takes as a whole process."""
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    environment.setdefault("JAX_PLATFORMS", "cpu")
+    environment.setdefault("JAX_PLATFORMS", "cpu")  # a caller may name the accelerator
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", f"experiments.{name}", *flags],
@@ -44,8 +44,10 @@ def main() -> None:
             seconds("score", f"--config=configs/{name}", f"--workdir={scored}", cache=cold)
             for name in CONFIGS
         )
+        # a copy, as the programs below write into it
         shutil.copytree((workdir_flag or scored) / "scores", workdir / "scores")
         where = f"--workdir={workdir}"
+        # Not counted: this one fills the cache that the warm programs read.
         seconds("calibrate", where, cache=warm)
         taken = {
             # Score's programs in the same cache are none of calibrate's.

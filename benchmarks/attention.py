@@ -29,8 +29,9 @@ from benchmarks.cases import Case, render
 def best(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     """Milliseconds of each call, the best of ten rounds."""
     times = dict.fromkeys(calls, np.inf)
-    for call in calls.values():
+    for call in calls.values():  # compile before anything is timed
         jax.block_until_ready(call())
+    # In turn, so that a slow moment of a shared machine falls on all of them.
     for _ in range(10):
         for name, call in calls.items():
             start = time.perf_counter()
@@ -49,10 +50,10 @@ def main() -> None:
     query, keys, values = (
         normal(2048, 12, 64),
         normal(768, 12, 64),
-        normal(768, 12, 65).at[..., -1].set(1),
+        normal(768, 12, 65).at[..., -1].set(1),  # the last column marks keys that are there
     )
     sequences = [normal(16, 128, 12, 64) for _ in range(3)]
-    mask = jnp.tril(jnp.ones((1, 128, 128), bool))
+    mask = jnp.tril(jnp.ones((1, 128, 128), bool))  # [1, q, k], causal
     turns, at_once = (jax.jit(partial(prefix_attention, at_once=flag)) for flag in (False, True))
     inside = jax.jit(self_attention)
     usual = jax.jit(partial(jax.nn.dot_product_attention, is_causal=True, return_residual=True))
@@ -64,10 +65,11 @@ def main() -> None:
     })  # fmt: skip
     for name, milliseconds in times.items():
         print(f"{name:45}{milliseconds:8.1f} ms")
-    for low, high in ((20, 70), (10, 50), (30, 200)):
+    for low, high in ((20, 70), (10, 50), (30, 200)):  # tokens a row, from and to
         lengths = random.integers(low, high, 1000).tolist()
         rows, total = range(len(lengths)), sum(lengths)
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
+        # no two rows share a beginning
         prompts = [[row] * length for row, length in enumerate(lengths)]
         packed = sum(sequence.length for sequence in pack(rows, prompts, 0, [0] * len(rows), 256))
         print(
@@ -87,9 +89,11 @@ def distinct(task: str) -> float:
     tokenizer = ByteLevelBPETokenizer(*map(str, files))
     texts = render(Case("", task, 0, 0, 0), shared / "data", 1000)["texts"]
     prompts = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    # Sorted, so that each prompt stands behind the one it shares its longest beginning with.
     distinct_tokens = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
     none = [0] * len(prompts)
     slots = sum(
+        # what all share is run once
         start + sum(encoding.length for encoding in pack(rows, prompts, start, none, 256))
         for start, rows in group(prompts, SHORTEST)
     )

@@ -26,6 +26,7 @@ def scores(random: np.random.Generator, *shape: int) -> np.ndarray:
     """Log-probabilities as language models give them: overlapping labels, bias, row constants."""
     *lead, rows, labels = shape
     gold = random.integers(0, labels, (*lead, rows))
+    # labels have little of the probability, e^-6
     noise = random.normal(0, 1, shape) + random.normal(0, 1, (*lead, rows, 1)) - 6
     bias = random.normal(0, 1, (*lead, 1, labels))
     return (noise + bias + 1.6 * np.eye(labels)[gold]).astype(np.float32)
@@ -36,7 +37,7 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        jax.block_until_ready(call())
+        jax.block_until_ready(call())  # jax returns before the work is done
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -44,17 +45,18 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 def shift_methods() -> None:
     """13 tasks x 5 seeds of 1000 x 3 scores, all shift methods in one jitted call."""
     random = np.random.default_rng(0)
+    # rows of each block
     sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
     rows = sizes | {"looc": 6, "pride": 60, "labeled": 384}
     blocks = {
         name: (
-            jnp.asarray(scores(random, 65, count, 3)),
+            jnp.asarray(scores(random, 65, count, 3)),  # 13 tasks x 5 seeds
             jnp.asarray(random.integers(0, 3, (65, count)), jnp.int32),
         )
         for name, count in rows.items()
     }
     together = jax.jit(compare, static_argnames="methods")
-    jax.block_until_ready(together(blocks))
+    jax.block_until_ready(together(blocks))  # compiles
     taken = seconds(lambda: together(blocks), 5)
     names = [name for name, method in METHODS.items() if not method.needs_key]
     print(f"shift methods ({', '.join(names)}), 13 x 5 tables of 1000 x 3: {taken * 1e3:.1f} ms")
@@ -64,11 +66,14 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     """100 starts of both, from the same starts for the rows and at its own best for the time."""
     random = np.random.default_rng(1)
     table = jnp.asarray(scores(random, rows, labels))
+    # scikit-learn computes in float64
     log_probs = np.asarray(jax.nn.log_softmax(table), np.float64)
     firsts = np.stack(
+        # [starts, k, k]
         [log_probs[random.choice(rows, labels, replace=False)] for _ in range(STARTS)]
     )
 
+    # one start covariance for all labels, as ours has
     precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + RIDGE * np.eye(labels))
     peers, taken_same = [], 0.0
     for first in firsts:
@@ -85,12 +90,13 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     gaps = []
     for first, peer in zip(firsts, peers, strict=True):
         one_start = prototypes(start_means=first[None], fitted_weights=True)
+        # [n], log density
         ours = jax.nn.logsumexp(one_start.apply(one_start.fit(table), table), axis=-1)
         gaps.append(float(np.abs(ours - peer.score_samples(log_probs)).max()))
 
     by_likelihood = prototypes(select="likelihood")
     fit = lambda seed: by_likelihood.fit(table, key=jax.random.key(seed))  # noqa: E731
-    jax.block_until_ready(fit(0))
+    jax.block_until_ready(fit(0))  # compiles
     ours_taken = seconds(lambda: fit(1), 3)
     best_start = prototypes(start_means=firsts, select="likelihood").fit(table)
 
@@ -119,11 +125,12 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
 
 def main() -> None:
     """Prints both comparisons."""
+    # 100 steps need not converge, for either side
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
     shift_methods()
-    prototypes_beside_scikit_learn(872, 2)
-    prototypes_beside_scikit_learn(9815, 3)
+    prototypes_beside_scikit_learn(872, 2)  # rows and labels of SST-2's validation set
+    prototypes_beside_scikit_learn(9815, 3)  # of MNLI's, matched
 
 
 if __name__ == "__main__":

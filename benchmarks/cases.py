@@ -44,6 +44,7 @@ class Case(NamedTuple):
 FEW = "MNLI, 4 shots a class"
 ZERO = "MNLI, 0 shots"
 CASES = (
+    # Rows of ours in a call, rows of the harness, and the goal.
     Case(FEW, "mnli", 4, 192, 8, 25),
     Case("MNLI, 4 shots a class, two-token labels", "mnli", 4, 192, 4, 60, "two_tokens"),
     Case("SST-2, 16 shots a class", "sst2", 16, 192, 8),
@@ -60,10 +61,11 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
         task = task._replace(verbalizers={case.verbalizer: TWO_TOKENS})
     settings = Settings.of(
         data=str(data), shots=case.shots, limit=rows, verbalizer=case.verbalizer,
-        labeled_per_class=0, dc_texts=1,
+        labeled_per_class=0, dc_texts=1,  # only the test rows are read
     )  # fmt: skip
     test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
     context = render_context(task, settings.cell(case.task), test, train)
+    # a label may have several texts
     label_texts = [text for texts in context.label_texts for text in texts]
     labels = list(case.labels) or label_texts
     return {"texts": list(context.blocks["test"].inputs), "labels": labels}
@@ -77,6 +79,7 @@ def many(data: Path, rows: int) -> dict[str, Any]:
         prompt(
             task.zero_shot,
             [],
+            # Each pass over the premises takes the hypotheses of one row further on.
             real[i % len(real)]
             | {"hypothesis": real[(i + i // len(real)) % len(real)]["hypothesis"]},
         )

@@ -19,7 +19,7 @@ LABELED = 200
 
 def probs(scores: np.ndarray) -> np.ndarray:
     """The softmax over labels."""
-    shifted = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shifted = np.exp(scores - scores.max(axis=-1, keepdims=True))  # the largest is exp(0)
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
@@ -29,6 +29,7 @@ def maximized(corrected: np.ndarray) -> np.ndarray:
     shares = np.full(row_probs.shape[-1], 1 / row_probs.shape[-1])
     for _ in range(ROUNDS):
         weighted = row_probs * shares
+        # a share of 0 would stay 0
         shares = np.maximum((weighted / weighted.sum(axis=-1, keepdims=True)).mean(axis=0), 1e-3)
         shares /= shares.sum()
     return shares
@@ -38,7 +39,7 @@ def accuracies(scores: np.ndarray, free: np.ndarray, gold: np.ndarray) -> list[f
     """Accuracy in % of each way on one model's scores."""
     cc, bc = scores - free.mean(axis=0), scores - scores.mean(axis=0)
     drawn = np.random.default_rng(0).choice(len(gold), LABELED, replace=False)
-    counted = np.bincount(gold[drawn], minlength=scores.shape[-1]) + 1.0
+    counted = np.bincount(gold[drawn], minlength=scores.shape[-1]) + 1.0  # one more of each label
     ways = scores, cc, bc, cc + np.log(maximized(cc)), bc + np.log(counted / counted.sum())
     return [100 * float((way.argmax(axis=-1) == gold).mean()) for way in ways]
 
@@ -48,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scores", type=Path, default=Path("../shared/scores/mmlu_base"))
     folder = parser.parse_args().scores
+    # [models, prompts, 4]
     free = np.load(folder / "control_content_free.npz")["scores"].astype(np.float64)
     print("scores   icl   cc    bc    cc + maximized  bc + counted")
     for name in ("orig", "neverA", "neverB"):

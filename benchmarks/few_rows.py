@@ -22,12 +22,13 @@ def accuracy(scores: np.ndarray, gold: np.ndarray, bias: np.ndarray) -> float:
 
 def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Print plain ICL's, few rows' and all rows' accuracy, means over contexts."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(0)  # the same draws for each set
     means = []
     for scores, gold in contexts:
         few = [
             np.mean(
                 [
+                    # the bias of m rows
                     accuracy(scores, gold, scores[random.choice(len(scores), m, False)].mean(0))
                     for _ in range(DRAWS)
                 ]
@@ -45,6 +46,7 @@ def main() -> None:
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     with np.load(SCORES / "mmlu_base" / "orig.npz") as file:
+        # a subject in eight, to save time
         picks = [file["subject"] == subject for subject in range(0, 56, 8)]
         measure(
             "MMLU",

@@ -79,10 +79,10 @@ def curves(quick: bool, full: bool) -> list[tuple[str, str, Sequence[int]]]:
 
 def content(run: scoring.Run, axis: str, size: int) -> tuple[dict[str, Any], int]:
     """Texts and labels of one size, and how many rows a call takes."""
-    if axis == "rows":
+    if axis == "rows":  # the first thousand compile the programs
         return cases.many(run.data, 1_000 + size), size
     rows = 32
-    shots = {"shots": size, "labels": 1}.get(axis, 64)
+    shots = {"shots": size, "labels": 1}.get(axis, 64)  # 64 give long prompts enough text
     rendered = cases.render(Case(axis, "sst2", shots, rows, 0), run.data, rows)
     if axis == "labels":
         rendered["labels"] = [f" {number:,} {number}" for number in range(1_000, 1_000 + size)]
@@ -101,6 +101,7 @@ def measure(run: scoring.Run, axis: str, network: str, size: int) -> Point:
     before = 1_000 if axis == "rows" else rows
     with run.start("benchmarks.ours", run.folder / network) as ours:
         first = ours.ask(texts=texts[:before], labels=labels)
+        # where rows grow, none of the first call's
         second_answer = ours.ask(texts=texts[-rows:], labels=labels)
     point = Point(
         axis,
@@ -135,7 +136,7 @@ def draw(points: list[Point], path: Path) -> None:
         figure, axes = plt.subplots(2, len(kinds), figsize=(2.5 * len(kinds), 4), squeeze=False)
         for column, what in enumerate(kinds):
             curve = [point for point in points if point.what == what]
-            sizes = [max(point.size, 0.5) for point in curve]
+            sizes = [max(point.size, 0.5) for point in curve]  # 0 has no place on a log axis
             rates, memory = (
                 [at.rate for at in curve],
                 [at.memory / 1e9 for at in curve],
@@ -144,6 +145,7 @@ def draw(points: list[Point], path: Path) -> None:
                 axis = axes[row][column]
                 axis.plot(sizes, heights, marker="o")
                 axis.set(xscale="log", yscale="log", xlabel=what, ylabel="" if column else name)
+                # so that a curve fills the middle third
                 axis.set_ylim(min(heights) / 3, max(heights) * 3)
                 axis.minorticks_off()
                 axis.grid(alpha=0.3)

@@ -21,6 +21,7 @@ class Counting(HFLM):
 
     tokens = 0
 
+    # the name that lm_eval gives it
     def _model_call(self, inps: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
         self.tokens += inps.numel()
         return super()._model_call(inps, *args, **named)
@@ -30,7 +31,7 @@ def main() -> None:
     """Serve jobs on a checkpoint."""
     torch.set_num_threads(worker.pin())
     directory = Path(sys.argv[1])
-    cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
+    cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"  # as jax is told
     dtype = torch.bfloat16 if cuda else torch.float32
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
     model.to("cuda" if cuda else "cpu").eval()
@@ -39,6 +40,7 @@ def main() -> None:
     )
 
     def answer(texts: Sequence[str], labels: Sequence[str], batch: int = 1) -> dict[str, Any]:
+        # the batch size is fixed once it is made
         backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
         requests = [
             Instance("loglikelihood", {}, (text, label), i)

@@ -41,6 +41,7 @@ def measure(name: str, groups: list[np.ndarray], labeled: int) -> None:
     accuracies: dict[str, list[np.ndarray]] = {method: [] for method in METHODS}
     for group in groups:
         learned, judged = group[:labeled], group[labeled:]
+        # Padded to one length, so that one program serves all groups; what is padded weighs 0.
         padded = np.pad(judged, (0, longest - len(judged)), mode="edge")
         weight = np.broadcast_to(
             (np.arange(longest) < len(judged)) * np.float32(1), (models, longest)
@@ -76,6 +77,7 @@ def main() -> None:
     for name in ("orig", "neverB"):
         for labeled in (32, 128, 512):
             measure(name, draws, labeled)
+    # in the order of the first draw
     subjects = [draws[0][subject[draws[0]] == number] for number in np.unique(subject)]
     for labeled in (16, 64):
         measure("orig", [rows for rows in subjects if len(rows) >= 100], labeled)

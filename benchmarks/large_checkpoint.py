@@ -23,6 +23,7 @@ def make(directory: Path, layers: int, tokenizer: Path) -> list[Path]:
     width, inner, vocab_size = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["vocab_size"]
     (directory / "config.json").write_text(json.dumps(SHAPE | {"num_hidden_layers": layers}))
     ids = json.loads((tokenizer / "encoder.json").read_text())
+    # without the version line; 256 tokens are bytes
     lines = (tokenizer / "vocab.bpe").read_text().splitlines()[1 : vocab_size - 255]
     merges = [(first, second) for first, second in map(str.split, lines)]
     merged_ids = {token: number for token, number in ids.items() if number < vocab_size}
@@ -44,6 +45,7 @@ def make(directory: Path, layers: int, tokenizer: Path) -> list[Path]:
     names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
     index = {tensor: file for file, shard in zip(names, shards, strict=True) for tensor in shard}
     (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    # 8 MiB, repeated over each tensor
     noise = np.random.default_rng(0).standard_normal(1 << 22, np.float32).astype(ml_dtypes.bfloat16)
     for file, shard in zip(names, shards, strict=True):
         write(directory / file, shard, noise * ml_dtypes.bfloat16(0.02))
@@ -63,10 +65,11 @@ def write(path: Path, shapes: dict[str, tuple[int, ...]], noise: np.ndarray) -> 
         start, end = end, end + nbytes(shape)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # the format aligns tensors to 8 bytes
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for number, shape in enumerate(shapes.values()):
+            # scales of norms are one
             turned = np.roll(noise, 1009 * number) if len(shape) > 1 else np.ones_like(noise)
             count_left = int(np.prod(shape))
             while count_left:

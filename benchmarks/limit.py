@@ -117,13 +117,13 @@ def measure(
             stack.enter_context(run.start(f"benchmarks.{side}", directory))
             for side in ("ours", "plain", "harness")
         )
-        for case in CASES[::2] if run.quick else CASES:
+        for case in CASES[::2] if run.quick else CASES:  # quick: every other case
             rows, turns = case.rows, 3 if scoring.FULL.value else 1
             content = cases.render(case, run.data, rows)
             texts, labels = content["texts"], content["labels"]
             first = ours.ask(texts=texts, labels=labels)
             few = texts[: max(BATCHES)]
-            plain.ask(texts=few[:4], labels=labels, batch=BATCHES[0])
+            plain.ask(texts=few[:4], labels=labels, batch=BATCHES[0])  # its first call is not timed
             batch = BATCHES[0]
             if len(few) < rows:  # else no large batch is full
                 tried = {
@@ -135,14 +135,16 @@ def measure(
             for _ in range(turns):
                 before = ours.ask(peak=True)["peak"]
                 warm.append(ours.ask(texts=texts, labels=labels))
+                # The higher of two peaks, as others may use the machine between them.
                 peaks.append(max(before, ours.ask(peak=True)["peak"]))
                 theirs.append(plain.ask(texts=texts, labels=labels, batch=batch))
             peer = None
             if case.peer_rows:
                 peer_texts = texts[: case.peer_rows]
-                harness.ask(texts=peer_texts[:1], labels=labels)
+                harness.ask(texts=peer_texts[:1], labels=labels)  # its first call is not timed
                 peer = harness.ask(texts=peer_texts, labels=labels, batch=32)
             gap = max(
+                # ours sends no more than 128 rows
                 float(np.abs(np.array(a["log_probs"]) - np.array(b["log_probs"])[:128]).max())
                 for a, b in zip(warm, theirs, strict=True)
             )
@@ -159,7 +161,7 @@ def cells(line: Line) -> list[str]:
     """A line as cells under `COLUMNS`."""
     rows = line.case.rows
     rate = rows / median(answer["seconds"] for answer in line.warm)
-    share = median(
+    share = median(  # of the measured matmul peak
         line.work.flops / answer["seconds"] / peak
         for answer, peak in zip(line.warm, line.peaks, strict=True)
     )

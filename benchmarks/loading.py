@@ -45,6 +45,7 @@ def main() -> None:
         print(f"{args.layers} layers: {len(files)} files, {size / 1e9:.2f} GB", flush=True)
         for heading, read in (("read alone", touch), ("hashed alone", digest)):
             forget(files)
+            # bound now, not at the end of the loop
             timed(heading, size, lambda read=read: [read(path) for path in files])
         forget(files)
         command = [sys.executable, "-m", "benchmarks.loading", *sys.argv[1:], f"--measure={name}"]
@@ -60,7 +61,7 @@ def measure(directory: Path, dtype: str, data: Path) -> None:
     from benchmarks.cases import Case, render
 
     size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
-    jax.device_put(0).block_until_ready()
+    jax.device_put(0).block_until_ready()  # the runtime's own memory comes before the count
     print(f"before: {held()}")
     checkpoint = timed("loaded", size, lambda: load_checkpoint(directory, dtype))
     print(f"loaded: {held()}")
@@ -76,7 +77,7 @@ def measure(directory: Path, dtype: str, data: Path) -> None:
 
 def timed(heading: str, size: int, call: Callable[[], T]) -> T:
     """Do it and print the seconds, and bytes a second of `size`, or `ROWS` a second."""
-    wall, busy = time.perf_counter(), time.process_time()
+    wall, busy = time.perf_counter(), time.process_time()  # seconds on the clock, and of all cores
     answer = call()
     wall, busy = time.perf_counter() - wall, time.process_time() - busy
     rate = f"{size / wall / 1e9:.2f} GB/s" if size else f"{ROWS / wall:.2f} rows/s"
@@ -88,6 +89,7 @@ def held() -> str:
     """What this process holds in memory now, and has held at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     memory = dict(line.split(":", 1) for line in lines)
+    # /proc gives KiB
     rss, most = (int(memory[key].split()[0]) * 1024 / 1e9 for key in ("VmRSS", "VmHWM"))
     return f"{rss:.2f} GB held, {most:.2f} GB at most"
 
@@ -96,13 +98,13 @@ def forget(files: list[Path]) -> None:
     """Have the page cache let go of the files, as far as the system does that on request."""
     for path in files:
         with path.open("rb+") as file:
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # pages not yet written cannot be dropped
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def touch(path: Path) -> None:
     """Read a file into one buffer, over and over."""
-    buffer = bytearray(1 << 24)
+    buffer = bytearray(1 << 24)  # 16 MiB
     with path.open("rb", buffering=0) as file:
         while file.readinto(buffer):
             pass

@@ -25,10 +25,10 @@ def simulated(rows: int, labels: int, seed: int) -> Evidence:
     random = np.random.default_rng(seed)
     gold = random.integers(labels, size=rows).astype(np.int32)
     scores = random.standard_normal((rows, labels), np.float32)
-    scores[np.arange(rows), gold] += 1.5
+    scores[np.arange(rows), gold] += 1.5  # nats for the better label
     bias = np.linspace(0, 2, labels, dtype=np.float32)
     total = np.log(np.exp(scores + bias).sum(axis=1, keepdims=True))
-    return Evidence(scores + bias - total - 1, gold)
+    return Evidence(scores + bias - total - 1, gold)  # the labels together have e^-1
 
 
 def main() -> None:
@@ -38,13 +38,13 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=4)
     parser.add_argument("--pc", action="store_true", help="PC too")
     args = parser.parse_args()
-    test = Evidence(simulated(args.rows, args.labels, 0).log_probs)
+    test = Evidence(simulated(args.rows, args.labels, 0).log_probs)  # without labels
     probes = {block for method in METHODS.values() for block in method.probe.blocks}
     # PriDe's rows are whole questions.
     labeled_rows = LABELED // args.labels * args.labels
     blocks: Blocks = {
         **{name: simulated(labeled_rows, args.labels, 1) for name in sorted(probes)},
-        "test": test,
+        "test": test,  # last, as BC's probe has this name too
     }
     key = jax.random.key(0)
     print(f"{args.rows:,} rows of {args.labels} labels; {jax.devices()[0].device_kind}")
@@ -54,7 +54,7 @@ def main() -> None:
             continue
         method_blocks = {block: blocks[block] for block in ("test", *method.probe.blocks)}
         program = jax.jit(
-            lambda blocks_, method=method: correct(
+            lambda blocks_, method=method: correct(  # bound now, not at the end of the loop
                 method, blocks_, blocks_["test"].log_probs, key=key
             )
         )
@@ -63,7 +63,7 @@ def main() -> None:
             began = time.perf_counter()
             jax.block_until_ready(program(method_blocks))
             times.append(time.perf_counter() - began)
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # ru_maxrss is in KiB
         print(f"{name:16}{times[0]:10.2f}{times[1]:10.2f}{most:12.2f}", flush=True)
 
 

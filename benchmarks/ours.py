@@ -34,12 +34,13 @@ def count_work() -> dict[str, int]:
         program: Callable[..., Any], what: str, number: int, axes: int
     ) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            with one_at_a_time:
+            with one_at_a_time:  # calls come from several threads
                 work[what] += math.prod(arguments[number].shape[:axes])
             return program(*arguments)
 
         return call
 
+    # Which argument has the shape to count, and how many of its axes.
     programs.forward_packed = counted(programs.forward_packed, "tokens", 4, 2)
     programs.prefill = counted(programs.prefill, "tokens", 6, 2)
     programs.read = counted(programs.read, "read", 5, 1)
@@ -58,6 +59,7 @@ def matmul_peak() -> float:
         for _ in range(10):
             start = time.perf_counter()
             product(a, b).block_until_ready()
+            # a product and a sum for each
             best = max(best, 2 * m * k * n / (time.perf_counter() - start))
     return best
 
@@ -77,6 +79,7 @@ def main() -> None:
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
     if device["backend"] == "gpu":
         state = nnx.state(checkpoint.model, nnx.Param)
+        # as both peers do there
         nnx.update(checkpoint.model, jax.tree.map(lambda array: array.astype(jnp.bfloat16), state))
     compiled: list[float] = []
     work = count_work()
@@ -107,7 +110,7 @@ def main() -> None:
             "compilations": len(compiled),
             "compile_seconds": sum(compiled),
             "memory": peak_memory(),
-            "log_probs": log_probs[:128].tolist(),
+            "log_probs": log_probs[:128].tolist(),  # enough to compare
             **work,
         }
 

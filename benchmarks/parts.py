@@ -76,8 +76,9 @@ def parts(directory: Path, peak: float) -> list[str]:
     count, length = BATCH
     random = np.random.default_rng(0)
     tokens = random.integers(0, 50_000, BATCH).astype(np.int32)
-    places = np.tile(np.arange(length, dtype=np.int32), (count, 1))
+    places = np.tile(np.arange(length, dtype=np.int32), (count, 1))  # [16, 128]
     ends = np.full(BATCH, length, np.int32)
+    # GPT-2 has as many key heads as heads
     heads, groups = config.heads, getattr(config, "num_key_value_heads", None) or config.heads
     d = getattr(config, "head_dim", None) or config.width // heads
 
@@ -87,9 +88,11 @@ def parts(directory: Path, peak: float) -> list[str]:
     q, k, v = (normal(*BATCH, n, d) for n in (heads, groups, groups))
     keys, values = (
         normal(PREFIX, groups, d),
+        # the last column marks keys that are there
         normal(PREFIX, groups, d + 1).at[..., -1].set(1),
     )
     mask = jnp.tril(jnp.ones((1, length, length), bool))
+    # one input for each input width
     inputs = {size: normal(count * length, size) for size in {m.shape[0] for m in matrices}}
     h = normal(READ, config.width)
     few = np.arange(8, dtype=np.int32)
@@ -117,9 +120,11 @@ def parts(directory: Path, peak: float) -> list[str]:
         "over": lambda: over(q.reshape(-1, heads, d), keys, values),
         "read": read,
     })  # fmt: skip
+    # 2 operations a number and position; milliseconds
     ideal = 2e3 * count * length * sum(m.size for m in matrices) / peak
     attention = config.layers * times["within"]
     remainder = times["forward"] - times["products"] - attention
+    # scores and weighted sum, 2 operations each
     prefix = 4e3 * count * length * PREFIX * heads * d * config.layers / peak
     reads = 2e3 * READ * config.width * config.vocab_size / peak
     return [

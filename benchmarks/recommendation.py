@@ -85,7 +85,7 @@ def right(guess: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
 def judged(context: Context, labeled: int, rows: int, random: np.random.Generator) -> list[float]:
     """Accuracies and balanced ones of icl, BC and the recommended; whether it leaves, or caps."""
     order = random.permutation(len(context.gold))
-    drawn, judged_rows = order[:labeled], np.sort(order[labeled:])
+    drawn, judged_rows = order[:labeled], np.sort(order[labeled:])  # in the order of the file
     scores, gold = context.scores[judged_rows], context.gold[judged_rows]
     seen = scores[random.permutation(len(scores))[:rows]] if rows else scores
     pair = {"labeled": context.scores[drawn], "labels": context.gold[drawn]} if labeled else {}
@@ -143,6 +143,7 @@ def main() -> None:
             means.append(np.mean(figures, axis=0))
             print(line(f"{name:23}{len(of_half):4}", means[-1]), flush=True)
         print(line(f"{'mean of the sets':27}", np.mean(means, axis=0)))
+        # balanced accuracy, recommended less icl
         print(f"least difference {min(mean[5] - mean[3] for mean in means):+.1f}")
 
 
@@ -151,6 +152,7 @@ def line(title: str, mean: np.ndarray) -> str:
     accuracies = "".join(f"{number:7.1f}" for number in mean[:3])
     balanced = "".join(f"{number:7.1f}" for number in mean[3:6])
     shares = "".join(f"{number:6.2f}" for number in mean[6:])
+    # balanced accuracy, recommended less icl
     return f"{title}{accuracies}  {balanced}{mean[5] - mean[3]:+7.1f} {shares}"
 
 

@@ -79,9 +79,10 @@ def main() -> None:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         run = Run(Path(name), data, THREADS.value, QUICK.value)
-        shape = GPT2 | ({"n_layer": 2} if run.quick else {})
+        shape = GPT2 | ({"n_layer": 2} if run.quick else {})  # quick: two layers
         random_checkpoint(run.checkpoint, tokenizer, shape)
         device = peak(run)
+        # Where jax has an accelerator and torch has none, their rates are not worth comparing.
         run = run._replace(backend=device["backend"], peered=device["backend"] == "cpu" or cuda())
         if not run.peered:
             print("torch sees no accelerator here: lm-evaluation-harness is left out.")
@@ -135,7 +136,7 @@ def compare(run: Run, case: Case, shape: dict[str, Any]) -> Line:
     if run.quick:
         rows, peers = 32, 4 if case.shots else 32
     repeats = 1 if run.quick else 3
-    content = cases.render(case, run.data, rows * (repeats + 1))
+    content = cases.render(case, run.data, rows * (repeats + 1))  # each call scores rows of its own
     batch = 0
     if run.peered:
         batch = best_batch(run, case, shape, content) if FULL.value else case.batch
@@ -189,10 +190,11 @@ def in_turn(
     ):
         turns = turns._replace(cold=ours.ask(texts=texts[:rows], labels=labels))
         if peer:
-            peer.ask(texts=texts[:1], labels=labels)
+            peer.ask(texts=texts[:1], labels=labels)  # its first call is not timed
         for start in range(rows, (repeats + 1) * rows, rows):
             before = ours.ask(peak=True)["peak"]
             turns.warm.append(ours.ask(texts=texts[start : start + rows], labels=labels))
+            # The higher of the peaks before and after, as others may use the machine in between.
             turns.peaks.append(max(before, ours.ask(peak=True)["peak"]))
             if peer:
                 peer_texts = texts[start : start + peers]
@@ -206,6 +208,7 @@ def difference(turns: Turns, peers: int) -> tuple[float, float]:
         np.array([answer["log_probs"][:peers] for answer in answers])
         for answers in (turns.warm, turns.theirs)
     )
+    # over calls and rows, for each label
     return float(np.abs(ours - theirs).max()), float(theirs.std(axis=(0, 1)).max())
 
 
@@ -218,13 +221,13 @@ def best_batch(run: Run, case: Case, shape: dict[str, Any], content: dict[str, A
     """The harness's fastest batch size: one full batch of each size that memory holds."""
     texts, labels = content["texts"], content["labels"]
     length = least_work(run.checkpoint, shape, texts[:1], labels[:1]).tokens
-    memory = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]
+    memory = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]  # KiB
     rates: dict[int, float] = {}
     with run.start("benchmarks.harness", run.checkpoint) as peer:
         peer.ask(texts=texts[:1], labels=labels)
         for batch in BATCHES:
-            needed = COPIES * 4 * batch * length * shape["vocab_size"]
-            if needed > 0.9 * 1024 * int(memory):
+            needed = COPIES * 4 * batch * length * shape["vocab_size"]  # bytes of float32
+            if needed > 0.9 * 1024 * int(memory):  # a tenth stays free
                 print(f"{case.name}: harness at batch {batch} left out: {needed / 1e9:.0f} GB")
                 continue
             # One-token labels: a row is one request to the network.
@@ -244,9 +247,10 @@ def sweeps(run: Run) -> list[Line]:
         for batch in (256, 1, 8, 32, 64):
             name = f"{case.name}, ours at batch {batch}"
             lines.append(alone(name, ours, content, rows, batch))
-        folder = ours.log.parent
+        folder = ours.log.parent  # the folder of its caches
     with Worker("benchmarks.ours", folder, run.threads, run.checkpoint) as ours:
         lines.append(alone(f"{case.name}, a second process", ours, content, rows, 256))
+    # 1, 2, 4 ... below the number of all
     for threads in (1 << i for i in range((run.threads - 1).bit_length())):
         with run.start("benchmarks.ours", run.checkpoint, threads) as ours:
             lines.append(alone(f"{case.name}, threads: {threads}", ours, content, rows, 256))

@@ -71,6 +71,7 @@ SHAPES = {
             "model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 640,
             "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1,
             "head_dim": 256, "intermediate_size": 2048, "max_position_embeddings": 32_768,
+            # tokens that a layer with a window sees
             "sliding_window": 512, "query_pre_attn_scalar": 256,
         },
         6,
@@ -101,7 +102,8 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
     graph, state = nnx.split(_skeleton(directory, shape))
 
     def draw(path: Any, like: Any) -> np.ndarray:
-        ones = "scale" in jax.tree_util.keystr(path)
+        ones = "scale" in jax.tree_util.keystr(path)  # the scale of a norm
+        # 0.02 as in GPT-2
         noise = np.float32(0.02) * random.standard_normal(like.shape, np.float32)
         return np.ones(like.shape, np.float32) if ones else noise
 
@@ -113,6 +115,7 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
 def _skeleton(directory: Path, shape: dict[str, Any]) -> nnx.Module:
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, directory)
+    # shapes alone, no weights
     model: nnx.Module = nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0)))
     return model
 
@@ -143,13 +146,15 @@ def least_work(
         if path[-1] == "kernel"
     )
     kinds = getattr(config, "layer_types", ("full_attention",) * config.layers)
+    # None sees all
     windows = [config.sliding_window if kind.startswith("sliding") else None for kind in kinds]
     head = getattr(config, "head_dim", None) or config.width // config.heads
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     encoded = tokenizer.encode_batch_fast([text + label for text in texts for label in labels])
     ids = sorted(encoding.ids[:-1] for encoding in encoded)  # nothing is read after the last token
-    starts = [
+    starts = [  # tokens shared with the text before
         len(commonprefix([before, text_ids]))  # noqa: RUF071
+        # the first text has none before it
         for before, text_ids in zip([[], *ids], ids, strict=False)
     ]
     depths = [
@@ -157,11 +162,12 @@ def least_work(
         for start, text_ids in zip(starts, ids, strict=True)
         for depth in range(start, len(text_ids))
     ]
+    # pairs of query and key that a layer's mask lets through
     pairs = sum(min(depth + 1, window or depth + 1) for depth in depths for window in windows)
     prompts = tokenizer.encode_batch_fast(list(texts))
     reads = len(
         {
-            tuple(encoding.ids[:end])
+            tuple(encoding.ids[:end])  # a beginning that two rows share is read once
             for row, prompt in enumerate(prompts)
             for encoding in encoded[row * len(labels) : (row + 1) * len(labels)]
             for end in range(len(prompt.ids), len(encoding.ids))
@@ -169,7 +175,7 @@ def least_work(
     )
     flops = (
         2.0 * matrices * len(depths)
-        + 4.0 * config.heads * head * pairs
+        + 4.0 * config.heads * head * pairs  # 2 for the scores, 2 for the weighted sum
         + 2.0 * config.width * config.vocab_size * reads
     )
     return Work(len(depths), reads, flops)

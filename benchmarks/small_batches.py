@@ -20,6 +20,7 @@ SIZES = (1, 2, 5, 10, 20, 50, 100, 500)
 DRAWS = 40
 MOST_ROWS = 1000
 Factor = Callable[[float, float, int], float]
+# (half, data) -> rows m -> accuracies of each context
 Found = dict[tuple[int, str], dict[int, list[np.ndarray]]]
 
 # Of the squared length b of the centered bias, its expected error e and the rows m.
@@ -29,7 +30,7 @@ FACTORS: dict[str, Factor] = {
     "m/(m+1)": lambda b, e, m: m / (m + 1),
     "m/(m+4)": lambda b, e, m: m / (m + 4),
     "m/(m+16)": lambda b, e, m: m / (m + 16),
-    "b/(b+e)": lambda b, e, m: b / (b + e) if np.isfinite(e) else 0.0,
+    "b/(b+e)": lambda b, e, m: b / (b + e) if np.isfinite(e) else 0.0,  # one row tells no error
     "1 - e/b": lambda b, e, m: max(0.0, 1 - e / b),
     "1 - 2e/b": lambda b, e, m: max(0.0, 1 - 2 * e / b),
     "(1 - e/b)(m-1)/m": lambda b, e, m: max(0.0, 1 - e / b) * (m - 1) / m,
@@ -40,7 +41,7 @@ def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
     """Name of the data, number of the model or relation, scores [n, k], gold [n]."""
     with np.load(SCORES / "mmlu_base" / "orig.npz") as npz:
         for model, scores in enumerate(npz["scores"]):
-            for subject in range(0, 56, 4):
+            for subject in range(0, 56, 4):  # a subject in four, to save time
                 rows = npz["subject"] == subject
                 yield "MMLU", model, scores[rows].astype(float), npz["gold"][rows]
     for name, file in (("MMBench", "mmbench"), ("OOD-CV", "oodcv")):
@@ -61,10 +62,11 @@ def contexts() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
 def factors(batch: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """The centered bias of a batch [m, k], and each factor."""
     m = len(batch)
-    rows = batch - batch.mean(axis=1, keepdims=True)
+    rows = batch - batch.mean(axis=1, keepdims=True)  # a constant a row decides nothing
     bias = rows.mean(axis=0)
+    # squared standard error, summed over labels
     error = ((rows - bias) ** 2).sum() / (m * (m - 1)) if m > 1 else np.inf
-    length = float(max((bias**2).sum(), 1e-12))
+    length = float(max((bias**2).sum(), 1e-12))  # never 0, as it divides
     return bias, [factor(length, error, m) for factor in FACTORS.values()]
 
 
@@ -124,6 +126,7 @@ def main() -> None:
                 print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
             for baseline in ("bc", "icl"):
                 theirs = list(FACTORS).index(baseline)
+                # the last factor is that of bc_shrunk
                 gains = [table[:, -1] - table[:, theirs] for table in tables.values()]
                 errors = (gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains)
                 columns = zip(gains, errors, strict=True)

@@ -46,7 +46,7 @@ EVENTS = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower programs",
     "/jax/core/compile/backend_compile_duration": "compile programs, or read them",
 }
-COMPILED = list(EVENTS)[-1]
+COMPILED = list(EVENTS)[-1]  # what a compiled program is counted by
 
 
 def inside(began: float, report_path: Path, flags: list[str]) -> None:
@@ -69,6 +69,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
             timed(step, import_module)(name)
     for step, (name, call) in CALLS.items():
         module = import_module(name)
+        # The function is replaced in the module that calls it.
         setattr(module, call, timed(step, getattr(module, call)))
     jax, cli = import_module("jax"), import_module("experiments.cli")
     journal = import_module("batch_calibration.store.journal")
@@ -88,7 +89,7 @@ def inside(began: float, report_path: Path, flags: list[str]) -> None:
             first.update(all=time.monotonic() - began, processor=time.process_time())
         add(*args)
 
-    journal.Journal.add = added
+    journal.Journal.add = added  # its first call says that rows are scored
     sys.argv = ["score", *flags]
     try:
         cli.enter(import_module("experiments.score").main, loads=("jax",))
@@ -100,7 +101,7 @@ def run(folder: Path, cache: str, *flags: str) -> dict[str, Any]:
     """What a process of its own tells of `experiments.score FLAGS`."""
     report_path = folder / "told.json"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / cache)}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # or it would go before XDG_CACHE_HOME
     environment.setdefault("JAX_PLATFORMS", "cpu")
     subprocess.run(
         [sys.executable, "-m", "benchmarks.start", f"--began={time.monotonic()}",
@@ -115,9 +116,11 @@ def starts(folder: Path, repeats: int) -> None:
     """Print the parts of a cold and of a warm start."""
     best = dict[str, dict[str, float]]()
     for turn in range(repeats):
+        # The cold run fills the cache that the warm one of the same turn reads.
         for kind in ("cold", "warm"):
             flags = "--config=configs/mini.py:smoke", f"--workdir={folder / f'{kind}{turn}'}"
             times = run(folder, f"cache{turn}", *flags)["first"]
+            # the quickest run, with its own parts
             best[kind] = min(best.get(kind, times), times, key=lambda run_times: run_times["all"])
     steps = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
     print("| until the first rows are scored | cold | warm |\n|---|---|---|")
@@ -150,7 +153,7 @@ def main() -> None:
     parser.add_argument("--programs", action="store_true", help="count programs of whole studies")
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--told", type=Path, help=argparse.SUPPRESS)
-    args, flags = parser.parse_known_args()
+    args, flags = parser.parse_known_args()  # what is not known here is for experiments.score
     if args.told:
         inside(args.began, args.told, flags)
         return

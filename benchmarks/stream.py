@@ -27,7 +27,7 @@ def make(path: Path, rows: int, *, one_group: bool) -> np.ndarray:
     """Write random scores; their mean in float64."""
     total = np.zeros(4)
     schema = pa.schema([(name, pa.float32()) for name in LABELS])
-    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:  # floats do not repeat
         if one_group:
             scores = np.random.default_rng(0).standard_normal((rows, 4), np.float32) - np.arange(
                 1, 5, dtype=np.float32
@@ -37,12 +37,12 @@ def make(path: Path, rows: int, *, one_group: bool) -> np.ndarray:
             writer.write_table(pa.table(columns), row_group_size=rows)
             return total / rows
         for start in range(0, rows, CHUNK):
-            random = np.random.default_rng(start)
+            random = np.random.default_rng(start)  # a chunk has its own seed
             scores = random.standard_normal((min(CHUNK, rows - start), 4), np.float32)
-            scores -= np.arange(1, 5, dtype=np.float32)
+            scores -= np.arange(1, 5, dtype=np.float32)  # the biases that must be found
             total += scores.sum(axis=0, dtype=np.float64)
             columns = {name: scores[:, i] for i, name in enumerate(LABELS)}
-            writer.write_table(pa.table(columns))
+            writer.write_table(pa.table(columns))  # a row group for each chunk
     return total / rows
 
 
@@ -82,6 +82,7 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.stream", "--child", str(source), str(target)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         seconds, peak, bias, written = json.loads(printed)
+        # what lies on the disk counts
         assert written == rows == pq.ParquetFile(target).metadata.num_rows
         sizes = [path.stat().st_size / 1e9 for path in (source, target)]
     print(

@@ -50,6 +50,7 @@ def at(nats: float) -> Fill:
 def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bias of the rows that lack no label; a label that a row lacks is not predicted for it."""
     whole_rows = np.isfinite(scores).all(axis=1)
+    # no row is whole: no bias
     return scores, scores[whole_rows].mean(axis=0) if whole_rows.any() else np.zeros(
         scores.shape[1]
     )
@@ -58,6 +59,7 @@ def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each label's mean where it was returned, below the bound at most."""
     is_known = np.isfinite(scores)
+    # where it was never returned, 0
     bias = np.where(is_known, scores, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
     complete = np.where(is_known, scores, np.minimum(bias, bound[:, None]))
     return complete, complete.mean(axis=0)
@@ -69,13 +71,15 @@ def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray
     filled = np.where(is_known, scores, bound[:, None] - 1e-3)
     center, spread = filled.mean(axis=0), filled.std(axis=0) + 0.1
     for _ in range(50):
-        z = (bound[:, None] - center) / spread
+        z = (bound[:, None] - center) / spread  # standard deviations from the label's mean
+        # phi / Phi, without underflow far below the mean
         ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
         expected = center - spread * ratio
         variance = spread**2 * np.maximum(1 - z * ratio - ratio**2, 0.0)
         filled = np.where(is_known, scores, expected)
         center = filled.mean(axis=0)
         spread = (
+            # censored scores vary too
             np.sqrt(((filled - center) ** 2 + np.where(is_known, 0.0, variance)).mean(axis=0))
             + 1e-6
         )
@@ -99,7 +103,7 @@ def cut(context: Context, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Scores of the labels in the list of each row's best `size`, and the least of the list."""
     scores, _, other_tokens = context
     listed = scores if other_tokens is None else np.concatenate([scores, other_tokens], axis=1)
-    bound = np.sort(listed, axis=1)[:, -min(size, listed.shape[1])]
+    bound = np.sort(listed, axis=1)[:, -min(size, listed.shape[1])]  # [n], the least that is listed
     return np.where(scores >= bound[:, None], scores, -np.inf), bound
 
 
@@ -111,7 +115,7 @@ def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
     for context in contexts:
         complete, gold, _ = context
         scores, bound = cut(context, size)
-        answered = np.isfinite(scores).any(axis=1)
+        answered = np.isfinite(scores).any(axis=1)  # rows whose list holds no label are left out
         scores, bound, complete, gold = (rows[answered] for rows in (scores, bound, complete, gold))
         if len(gold) < 10:
             continue
@@ -123,10 +127,11 @@ def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
             picks = (used - bias).argmax(axis=1)
             outcomes[way].append(((picks == gold).mean(), (picks == true).mean()))
     icl, bc = 100 * np.mean(base, axis=0)
-    draws = random.integers(len(base), size=(2000, len(base)))
+    draws = random.integers(len(base), size=(2000, len(base)))  # the same draws for all ways
     gains, agreements = [], []
     for pairs in outcomes.values():
         points = 100 * np.array(pairs)
+        # against Batch Calibration on the whole scores
         gain = points[:, 0] - 100 * np.array(base)[:, 1]
         low, high = np.percentile(gain[draws].mean(axis=1), [2.5, 97.5])
         gains.append(f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]")
@@ -150,8 +155,9 @@ def mmlu(file: str, *, simulated: bool = False) -> Iterator[Context]:
 
 def others(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The likeliest 40 of 32,000 other tokens, which share what the labels leave."""
+    # what the labels leave of the probability
     unlisted = np.maximum(1 - np.exp(scores).sum(axis=1, keepdims=True), 1e-6)
-    weight = np.arange(1, 32_001) ** -1.2
+    weight = np.arange(1, 32_001) ** -1.2  # the power of the rank, unnormalized
     noise = np.exp(random.normal(0.0, 0.5, (len(scores), 40)))
     return np.log(unlisted * weight[:40] / weight.sum() * noise)
 

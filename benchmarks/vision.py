@@ -146,13 +146,13 @@ def compare(shape: str, directory: Path, case: Path, rows: int) -> list[str]:
     """One shape with both sides, as cells under `COLUMNS`."""
     repeats = 1 if QUICK.value else REPEATS
     with start("ours", directory, case) as ours, start("theirs", directory, case) as peer:
-        peer.ask(rows=(0, 1))
+        peer.ask(rows=(0, 1))  # its first call is not timed
         tried = {batch: peer.ask(rows=(0, 32), batch=batch)["seconds"] for batch in BATCHES}
         batch = min(tried, key=tried.__getitem__)
         for size, seconds in tried.items():
             print(f"{shape}: transformers at batch {size}: {32 / seconds:.2f}/s", flush=True)
         cold = ours.ask(rows=(0, rows))
-        ours.ask()
+        ours.ask()  # first calls on statements are not timed
         peer.ask()
         own, peers = Side(ours.ask(), []), Side(peer.ask(), [])
         for first in range(rows, (repeats + 1) * rows, rows):

@@ -19,8 +19,9 @@ def main() -> None:
     """Serve jobs on a checkpoint and a file of images' paths and statements."""
     worker.pin()
     keep_programs()
-    directory, texts = map(Path, sys.argv[1:])
+    directory, texts = map(Path, sys.argv[1:])  # of the checkpoint, and of the case
     case = json.loads(texts.read_text())
+    # 77 tokens, as many as CLIP has positions
     scorer = DualEncoder(load_checkpoint(directory), scale=0, max_tokens=77)
 
     def answer(rows: tuple[int, int] = (0, 0)) -> dict[str, Any]:

@@ -12,7 +12,7 @@ SETTINGS = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # both sides share one accelerator
 }
 
 
@@ -25,6 +25,7 @@ class Worker:
     def __init__(self, module: str, folder: Path, threads: int, *arguments: str | Path):
         folder.mkdir(exist_ok=True)
         self.module, self.log = module, folder / f"{module}.log"
+        # Each worker starts without compiled programs.
         environment = {
             name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
         }
@@ -47,6 +48,7 @@ class Worker:
             print(json.dumps(job), file=self.process.stdin, flush=True)
             return dict(json.loads(self.process.stdout.readline()))
         except (BrokenPipeError, json.JSONDecodeError):
+            # an empty log: nothing was raised
             lines = self.log.read_text().strip().splitlines() or ["it was ended from outside"]
             sys.exit(f"error: {self.module} broke off at {job!s:.200}: {lines[-1]}")
 
@@ -66,8 +68,8 @@ def pin() -> int:
 
 def serve(answer: Callable[..., dict[str, Any]]) -> None:
     """Answer the jobs of `Worker.ask`; what libraries print goes to the log."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answers = os.fdopen(os.dup(1), "w")  # answers alone go to the old stdout
+    os.dup2(2, 1)  # what libraries print goes to stderr, the log
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), file=answers, flush=True)
 

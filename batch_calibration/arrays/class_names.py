@@ -32,10 +32,10 @@ def class_columns(
     >>> class_columns(["yes", "no", "yes"], 2)[1].tolist()
     [1, 0, 1]
     """
-    columns = np.arange(k)
+    columns = np.arange(k)  # without names a class is the index of its column
     if classes is not None:
         columns = np.asarray(classes)
-        if columns.shape != (k,) or len(set(columns.tolist())) < k:
+        if columns.shape != (k,) or len(set(columns.tolist())) < k:  # two columns of one class
             raise InputError(
                 where="classes", expected=f"{k} different ones, one per column of X in order",
                 got=shown(classes), remedy="name the class of each column",
@@ -50,6 +50,7 @@ def class_columns(
         is_unknown = (distinct == -1) & (-1 not in columns.tolist())
     occurring = distinct[~is_unknown].tolist()
     if classes is None and not set(occurring) <= set(range(k)):
+        # Names of columns settle their order; other classes, k of them, are taken in sorted order.
         if names is not None and set(occurring) <= set(names.tolist()):
             columns = names
         elif len(occurring) == k:
@@ -70,4 +71,4 @@ def class_columns(
             stacklevel=4,  # the caller of the estimator's fit
         )
     column_of_distinct = [column_of.get(name, -1) for name in distinct.tolist()]
-    return columns, np.array(column_of_distinct, np.int32)[distinct_of_row]
+    return columns, np.array(column_of_distinct, np.int32)[distinct_of_row]  # [n]

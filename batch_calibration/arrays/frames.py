@@ -27,7 +27,7 @@ def package(container: object) -> str:
     >>> package(jnp.zeros(2)), package([1.0])
     ('', '')
     """
-    for kind in type(container).__mro__:
+    for kind in type(container).__mro__:  # so that a class derived from a frame's is one too
         name = kind.__module__.split(".")[0]
         # By name: asking the class itself would import the package.
         if name == "torch" and kind.__name__ == "Tensor":
@@ -87,13 +87,13 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
             remedy=f"name the columns of the labels, columns={named} in calibrate, or drop "
                 f"{shown(name)}",
         )  # fmt: skip
-    if not chosen:
+    if not chosen:  # no column: `check_scores` refuses the shape
         return np.zeros((0, 0))
     return np.stack([values_by_name[name] for name in chosen], axis=-1)
 
 
 def _checked(columns: Iterable[Hashable], names: list[Hashable], where: str) -> list[Hashable]:
-    try:
+    try:  # a text is no list of its letters
         chosen = [] if isinstance(columns, str) else list(columns)
         repeated = len(chosen) - len(set(chosen))
     except TypeError:  # no iterable, or of lists
@@ -142,6 +142,7 @@ def _is_whole(column: np.ndarray) -> bool:
     if column.dtype.kind != "f":
         return False
     finite = column[np.isfinite(column)]
+    # zeros alone may be scores
     return bool(finite.size and (finite >= 0).all() and finite.any() and (finite % 1 == 0).all())
 
 
@@ -167,6 +168,7 @@ def in_kind_of(
     """
     if isinstance(pattern, jax.Array):
         return jnp.asarray(scores)
+    # A copy: torch shares numpy's memory, and that of jax must not be written to.
     host_scores, kind = np.array(scores), package(pattern)
     if kind == "torch":
         return sys.modules["torch"].from_numpy(host_scores).to(pattern.device)  # type: ignore[attr-defined]
@@ -176,9 +178,10 @@ def in_kind_of(
     by_name = dict(zip(names, host_scores.T, strict=True))
     if kind == "pyarrow":
         return type(pattern).from_pydict(by_name)  # type: ignore[attr-defined]
-    frame = sys.modules[kind].DataFrame
+    frame = sys.modules[kind].DataFrame  # imported already, as a frame of it came
     if kind == "polars":
         return frame(by_name)
     result_frame = frame(host_scores, pattern.index)  # type: ignore[attr-defined]
+    # with the name of the columns' index
     result_frame.columns = pattern[names].columns  # type: ignore[index]
     return result_frame

@@ -59,7 +59,7 @@ def find_impossible(scores: np.ndarray) -> np.ndarray:
     >>> find_impossible(np.array([[-1.0, np.nan], [np.inf, -np.inf]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return np.argwhere(~(scores <= LARGEST))
+    return np.argwhere(~(scores <= LARGEST))  # NaN fails the comparison too
 
 
 def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False) -> None:
@@ -101,7 +101,7 @@ def looks_like_probs(scores: np.ndarray) -> bool:
     finite = np.where(np.isfinite(scores), scores, 0.0)
     # Zeros alone are constant scores, no probabilities.
     is_inside = (finite >= 0).all() and (finite > 0).any()
-    return bool(is_inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())
+    return bool(is_inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())  # a thousandth for rounding
 
 
 def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> np.ndarray:
@@ -116,7 +116,7 @@ def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> n
     [[0.0, -inf]]
     """
     if from_probs:
-        if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():
+        if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():  # gaps are settled later
             raise InputError(
                 where=where, expected="probabilities from 0 to 1",
                 got=f"{np.nanmin(scores):g} to {np.nanmax(scores):g}",
@@ -145,10 +145,10 @@ def check_missing(missing: object) -> Missing:
     if missing == "drop":
         return "drop"
     try:
-        nats = float(str(missing))
+        nats = float(str(missing))  # flags and configs give a text
     except ValueError:
         nats = np.nan
-    if -LARGEST <= nats < 0:
+    if -LARGEST <= nats < 0:  # NaN fails the comparison too
         return nats
     raise InputError(
         where="missing", expected="'least', 'drop' or a number of nats below 0", got=f"{missing!r}",
@@ -188,6 +188,7 @@ def fill_scores(
         is_kept = np.logical_not(is_missing.any(axis=-1))
         return scores[is_kept], is_kept
     top = returned if bound is None else np.minimum(returned, bound)
+    # A number of nats never puts a missing label above those that were returned.
     filled_in = top - below if missing == "least" else np.minimum(float(missing), top - below)
     return np.where(is_missing, filled_in[:, None], scores)[is_kept], is_kept
 

@@ -18,7 +18,7 @@ EACH_SCORE = "give one row per input, one column per label"
 
 SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted labels"
 EACH_ANSWER = "give one row of scores, or one column index, per input"
-MAX_PREDICTED_LABELS = 1000
+MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
 
 Result = TypeVar("Result")
 
@@ -198,6 +198,7 @@ def takes_predictions(function: Callable[..., Result]) -> Callable[..., Result]:
             *_read_labeled_rows(scores_of_predictions(scores, labels), labels, weight), **options
         )
 
+    # read by `bootstrap_interval`
     read_and_call.takes_predictions = True  # type: ignore[attr-defined]
     return read_and_call
 
@@ -233,7 +234,7 @@ def scores_of_predictions(source: object, labels: object) -> object:
             remedy="leave rows without a prediction out, or count them as wrong by a label of "
                 "their own",
         )  # fmt: skip
-    k = 1 + max(predicted.max(), gold.max(initial=0))
+    k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
     if k > MAX_PREDICTED_LABELS:
         raise InputError(
             where="scores", expected=f"predicted labels below {MAX_PREDICTED_LABELS:,}",
@@ -256,7 +257,7 @@ def check_key(key: int | Key, where: str = "key") -> Key:
     try:
         if key is None or isinstance(key, int):
             raise TypeError
-        jax.random.split(key)
+        jax.random.split(key)  # raises unless it is one key
     except (TypeError, ValueError) as error:
         raise InputError(
             where=where, expected="one jax.random key or an int seed of at most 32 bits",

@@ -63,6 +63,7 @@ def range_of_predictions(
         if not is_kept.any():
             raise InputError("scores: no row has the score of a label; ask for more tokens.")
         picks.append(np.asarray(correct(filled)).argmax(axis=-1))
+    # The same rows are kept at each distance, so the last mask is that of all.
     return prediction_range(
         np.stack(picks), scores.shape[1], None if labels is None else labels[is_kept]
     )
@@ -85,7 +86,7 @@ def prediction_range(
     counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
     accuracy = None
     if labels is not None and (is_known := labels >= 0).any():
-        right = (picks == labels)[:, is_known].mean(axis=1)
+        right = (picks == labels)[:, is_known].mean(axis=1)  # [d]
         accuracy = float(right.min()), float(right.max())
     return PredictionRange(
         picks.shape[1],

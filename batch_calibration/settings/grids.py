@@ -71,7 +71,7 @@ def gather(studies: Iterable[Study]) -> list[Study]:
     """Studies of one model as one, each context once, in the order they come."""
     by_model: dict[object, Study] = {}
     for settings, cells in studies:
-        model = (settings.model, settings.api)
+        model = (settings.model, settings.api)  # what decides the answers
         earlier = by_model.get(model, Study(settings, ()))
         # A dict keeps the order of first sight, as a set would not.
         by_model[model] = Study(earlier.settings, tuple(dict.fromkeys(earlier.cells + cells)))

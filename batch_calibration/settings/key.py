@@ -60,6 +60,7 @@ class Key(NamedTuple):
             with suppress(ValueError):  # `check` says what is wrong with it
                 setting = int(text) if self.kind is int else float(text)
         elif self.kind is bool:
+            # any other text is refused by `check`
             setting = {"True": True, "False": False}.get(text, text)
         return self.check(setting)
 
@@ -79,7 +80,7 @@ class Key(NamedTuple):
             return str(setting)
         if self.is_tuple:
             return self._check_tuple(setting, where)
-        if self.kind is float and type(setting) is int:
+        if self.kind is float and type(setting) is int:  # True has another type
             setting = float(setting)
         # Not isinstance: True would pass for the number 1.
         if type(setting) is not self.kind:
@@ -93,6 +94,7 @@ class Key(NamedTuple):
 
     def _check_tuple(self, setting: Any, where: str) -> tuple[str | int, ...]:
         member_type = typing.get_args(self.kind)[0]
+        # of a union, each of its types
         member_types = typing.get_args(member_type) or (member_type,)
         if member_types == (int,):
             return _read_counts(setting, where)
@@ -105,6 +107,7 @@ class Key(NamedTuple):
         for member in members:
             # A task file's path may hold a comma.
             if isinstance(member, str) and "," in member and not Path(member).exists():
+                # Python's quotes and brackets are let through
                 stripped = (name.strip(" '\"") for name in member.strip("()[]").split(","))
                 names += filter(None, stripped)
             else:

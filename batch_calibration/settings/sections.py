@@ -88,7 +88,7 @@ class PromptSettings:
     label_words: LabelWords = "own"
     over_long: LengthPolicy = "error"
     cc_fill: ContentFreeFill = "per_field"
-    dc_texts: int = _at_least(1, 20, "texts")
+    dc_texts: int = _at_least(1, 20, "texts")  # as published
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Settings:
 
     tasks: tuple[str, ...] = ()
     seeds: int = 1
-    data: DataSettings = DataSettings()
+    data: DataSettings = DataSettings()  # frozen, so that instances may share it
     prompt: PromptSettings = PromptSettings()
     model: ModelSettings = ModelSettings()
     api: ApiSettings = ApiSettings()
@@ -214,7 +214,7 @@ class Settings:
                 raise InputError.unknown("setting", name, keys())
             key = keys()[name]
             (by_part[key.part] if key.part else changed)[name] = key.check(setting)
-        for part_name, changes in by_part.items():
+        for part_name, changes in by_part.items():  # each part is replaced once
             changed[part_name] = dataclasses.replace(getattr(self, part_name), **changes)
         return dataclasses.replace(self, **changed)
 
@@ -243,7 +243,7 @@ class Settings:
         if not isinstance(task, str) or not task:
             expected = "a task's name or a task file's path"
             raise InputError(where="task", expected=expected, got=repr(task))
-        if type(seed) is not int or seed < 0:
+        if type(seed) is not int or seed < 0:  # True is no seed
             raise InputError(where="seed", expected="a whole number from 0 on", got=repr(seed))
         settings = self.replace(**chosen) if chosen else self
         return Cell(task, seed, settings.data, settings.prompt)

@@ -97,7 +97,7 @@ def correct_stream(
             yield rows
             if progress:
                 done = rows_before + rows_read
-                progress(done, total, done / max(time.monotonic() - start, 1e-9))
+                progress(done, total, done / max(time.monotonic() - start, 1e-9))  # never 0 seconds
 
     if bias is None:
         means = _mean_by_context(opened, rows_of_pass(0, scores_alone=True))
@@ -140,6 +140,7 @@ def _mean_by_context(source: Source, batches: Iterator[Rows]) -> np.ndarray:
         counts = np.pad(counts, (0, number - len(counts)))
         counts += np.bincount(rows.contexts, minlength=number)
         for label in range(k):
+            # bincount adds in float64, as float32 sums of many rows lose digits.
             sums[:, label] += np.bincount(rows.contexts, rows.scores[:, label], minlength=number)
     if not counts.all():
         raise InputError(

@@ -71,7 +71,7 @@ class Source:
     def _check(self, table: "pa.Table", path: Path, first_row: int) -> Rows:
         """Rows of a file from number `first_row` on, without those that are dropped."""
         where = f"{path}, rows {first_row} to {first_row + table.num_rows - 1}"
-        raw = np.stack([table[name].to_numpy() for name in self.labels], axis=1)
+        raw = np.stack([table[name].to_numpy() for name in self.labels], axis=1)  # [n, k]
         scores = to_nats(raw.astype(np.float64), where, self.reading.from_probs)
         # NaN is no error here: it may be a missing label.
         too_high = np.argwhere(scores > LARGEST)
@@ -184,6 +184,7 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
     ) as file:  # fmt: skip
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        # by the mean size of a row
         rows_that_fit = MAX_BATCH_BYTES * metadata.num_rows // max(size, 1)
         batch_rows = min(max(rows_that_fit, 1), MAX_BATCH_ROWS)
         for batch in file.iter_batches(batch_rows, columns=columns):
