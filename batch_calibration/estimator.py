@@ -133,7 +133,7 @@ class LabelBiasCorrector(
         self.__dict__.pop("seen_", None)
         self.own_rows_ = scores if method.own_rows else None
         if self.method == STREAMED:
-            # for partial_fit to go on with
+            # For partial_fit to go on with.
             self.seen_ = running.update(running.empty(scores.shape[-1]), scores)
         return self
 

@@ -52,7 +52,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with partial.open("wb") as file:
             yield file
             file.flush()
-            # before the rename, which else may outlive the content in a crash
+            # Before the rename, which else may outlive the content in a crash.
             os.fsync(file.fileno())
             partial.replace(path)
     finally:
@@ -77,7 +77,7 @@ def remove_unfinished(folder: Path) -> None:
             if name.startswith(".") and name.endswith(PARTIAL):
                 path = Path(parent, name)
                 with suppress(OSError):
-                    # process and random digits, before the ending
+                    # Process and random digits, before the ending.
                     if ended(path.stem.rpartition(".")[2]) or _old(path):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -138,7 +138,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     # First, for most values of a file are numbers.
     if kind is float and type(value) in (int, float) and _is_finite(value):
         return float(value)  # type: ignore
-    # not isinstance: True is an int
+    # Not isinstance: True is an int.
     if kind in (int, str) and type(value) is kind and _fits_64_bits(value):
         return value
     origin, arguments = get_origin(kind), get_args(kind)
@@ -156,7 +156,7 @@ def read_as(kind: type[T], value: object, where: str) -> T:
     if kind is object:
         return value  # type: ignore[return-value]
     if origin in (Union, types.UnionType):
-        # of an optional field, which takes one type
+        # An optional field holds None or a value of the one other type.
         (kind,) = (argument for argument in arguments if argument is not type(None))
         return value if value is None else read_as(kind, value, where)  # type: ignore[return-value]
     if origin is tuple and isinstance(value, list | tuple):
@@ -186,7 +186,7 @@ def _is_finite(number: object) -> bool:
 
 def _fits_64_bits(text_or_number: object) -> bool:
     """Whether a value is no whole number that numpy and Arrow cannot hold in 64 bits."""
-    # the sign is the 64th
+    # The 64th bit is the sign.
     return not isinstance(text_or_number, int) or text_or_number.bit_length() < 64
 
 
@@ -222,7 +222,7 @@ def _machine() -> str:
     system = f"{socket.gethostname()} {uuid.getnode()}"
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        # restarts and containers differ here
+        # Another text after a restart, and in each container.
         system = f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     return sha256(system.encode()).hexdigest()[:12]
 

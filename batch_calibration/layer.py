@@ -95,7 +95,7 @@ class BatchCalibration(nnx.Module):
         if use_running_average is None:
             use_running_average = self.use_running_average
         if not use_running_average:
-            # the batch itself included
+            # The batch itself included.
             seen = running.update(seen, rows, weights, per_batch=self.per_batch)
             self.remember(seen)
         return shift.apply(shift.Shift(seen.mean, jnp.float32(self.strength)), rows)

@@ -104,7 +104,7 @@ class ScoreTable(NamedTuple):
         arrays, blocks = {}, dict[str, Json]()
         for name, block in self.blocks.items():
             for array in BLOCK_ARRAYS:
-                # safetensors writes memory as it lies
+                # As safetensors writes memory as it lies.
                 arrays[f"{name}.{array}"] = np.ascontiguousarray(getattr(block, array))
             blocks[name] = {"row_ids": list(block.row_ids), "spec": block.spec}
         text = canonical({

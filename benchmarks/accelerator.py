@@ -125,14 +125,14 @@ def operations(checkpoint: Checkpoint, rows: int, shared: int) -> float:
     """Floating point operations of unique tokens: two for each weight, pair's number and logit."""
     config: Any = checkpoint.config
     leaves = jax.tree_util.tree_leaves_with_path(nnx.state(checkpoint.model))
-    # embeddings are looked up, not multiplied
+    # Embeddings are looked up, not multiplied.
     weights = sum(leaf.size for path, leaf in leaves if "kernel" in jax.tree_util.keystr(path))
     tokens = shared + rows * (TOKENS - shared)
-    # pairs of query and key that the mask lets through
+    # Pairs of query and key that the mask lets through.
     pairs = shared * (shared + 1) // 2 + rows * sum(range(shared + 1, TOKENS + 1))
     # 2 for the scores, 2 for the weighted sum of values
     attention = 4 * config.layers * config.heads * config.head_size * pairs
-    # one position a row is unembedded
+    # One position a row is unembedded.
     return 2.0 * weights * tokens + attention + 2.0 * config.width * config.vocab_size * rows
 
 
@@ -185,7 +185,7 @@ def rates(size: Size, checkpoint: Checkpoint, kinds: tuple[programs.Kind, ...]) 
         for kind in kinds:
             with attention(kind):
                 scorer = CausalLM(checkpoint)
-            # bound now, not at the end of the loop
+            # The defaults bind this turn of the loop.
             seconds = best(lambda s=scorer, t=texts: s.score(t, LABELS), size.calls)
             print(
                 f"{name}, attention {kind}: {count / seconds:.0f} items/s "

@@ -44,7 +44,7 @@ def main() -> None:
             seconds("score", f"--config=configs/{name}", f"--workdir={scored}", cache=cold)
             for name in CONFIGS
         )
-        # a copy, as the programs below write into it
+        # A copy, as the programs below write into it.
         shutil.copytree((workdir_flag or scored) / "scores", workdir / "scores")
         where = f"--workdir={workdir}"
         # Not counted: this one fills the cache that the warm programs read.

@@ -69,7 +69,7 @@ def main() -> None:
         lengths = random.integers(low, high, 1000).tolist()
         rows, total = range(len(lengths)), sum(lengths)
         buckets = sum(b.size * b.length for b in batches(rows, lengths, 64, 2048, 32))
-        # no two rows share a beginning
+        # No two rows share a beginning.
         prompts = [[row] * length for row, length in enumerate(lengths)]
         packed = sum(sequence.length for sequence in pack(rows, prompts, 0, [0] * len(rows), 256))
         print(
@@ -93,7 +93,7 @@ def distinct(task: str) -> float:
     distinct_tokens = sum(len(b) - branch(a, b, 0) for a, b in pairwise([[], *sorted(prompts)]))
     none = [0] * len(prompts)
     slots = sum(
-        # what all share is run once
+        # The shared beginning is run once.
         start + sum(encoding.length for encoding in pack(rows, prompts, start, none, 256))
         for start, rows in group(prompts, SHORTEST)
     )

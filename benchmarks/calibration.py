@@ -26,7 +26,7 @@ def scores(random: np.random.Generator, *shape: int) -> np.ndarray:
     """Log-probabilities as language models give them: overlapping labels, bias, row constants."""
     *lead, rows, labels = shape
     gold = random.integers(0, labels, (*lead, rows))
-    # labels have little of the probability, e^-6
+    # Labels have little of the probability, e^-6.
     noise = random.normal(0, 1, shape) + random.normal(0, 1, (*lead, rows, 1)) - 6
     bias = random.normal(0, 1, (*lead, 1, labels))
     return (noise + bias + 1.6 * np.eye(labels)[gold]).astype(np.float32)
@@ -45,7 +45,7 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
 def shift_methods() -> None:
     """13 tasks x 5 seeds of 1000 x 3 scores, all shift methods in one jitted call."""
     random = np.random.default_rng(0)
-    # rows of each block
+    # Rows of each block.
     sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
     rows = sizes | {"looc": 6, "pride": 60, "labeled": 384}
     blocks = {
@@ -66,14 +66,14 @@ def prototypes_beside_scikit_learn(rows: int, labels: int) -> None:
     """100 starts of both, from the same starts for the rows and at its own best for the time."""
     random = np.random.default_rng(1)
     table = jnp.asarray(scores(random, rows, labels))
-    # scikit-learn computes in float64
+    # Scikit-learn computes in float64.
     log_probs = np.asarray(jax.nn.log_softmax(table), np.float64)
     firsts = np.stack(
         # [starts, k, k]
         [log_probs[random.choice(rows, labels, replace=False)] for _ in range(STARTS)]
     )
 
-    # one start covariance for all labels, as ours has
+    # One start covariance for all labels, as ours has.
     precision = np.linalg.inv(np.cov(log_probs.T, bias=True) + RIDGE * np.eye(labels))
     peers, taken_same = [], 0.0
     for first in firsts:

@@ -65,7 +65,7 @@ def render(case: Case, data: Path, rows: int) -> dict[str, Any]:
     )  # fmt: skip
     test, train = read(task, str(data), "validation", rows), read(task, str(data), "train")
     context = render_context(task, settings.cell(case.task), test, train)
-    # a label may have several texts
+    # A label may have several texts.
     label_texts = [text for texts in context.label_texts for text in texts]
     labels = list(case.labels) or label_texts
     return {"texts": list(context.blocks["test"].inputs), "labels": labels}

@@ -29,7 +29,7 @@ def maximized(corrected: np.ndarray) -> np.ndarray:
     shares = np.full(row_probs.shape[-1], 1 / row_probs.shape[-1])
     for _ in range(ROUNDS):
         weighted = row_probs * shares
-        # a share of 0 would stay 0
+        # A share of 0 would stay 0.
         shares = np.maximum((weighted / weighted.sum(axis=-1, keepdims=True)).mean(axis=0), 1e-3)
         shares /= shares.sum()
     return shares

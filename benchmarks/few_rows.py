@@ -28,7 +28,7 @@ def measure(name: str, contexts: list[tuple[np.ndarray, np.ndarray]]) -> None:
         few = [
             np.mean(
                 [
-                    # the bias of m rows
+                    # The bias of m rows.
                     accuracy(scores, gold, scores[random.choice(len(scores), m, False)].mean(0))
                     for _ in range(DRAWS)
                 ]
@@ -46,7 +46,7 @@ def main() -> None:
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     with np.load(SCORES / "mmlu_base" / "orig.npz") as file:
-        # a subject in eight, to save time
+        # A subject in eight, to save time.
         picks = [file["subject"] == subject for subject in range(0, 56, 8)]
         measure(
             "MMLU",

@@ -101,7 +101,7 @@ def measure(run: scoring.Run, axis: str, network: str, size: int) -> Point:
     before = 1_000 if axis == "rows" else rows
     with run.start("benchmarks.ours", run.folder / network) as ours:
         first = ours.ask(texts=texts[:before], labels=labels)
-        # where rows grow, none of the first call's
+        # Where rows grow, none of the first call's.
         second_answer = ours.ask(texts=texts[-rows:], labels=labels)
     point = Point(
         axis,
@@ -145,7 +145,7 @@ def draw(points: list[Point], path: Path) -> None:
                 axis = axes[row][column]
                 axis.plot(sizes, heights, marker="o")
                 axis.set(xscale="log", yscale="log", xlabel=what, ylabel="" if column else name)
-                # so that a curve fills the middle third
+                # So that a curve fills the middle third.
                 axis.set_ylim(min(heights) / 3, max(heights) * 3)
                 axis.minorticks_off()
                 axis.grid(alpha=0.3)

@@ -21,7 +21,7 @@ class Counting(HFLM):
 
     tokens = 0
 
-    # the name that lm_eval gives it
+    # The name that lm_eval gives it.
     def _model_call(self, inps: torch.Tensor, *args: Any, **named: Any) -> torch.Tensor:
         self.tokens += inps.numel()
         return super()._model_call(inps, *args, **named)
@@ -40,7 +40,7 @@ def main() -> None:
     )
 
     def answer(texts: Sequence[str], labels: Sequence[str], batch: int = 1) -> dict[str, Any]:
-        # the batch size is fixed once it is made
+        # The batch size is fixed once it is made.
         backend = Counting(model, tokenizer=tokenizer, batch_size=batch)
         requests = [
             Instance("loglikelihood", {}, (text, label), i)

@@ -77,7 +77,7 @@ def main() -> None:
     for name in ("orig", "neverB"):
         for labeled in (32, 128, 512):
             measure(name, draws, labeled)
-    # in the order of the first draw
+    # In the order of the first draw.
     subjects = [draws[0][subject[draws[0]] == number] for number in np.unique(subject)]
     for labeled in (16, 64):
         measure("orig", [rows for rows in subjects if len(rows) >= 100], labeled)

@@ -23,7 +23,7 @@ def make(directory: Path, layers: int, tokenizer: Path) -> list[Path]:
     width, inner, vocab_size = SHAPE["hidden_size"], SHAPE["intermediate_size"], SHAPE["vocab_size"]
     (directory / "config.json").write_text(json.dumps(SHAPE | {"num_hidden_layers": layers}))
     ids = json.loads((tokenizer / "encoder.json").read_text())
-    # without the version line; 256 tokens are bytes
+    # Without the version line; 256 tokens are bytes.
     lines = (tokenizer / "vocab.bpe").read_text().splitlines()[1 : vocab_size - 255]
     merges = [(first, second) for first, second in map(str.split, lines)]
     merged_ids = {token: number for token, number in ids.items() if number < vocab_size}
@@ -69,7 +69,7 @@ def write(path: Path, shapes: dict[str, tuple[int, ...]], noise: np.ndarray) -> 
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for number, shape in enumerate(shapes.values()):
-            # scales of norms are one
+            # Scales of norms are one.
             turned = np.roll(noise, 1009 * number) if len(shape) > 1 else np.ones_like(noise)
             count_left = int(np.prod(shape))
             while count_left:

@@ -144,7 +144,7 @@ def measure(
                 harness.ask(texts=peer_texts[:1], labels=labels)  # its first call is not timed
                 peer = harness.ask(texts=peer_texts, labels=labels, batch=32)
             gap = max(
-                # ours sends no more than 128 rows
+                # Ours sends no more than 128 rows.
                 float(np.abs(np.array(a["log_probs"]) - np.array(b["log_probs"])[:128]).max())
                 for a, b in zip(warm, theirs, strict=True)
             )

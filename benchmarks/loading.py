@@ -45,7 +45,7 @@ def main() -> None:
         print(f"{args.layers} layers: {len(files)} files, {size / 1e9:.2f} GB", flush=True)
         for heading, read in (("read alone", touch), ("hashed alone", digest)):
             forget(files)
-            # bound now, not at the end of the loop
+            # The defaults bind this turn of the loop.
             timed(heading, size, lambda read=read: [read(path) for path in files])
         forget(files)
         command = [sys.executable, "-m", "benchmarks.loading", *sys.argv[1:], f"--measure={name}"]

@@ -54,7 +54,7 @@ def main() -> None:
         start = time.perf_counter()
         (table,) = importers.read(path)
         seconds = time.perf_counter() - start
-        # ru_maxrss is in KiB
+        # The system gives ru_maxrss in KiB.
         more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         rows = len(table.blocks["test"].labels)
         size = path.stat().st_size / 1e6

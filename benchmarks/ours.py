@@ -59,7 +59,7 @@ def matmul_peak() -> float:
         for _ in range(10):
             start = time.perf_counter()
             product(a, b).block_until_ready()
-            # a product and a sum for each
+            # A product and a sum for each.
             best = max(best, 2 * m * k * n / (time.perf_counter() - start))
     return best
 
@@ -79,7 +79,7 @@ def main() -> None:
     device = {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind}
     if device["backend"] == "gpu":
         state = nnx.state(checkpoint.model, nnx.Param)
-        # as both peers do there
+        # On an accelerator both peers score in bfloat16 too.
         nnx.update(checkpoint.model, jax.tree.map(lambda array: array.astype(jnp.bfloat16), state))
     compiled: list[float] = []
     work = count_work()

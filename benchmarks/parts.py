@@ -88,11 +88,11 @@ def parts(directory: Path, peak: float) -> list[str]:
     q, k, v = (normal(*BATCH, n, d) for n in (heads, groups, groups))
     keys, values = (
         normal(PREFIX, groups, d),
-        # the last column marks keys that are there
+        # The last column marks keys that are there.
         normal(PREFIX, groups, d + 1).at[..., -1].set(1),
     )
     mask = jnp.tril(jnp.ones((1, length, length), bool))
-    # one input for each input width
+    # Matrices of one input width share their input.
     inputs = {size: normal(count * length, size) for size in {m.shape[0] for m in matrices}}
     h = normal(READ, config.width)
     few = np.arange(8, dtype=np.int32)
@@ -124,7 +124,7 @@ def parts(directory: Path, peak: float) -> list[str]:
     ideal = 2e3 * count * length * sum(m.size for m in matrices) / peak
     attention = config.layers * times["within"]
     remainder = times["forward"] - times["products"] - attention
-    # scores and weighted sum, 2 operations each
+    # Scores and weighted sum, 2 operations each.
     prefix = 4e3 * count * length * PREFIX * heads * d * config.layers / peak
     reads = 2e3 * READ * config.width * config.vocab_size / peak
     return [

@@ -52,7 +52,7 @@ def seconds(rows: int) -> None:
     for seed in range(2):
         wall, work = time.perf_counter(), time.process_time()
         jax.block_until_ready(prototypes().fit(table, key=jax.random.key(seed)))
-        # seconds on the clock, and of all cores
+        # Seconds on the clock, and of all cores.
         times += [time.perf_counter() - wall, time.process_time() - work]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # ru_maxrss is in KiB
     print(f"{rows:10,}" + "".join(f"{duration:12.2f}" for duration in (*times, most)), flush=True)
@@ -75,7 +75,7 @@ def real_tables() -> Iterator[tuple[str, np.ndarray, tuple[str, ...]]]:
 def beside(name: str, rows: np.ndarray, features: str, sample: int) -> None:
     """One line: what the search by a sample changes, and another key."""
     table = jax.numpy.asarray(rows)
-    # the whole search, and by a sample
+    # The whole search, and by a sample.
     ways = [prototypes(features=features, searched=most) for most in (len(rows), sample)]
     predictions, likelihoods, durations = {}, {}, [0.0, 0.0]
     for seed, way in product(KEYS, (0, 1)):
@@ -112,7 +112,7 @@ def main() -> None:
         print(f"{'rows':>10}" + "".join(f"{title:>12}" for title in titles), flush=True)
         for rows in (1000, 10_000, 100_000, 1_000_000):
             command = [sys.executable, "-m", "benchmarks.pc_at_size", f"--rows={rows}"]
-            # nothing compiled is kept
+            # Nothing compiled is kept.
             fresh = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
             subprocess.run(command, check=True, env=fresh)
     if not SCORES.is_dir():

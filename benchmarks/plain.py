@@ -26,7 +26,7 @@ class Plain:
     """A network and what it scores with."""
 
     def __init__(self, directory: Path):
-        # as jax is told
+        # By the variable that keeps jax from an accelerator.
         self.cuda = torch.cuda.is_available() and os.environ.get("JAX_PLATFORMS") != "cpu"
         dtype = torch.bfloat16 if self.cuda else torch.float32
         self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
@@ -47,7 +47,7 @@ class Plain:
 
     def read(self, h: Any) -> Any:
         """Log-probabilities `[n, vocabulary]` after hidden states `[n, d]`."""
-        # in float32, as bfloat16 rounds
+        # In float32, as bfloat16 rounds.
         return torch.log_softmax(self.model.lm_head(h).float(), dim=-1)
 
     @torch.inference_mode()
@@ -55,7 +55,7 @@ class Plain:
         """Log-probabilities `[n, k]` in nats."""
         prompts = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)]
         endings = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(labels)]
-        # a prompt keeps one token to read after
+        # A prompt keeps one token to read after.
         shared = min(len(commonprefix(prompts)), min(map(len, prompts)) - 1)  # noqa: RUF071
         prefix = DynamicCache()
         if shared:
@@ -72,7 +72,7 @@ class Plain:
             places = np.broadcast_to(shared + np.arange(ids.shape[1]), ids.shape)
             h = self.run(ids, seen, places, cache)
             ends = mask.sum(axis=1)
-            # after each row's last token
+            # After each row's last token.
             first = self.read(h[torch.arange(len(rows)), torch.as_tensor(ends - 1)])
             log_probs[rows] = first[:, [ending[0] for ending in endings]].cpu().numpy()
             long_labels = [i for i, ending in enumerate(endings) if len(ending) > 1]
@@ -86,7 +86,7 @@ class Plain:
         """Log-probabilities `[rows, words]` of all tokens of words but the first."""
         rows = len(seen)
         cache.batch_repeat_interleave(len(endings))
-        # nothing is read after a label's last token
+        # Nothing is read after a label's last token.
         ids, mask = padded([ending[:-1] for ending in endings])
         ids, mask = np.tile(ids, (rows, 1)), np.tile(mask, (rows, 1))
         places = np.repeat(ends, len(endings))[:, None] + np.arange(ids.shape[1])
@@ -95,7 +95,7 @@ class Plain:
         real = torch.as_tensor(mask, dtype=torch.bool)
         next_ids = torch.as_tensor([token for ending in endings for token in ending[1:]] * rows)
         token_log_probs = self.read(h[real]).gather(1, next_ids[:, None].to(h.device))[:, 0].cpu()
-        # padding adds 0
+        # Padding adds 0.
         sums = torch.zeros(real.shape).masked_scatter(real, token_log_probs).sum(axis=1)
         return sums.reshape(rows, len(endings)).numpy()
 

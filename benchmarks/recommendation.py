@@ -143,7 +143,7 @@ def main() -> None:
             means.append(np.mean(figures, axis=0))
             print(line(f"{name:23}{len(of_half):4}", means[-1]), flush=True)
         print(line(f"{'mean of the sets':27}", np.mean(means, axis=0)))
-        # balanced accuracy, recommended less icl
+        # Balanced accuracy, recommended less icl.
         print(f"least difference {min(mean[5] - mean[3] for mean in means):+.1f}")
 
 
@@ -152,7 +152,7 @@ def line(title: str, mean: np.ndarray) -> str:
     accuracies = "".join(f"{number:7.1f}" for number in mean[:3])
     balanced = "".join(f"{number:7.1f}" for number in mean[3:6])
     shares = "".join(f"{number:6.2f}" for number in mean[6:])
-    # balanced accuracy, recommended less icl
+    # Balanced accuracy, recommended less icl.
     return f"{title}{accuracies}  {balanced}{mean[5] - mean[3]:+7.1f} {shares}"
 
 

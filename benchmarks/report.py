@@ -95,7 +95,7 @@ def table(rows: list[list[str]]) -> str:
 
 def section(what: str, *parts: str, device: dict[str, Any], threads: int, minutes: float) -> str:
     """What is printed and recorded: device, date, versions, the table and how to read it."""
-    # jax calls every processor "cpu"
+    # To jax every processor is "cpu".
     where = processor() if device["backend"] == "cpu" else device["device"]
     first, *paragraphs = parts
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
@@ -111,7 +111,7 @@ def processor() -> str:
     names = [
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
-    # on ARM the file names no model
+    # On ARM the file names no model.
     return names[0].partition(": ")[2] if names else platform.processor() or "an unnamed processor"
 
 
@@ -122,7 +122,7 @@ def record(path: Path, text: str, what: str) -> None:
     block = f"{begin}\n{text}\n{end}\n"
     if begin in old:
         head, _, after = old.partition(begin)
-        # the block ends with a line of its own
+        # The new block ends its last line itself.
         new = head + block + after.partition(end)[2].removeprefix("\n")
     else:
         # Before the first section, and before the mark of one that is written anew each time.

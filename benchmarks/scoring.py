@@ -208,7 +208,7 @@ def difference(turns: Turns, peers: int) -> tuple[float, float]:
         np.array([answer["log_probs"][:peers] for answer in answers])
         for answers in (turns.warm, turns.theirs)
     )
-    # over calls and rows, for each label
+    # Over calls and rows, for each label.
     return float(np.abs(ours - theirs).max()), float(theirs.std(axis=(0, 1)).max())
 
 

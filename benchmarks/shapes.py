@@ -71,7 +71,7 @@ SHAPES = {
             "model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 640,
             "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1,
             "head_dim": 256, "intermediate_size": 2048, "max_position_embeddings": 32_768,
-            # tokens that a layer with a window sees
+            # Tokens that a layer with a window sees.
             "sliding_window": 512, "query_pre_attn_scalar": 256,
         },
         6,
@@ -115,7 +115,7 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
 def _skeleton(directory: Path, shape: dict[str, Any]) -> nnx.Module:
     family = FAMILIES[shape["model_type"]]
     config = read_config(family, shape, directory)
-    # shapes alone, no weights
+    # Shapes alone, no weights.
     model: nnx.Module = nnx.eval_shape(lambda: family.model(config, rngs=nnx.Rngs(0)))
     return model
 
@@ -154,7 +154,7 @@ def least_work(
     ids = sorted(encoding.ids[:-1] for encoding in encoded)  # nothing is read after the last token
     starts = [  # tokens shared with the text before
         len(commonprefix([before, text_ids]))  # noqa: RUF071
-        # the first text has none before it
+        # The first text has none before it.
         for before, text_ids in zip([[], *ids], ids, strict=False)
     ]
     depths = [
@@ -162,7 +162,7 @@ def least_work(
         for start, text_ids in zip(starts, ids, strict=True)
         for depth in range(start, len(text_ids))
     ]
-    # pairs of query and key that a layer's mask lets through
+    # Pairs of query and key that a layer's mask lets through.
     pairs = sum(min(depth + 1, window or depth + 1) for depth in depths for window in windows)
     prompts = tokenizer.encode_batch_fast(list(texts))
     reads = len(

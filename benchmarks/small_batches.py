@@ -64,7 +64,7 @@ def factors(batch: np.ndarray) -> tuple[np.ndarray, list[float]]:
     m = len(batch)
     rows = batch - batch.mean(axis=1, keepdims=True)  # a constant a row decides nothing
     bias = rows.mean(axis=0)
-    # squared standard error, summed over labels
+    # Squared standard error, summed over labels.
     error = ((rows - bias) ** 2).sum() / (m * (m - 1)) if m > 1 else np.inf
     length = float(max((bias**2).sum(), 1e-12))  # never 0, as it divides
     return bias, [factor(length, error, m) for factor in FACTORS.values()]
@@ -126,7 +126,7 @@ def main() -> None:
                 print(f"{factor:18}" + "".join(f"{mean:8.2f}" for mean in means))
             for baseline in ("bc", "icl"):
                 theirs = list(FACTORS).index(baseline)
-                # the last factor is that of bc_shrunk
+                # The last factor is that of bc_shrunk.
                 gains = [table[:, -1] - table[:, theirs] for table in tables.values()]
                 errors = (gain.std(ddof=1) / len(gain) ** 0.5 for gain in gains)
                 columns = zip(gains, errors, strict=True)

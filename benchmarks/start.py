@@ -120,7 +120,7 @@ def starts(folder: Path, repeats: int) -> None:
         for kind in ("cold", "warm"):
             flags = "--config=configs/mini.py:smoke", f"--workdir={folder / f'{kind}{turn}'}"
             times = run(folder, f"cache{turn}", *flags)["first"]
-            # the quickest run, with its own parts
+            # The quickest run, with its own parts.
             best[kind] = min(best.get(kind, times), times, key=lambda run_times: run_times["all"])
     steps = ["interpreter", *IMPORTS, *CALLS, *EVENTS.values()]
     print("| until the first rows are scored | cold | warm |\n|---|---|---|")

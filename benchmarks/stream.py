@@ -82,7 +82,7 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.stream", "--child", str(source), str(target)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         seconds, peak, bias, written = json.loads(printed)
-        # what lies on the disk counts
+        # The rows on the disk, not only those that the child says it wrote.
         assert written == rows == pq.ParquetFile(target).metadata.num_rows
         sizes = [path.stat().st_size / 1e9 for path in (source, target)]
     print(

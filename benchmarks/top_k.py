@@ -50,7 +50,7 @@ def at(nats: float) -> Fill:
 def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bias of the rows that lack no label; a label that a row lacks is not predicted for it."""
     whole_rows = np.isfinite(scores).all(axis=1)
-    # no row is whole: no bias
+    # Without a whole row there is no bias to remove.
     return scores, scores[whole_rows].mean(axis=0) if whole_rows.any() else np.zeros(
         scores.shape[1]
     )
@@ -59,7 +59,7 @@ def drop(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def mean(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each label's mean where it was returned, below the bound at most."""
     is_known = np.isfinite(scores)
-    # where it was never returned, 0
+    # A label that was never returned has 0.
     bias = np.where(is_known, scores, 0.0).sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
     complete = np.where(is_known, scores, np.minimum(bias, bound[:, None]))
     return complete, complete.mean(axis=0)
@@ -72,14 +72,14 @@ def tobit(scores: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray
     center, spread = filled.mean(axis=0), filled.std(axis=0) + 0.1
     for _ in range(50):
         z = (bound[:, None] - center) / spread  # standard deviations from the label's mean
-        # phi / Phi, without underflow far below the mean
+        # Density over distribution; as logarithms neither underflows.
         ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
         expected = center - spread * ratio
         variance = spread**2 * np.maximum(1 - z * ratio - ratio**2, 0.0)
         filled = np.where(is_known, scores, expected)
         center = filled.mean(axis=0)
         spread = (
-            # censored scores vary too
+            # Censored scores vary too.
             np.sqrt(((filled - center) ** 2 + np.where(is_known, 0.0, variance)).mean(axis=0))
             + 1e-6
         )
@@ -131,7 +131,7 @@ def measure(name: str, contexts: list[Context], size: int) -> tuple[str, str]:
     gains, agreements = [], []
     for pairs in outcomes.values():
         points = 100 * np.array(pairs)
-        # against Batch Calibration on the whole scores
+        # Against Batch Calibration on the whole scores.
         gain = points[:, 0] - 100 * np.array(base)[:, 1]
         low, high = np.percentile(gain[draws].mean(axis=1), [2.5, 97.5])
         gains.append(f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]")
@@ -155,7 +155,7 @@ def mmlu(file: str, *, simulated: bool = False) -> Iterator[Context]:
 
 def others(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The likeliest 40 of 32,000 other tokens, which share what the labels leave."""
-    # what the labels leave of the probability
+    # What the labels leave of the probability.
     unlisted = np.maximum(1 - np.exp(scores).sum(axis=1, keepdims=True), 1e-6)
     weight = np.arange(1, 32_001) ** -1.2  # the power of the rank, unnormalized
     noise = np.exp(random.normal(0.0, 0.5, (len(scores), 40)))

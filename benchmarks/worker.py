@@ -48,7 +48,7 @@ class Worker:
             print(json.dumps(job), file=self.process.stdin, flush=True)
             return dict(json.loads(self.process.stdout.readline()))
         except (BrokenPipeError, json.JSONDecodeError):
-            # an empty log: nothing was raised
+            # An empty log: nothing was raised.
             lines = self.log.read_text().strip().splitlines() or ["it was ended from outside"]
             sys.exit(f"error: {self.module} broke off at {job!s:.200}: {lines[-1]}")
 

@@ -142,7 +142,7 @@ def _is_whole(column: np.ndarray) -> bool:
     if column.dtype.kind != "f":
         return False
     finite = column[np.isfinite(column)]
-    # zeros alone may be scores
+    # Zeros alone may be scores.
     return bool(finite.size and (finite >= 0).all() and finite.any() and (finite % 1 == 0).all())
 
 
@@ -182,6 +182,6 @@ def in_kind_of(
     if kind == "polars":
         return frame(by_name)
     result_frame = frame(host_scores, pattern.index)  # type: ignore[attr-defined]
-    # with the name of the columns' index
+    # Taken from the frame, as a columns' index may have a name.
     result_frame.columns = pattern[names].columns  # type: ignore[index]
     return result_frame

@@ -198,7 +198,7 @@ def takes_predictions(function: Callable[..., Result]) -> Callable[..., Result]:
             *_read_labeled_rows(scores_of_predictions(scores, labels), labels, weight), **options
         )
 
-    # read by `bootstrap_interval`
+    # Read by `bootstrap_interval`.
     read_and_call.takes_predictions = True  # type: ignore[attr-defined]
     return read_and_call
 

@@ -130,7 +130,7 @@ def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
     counts = np.bincount(gold, minlength=k)
     occurs = counts > 0  # a label that never occurs has no recall
     recall, counts = np.bincount(gold, hits, minlength=k)[occurs] / counts[occurs], counts[occurs]
-    # the same draws in each run
+    # The same draws in each run.
     ends = mean_recall_interval(recall, counts, np.random.default_rng(0), draws=DRAWS)
     return Estimate(float(recall.mean()), *ends)
 

@@ -202,7 +202,7 @@ class Diagnosis(NamedTuple):
                 "supposes that labels are right about equally often: give the shares that you "
                 "expect (--prior), or leave such labels out (--labels)."
             ]
-        # fewer rows are uneven by chance
+        # Fewer rows are uneven by chance.
         if classes.max() > 2 * classes.min() and self.labeled >= 10 * len(classes):
             return [
                 f"The labels are uneven ({100 * classes.min():.1f} to "

@@ -91,7 +91,7 @@ def signals(scores: ArrayLike) -> Signals:
     # A label that no row or every row is given has no other to compare with: NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
         confidence = (sums / counts) / ((sums.sum() - sums) / (n - counts))
-    # one more of each, so that no share is 0
+    # One more of each, so that no share is 0.
     predicted = np.bincount(rows.argmax(axis=-1), minlength=k) + 1.0
     return Signals(
         n,
@@ -269,6 +269,6 @@ def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
 
 def _probs(rows: np.ndarray) -> np.ndarray:
     """The softmax over labels."""
-    # the largest becomes exp(0), so none overflows
+    # The largest becomes exp(0), so none overflows.
     raised = np.exp(rows - rows.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))

@@ -66,6 +66,7 @@ def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _load_npz(path: Path) -> Arrays:
+    # Without pickle: an array of objects could run code as it is read.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
@@ -133,6 +134,7 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at, SCORES, EACH_SCORE))
+        # Names without the prefix come last and win.
         context_arrays = dict(_arrays_beside(arrays, name, prefix))
         if scores.ndim == 2:
             contexts.append(
@@ -219,6 +221,7 @@ def _context(
     # Arrays of a value a row: of all contexts, or of each along the leading axis.
     columns = {}
     for key, array in arrays.items():
+        # [n], or [contexts, n]
         is_of_rows = array.shape == (n,) or (index is not None and array.shape[1:] == (n,))
         if array is not names_in_file and is_of_rows:
             column = array if array.ndim == 1 else array[index]

@@ -117,7 +117,7 @@ class Imported:
 def own_tables(path: Path) -> list[ScoreTable] | None:
     """Our own tables in a file or a working folder, as they are; None where it is none of ours."""
     if path.is_dir():
-        files = sorted((path / "scores").glob("*.safetensors"))
+        files = sorted((path / "scores").glob("*.safetensors"))  # in the same order on every system
         if not files:
             raise InputError(
                 where=path,
@@ -165,6 +165,7 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
             that are all equal; repeated row ids; what `scores.check` refuses.
     """
     where = imported.where
+    # [n, k], as they came
     scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
     # [n, k]: what an importer gives is checked as a file is.
     if scores.ndim != 2 or scores.shape[-1] != k:

@@ -111,7 +111,7 @@ def _stack_rows(
             "again."
         )
     blocks = {}
-    if all(row.alone for row in rows):
+    if all(row.alone for row in rows):  # a block has scores for every row or is left out
         alone = np.array([row.alone for row in rows], np.float64)
         # Choices that are the same in all rows are asked alone once.
         blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
@@ -207,6 +207,7 @@ def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
     if are_names and all(row.bare_choices == first for row in rows):
         return first, True
     k = len(rows[0].scores)
+    # A, B, C ...; beyond 26 there is no letter
     return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k)), False
 
 
@@ -217,7 +218,7 @@ def gold_labels(rows: Sequence[Row], predicted: np.ndarray) -> tuple[np.ndarray,
     log counts as right. Where no target is a choice, and there are two, what the log counts as
     right tells it.
     """
-    index, text, are_several = np.array(list(map(_target_labels, rows))).T
+    index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
     n, notes = len(rows), []
     right = np.array([-1 if row.right is None else int(row.right) for row in rows])
     as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
@@ -278,6 +279,7 @@ def _target_labels(row: Row) -> tuple[int, int, bool]:
         return -1, -1, False
     target = target.strip()
     text = texts.index(target) if texts.count(target) == 1 else -1
+    # Few enough digits for 32 bits.
     index = int(target) if re.fullmatch(r"[0-9]{1,9}", target) else -1
     if target in ("False", "True") and k == 2:
         index = int(target == "True")

@@ -187,6 +187,7 @@ def _is_vector(column: Column) -> bool:
 def _is_real(column: Column) -> bool:
     """Whether a column holds numbers that are not whole."""
     numbers, bad_rows = numbers_of(column)
+    # More numbers than other cells.
     return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not are_whole(numbers)
 
 
@@ -195,7 +196,7 @@ def _stack_vectors(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Names and scores of a column whose cells hold all scores of a row."""
     first = _first_cell(column)
-    keys: dict[object, None] = {}
+    keys: dict[object, None] = {}  # an ordered set
     if isinstance(first, dict):
         for cell in column:
             keys |= dict.fromkeys(cell if isinstance(cell, dict) else ())

@@ -20,7 +20,8 @@ def recognizes(path: Path, start: bytes) -> bool:
     """Whether a file's name or first line says that it is a table of text."""
     if path.suffix.lower() in (".csv", ".tsv"):
         return True
-    lines = start.lstrip(b"\xef\xbb\xbf").splitlines()
+    lines = start.lstrip(b"\xef\xbb\xbf").splitlines()  # after a byte order mark
+    # No text has a zero byte.
     return b"\0" not in start and bool(lines) and any(c.encode() in lines[0] for c in DELIMITERS)
 
 
@@ -30,6 +31,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     Quotes, a byte order mark and all line ends are understood; an empty cell is a label that was
     not returned.
     """
+    # With newline="" the csv module reads line ends itself.
     with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
         names, rows = _read_cells(path, file)
     columns = {name: Texts(row[i] for row in rows) for i, name in enumerate(names)}
@@ -85,7 +87,7 @@ def _is_score(name: str) -> bool:
 @contextmanager
 def _long_cells() -> Iterator[None]:
     """Let the csv module read cells of any length, such as prompts, for a while."""
-    limit = csv.field_size_limit(2**31 - 1)
+    limit = csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     try:
         yield
     finally:

@@ -29,8 +29,8 @@ def note_differing_demonstrations(prompts: Sequence[str], shots: int | None, rem
     if len(prompts) < 2 or shots == 0:
         return ""
     shared = _shared_letters(prompts)
-    mean = max(sum(map(len, prompts)) / len(prompts), 1.0)
-    shared_at_end = _shared_letters([prompt[::-1] for prompt in prompts])
+    mean = max(sum(map(len, prompts)) / len(prompts), 1.0)  # prompts may be empty
+    shared_at_end = _shared_letters([prompt[::-1] for prompt in prompts])  # read backwards
     ending = _last_line(prompts[0][len(prompts[0]) - shared_at_end :])
     # The last occurrence ends the query, those before it end a demonstration's question each.
     count = min(prompt.count(ending) for prompt in prompts) - 1 if ending else 0
@@ -61,7 +61,7 @@ def _last_line(ending: str) -> str:
     """The last whole line of what all prompts end in, or its last word where it has no line."""
     lines = ending.rstrip().rsplit("\n", 1)
     last = "\n" + lines[-1] if len(lines) == 2 else "".join(lines[-1].split()[-1:])
-    return last if len(last.strip()) > 1 else ""
+    return last if len(last.strip()) > 1 else ""  # a single letter ends too much
 
 
 def _until(prompt: str, ending: str, count: int) -> str:

@@ -172,14 +172,14 @@ def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
 
 def _column(column: object) -> Column:
     """A column's cells: numbers as an array, else a list with None where there is none."""
-    if hasattr(column, "isna") and hasattr(column, "to_numpy"):
+    if hasattr(column, "isna") and hasattr(column, "to_numpy"):  # pandas
         is_absent, cells = np.asarray(column.isna()), np.asarray(column.to_numpy())
         if cells.dtype.kind in "fiu":  # NaN where it is absent
             return cells
         return [None if gone else cell for gone, cell in zip(is_absent, cells, strict=True)]
     if isinstance(column, list | tuple):
         return column
-    if hasattr(column, "to_list"):
+    if hasattr(column, "to_list"):  # polars
         return list(column.to_list())
     cells = np.asarray(column)
     if cells.ndim != 1:

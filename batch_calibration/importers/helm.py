@@ -88,6 +88,7 @@ class HelmRequest(NamedTuple):
     ) -> Row:
         """The question as a row."""
         instance = fields(self.state.get("instance"))
+        # A data set's own fields may not hide those that all instances have.
         known_fields = {**fields(instance.get("extra_data")), **instance}
         _, right = self.references()
         return Row(
@@ -179,6 +180,7 @@ def _separate(
             raise InputError(
                 where=request.where, expected="the index of a choice", got=shown(choice)
             )
+        # A run without calibration names no mode.
         mode = str(request.state.get("request_mode") or "original")
         by_choice = log_probs.setdefault(request.key, {}).setdefault(mode, {})
         if choice in by_choice:
@@ -188,7 +190,7 @@ def _separate(
         by_choice[choice] = _end_log_prob(request, choices[choice])
         if request.key not in first:
             first[request.key] = request
-            prompt = request.prompt.removesuffix(choices[choice])
+            prompt = request.prompt.removesuffix(choices[choice])  # what all choices share
             prompts.setdefault(request.trial, []).append(prompt)
     rows = {}
     for key, modes in log_probs.items():

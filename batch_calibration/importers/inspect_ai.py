@@ -99,11 +99,11 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            header = [name for name in HEADERS if name in names][:1]
+            header = [name for name in HEADERS if name in names][:1]  # a finished log has both
             samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
             for name in [*header, *samples]:
                 where, member = f"{path}, {name}", archive.getinfo(name)
-                if member.file_size > MAX_BYTES:
+                if member.file_size > MAX_BYTES:  # a small zip may unpack to any size
                     raise InputError(f"{where}: longer than any sample; it is not read.")
                 text = _decompress(archive, member, path).decode("utf-8-sig")
                 yield where, parse_object(text, where)
@@ -131,7 +131,7 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
         header = file.read(30)  # the fixed part, in each member again
         # Lengths of the name and of other fields, which stand between the header and the data.
         lengths = [int.from_bytes(header[at : at + 2], "little") for at in (26, 28)]
-        file.seek(sum(lengths), 1)
+        file.seek(sum(lengths), 1)  # 1: from here on
         compressed = file.read(member.compress_size)
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(compressed), "zstd") as stream:
         return bytes(stream.read(MAX_BYTES))
@@ -165,7 +165,7 @@ def _answer_tokens(
     position = 0
     for i, token in enumerate(tokens):
         if fold(text_or_empty(token.get("token")).strip(AROUND)) in answers:
-            position = i
+            position = i  # the last one that is an answer counts
     listed = members(tokens[position].get("top_logprobs")) if tokens else []
     if not listed:
         raise InputError(
@@ -190,6 +190,7 @@ def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, readin
     target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
     if isinstance(target, str) and target.strip().upper() in labels:
         target = target.strip().upper()  # letters, however the data set writes them
+    # Of several scorers none is the log's own.
     grade = scores[0].get("value") if len(scores) == 1 else None
     right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
     columns = by_columns(known_fields, where, reading, kind="sample")

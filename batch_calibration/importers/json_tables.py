@@ -52,7 +52,7 @@ def _rows(where: str, document: Json) -> tuple[list[dict[str, Json]], tuple[str,
     names: tuple[str, ...] = ()
     if isinstance(document, dict):
         lists = {name: member for name, member in document.items() if isinstance(member, list)}
-        for name, texts in reversed(lists.items()):
+        for name, texts in reversed(lists.items()):  # the first list of names wins
             if name in LABEL_NAMES and _are_all(texts, str):
                 names = tuple(map(str, texts))
         tables = [rows for rows in lists.values() if rows and _are_all(rows, dict)]

@@ -35,6 +35,7 @@ class Line:
 
     def value(self, name: str) -> object:
         """A field beside the response; dots lead into it ("metadata.subject")."""
+        # A name with dots itself comes first.
         return self.fields.get(name, value_at(self.fields, *name.split(".")))
 
     def text(self, name: str) -> str:
@@ -107,6 +108,7 @@ def split_prompts(line: Line) -> list[Line]:
     if not isinstance(choices, list) or len(choices) < 2:
         return [line]
     new = value_at(line.body, "usage", "completion_tokens")
+    # All prompts generate as many tokens, so that each has an equal part.
     usage = {"completion_tokens": new // len(choices) if isinstance(new, int) else 0}
     body = {"model": line.body.get("model"), "usage": usage}
     line = line.without_id()

@@ -52,7 +52,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
     """
     response_format = RESPONSE_FORMATS[server]
     lines = read_lines(path)
-    if server == "sglang" and "scores" in lines[0].body:
+    if server == "sglang" and "scores" in lines[0].body:  # a file holds one kind of response
         return [_from_label_probs(path, lines, reading)]
     if not response_format.has_prompt(lines[0].body):
         tops = [response_format.first_tokens(line.body, line.where) for line in lines]
@@ -71,6 +71,7 @@ def _imported(
     context: dict[str, Json] = {"task": reading.task or path.stem, "scorer": scorer}
     if isinstance(model := lines[0].body.get("model"), str):
         context["model"] = model
+    # Files of batches bring ids of their own.
     ids = reading.ids or (ID if all(ID in line.fields for line in lines) else "")
     return Imported(
         str(path),
@@ -173,7 +174,7 @@ def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Import
         # The fields beside a response are of all its rows; none of them is an id of one.
         row_lines = [line.without_id() for line in row_lines]
     # A softmax over the labels alone says nothing of the other tokens.
-    are_shares = bool((np.abs(probs.sum(axis=1) - 1) < 1e-3).all())
+    are_shares = bool((np.abs(probs.sum(axis=1) - 1) < 1e-3).all())  # a thousandth for rounding
     note = "The probabilities are shares among the labels (softmax), not of the whole vocabulary."
     with np.errstate(divide="ignore"):
         scores = np.log(probs)  # minus infinity where a label was not returned
@@ -198,7 +199,7 @@ def _gold(lines: Sequence[Line], reading: Reading) -> np.ndarray:
     # A label that is itself a number is never taken by index.
     index_of = {name.strip(): j for j, name in enumerate(reading.labels)}
     if not any(name.lstrip("-").isdecimal() for name in index_of):
-        index_of |= {str(j): j for j in range(-1, len(reading.labels))}
+        index_of |= {str(j): j for j in range(-1, len(reading.labels))}  # -1 for unknown
     answers = [line.value(reading.gold) for line in lines]
     if all(answer is None for answer in answers):
         lines[0].text(reading.gold)  # which says that there is no such field

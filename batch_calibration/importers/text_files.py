@@ -59,7 +59,7 @@ def parse(text: str, where: str, unit: str = "file") -> Json:
             f"{where}: half a surrogate pair is no text ({error}); correct the {unit}."
         ) from error
     except ValueError as error:
-        why = str(error)[:200]
+        why = str(error)[:200]  # the error may repeat the whole text
         raise InputError(f"{where}: no JSON ({why}); is the {unit} cut short?") from error
 
 
@@ -75,7 +75,7 @@ def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
     with readable(path), path.open(encoding="utf-8-sig") as file:
         first = file.read(1)
-        while first.isspace():
+        while first.isspace():  # spaces before the first row or bracket
             first = file.read(1)
         yield from _listed(path, file) if first == "[" else _lines(path, file, first)
 

@@ -49,7 +49,7 @@ def make_calibrator(method: Method, *, floor: float | None = None, **options: ob
     >>> apply(fit(rows), rows).tolist()
     [[-1.0, -9.0]]
     """
-    # the factory for arrays of jax; `make` would read them again
+    # The factory for arrays of jax; `make` would read them again.
     calibrator = method.factory(**options)
     return calibrator if floor is None else floored(calibrator, floor)
 
@@ -209,7 +209,7 @@ def compare(
     corrected = {}
     for name in methods:
         method, chosen = get_method(name), (options or {}).get(name, {})
-        # each block once: BC's probe is the test block
+        # Each block once: BC's probe is the test block.
         read = dict.fromkeys(("test", *method.probe.blocks))
         # A block that is not there is left to `gather`, whose sentence names the probe.
         named = {block: contexts[block] for block in read if block in contexts}

@@ -50,7 +50,7 @@ DOMAIN_PREMISE = Probe(
 )  # fmt: skip
 LEFT_OUT = Probe(
     "demonstrations left out", ("looc",), 0,
-    # of demonstrations the right labels are known
+    # Of demonstrations the right labels are known.
     "each demonstration, taken out of the context and asked as the input", ("looc",),
 )  # fmt: skip
 PERMUTED_OPTIONS = Probe(

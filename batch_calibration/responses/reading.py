@@ -31,7 +31,7 @@ def read_log_prob(number: object, where: str) -> float:
     """A log-probability; null is the sentinel for one that was not returned."""
     if number is None:
         return float("nan")
-    # to Python True is a number
+    # True is an int to Python, and no log-probability.
     if isinstance(number, int | float) and not isinstance(number, bool):
         try:
             return float(number)
@@ -150,7 +150,7 @@ def refuse_constant(scores: np.ndarray, where: str) -> None:
 
 def label_mass(scores: np.ndarray) -> float:
     """The probability that all labels together have in a row [n, k], on average."""
-    # rounding may put a score above 0
+    # Rounding may put a score above 0.
     return float(np.exp(np.minimum(scores, 0.0)).sum(axis=-1).mean())
 
 

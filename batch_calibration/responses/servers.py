@@ -258,7 +258,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
         prob = read_log_prob(value_at(token, "prob"), where)
         if not 0 <= prob <= 1:
             raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
-        # math.log refuses 0
+        # The logarithm of 0 is refused by Python's math.
         yield value_at(token, "tok_str"), math.log(prob) if prob else -math.inf
 
 

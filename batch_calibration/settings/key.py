@@ -60,7 +60,7 @@ class Key(NamedTuple):
             with suppress(ValueError):  # `check` says what is wrong with it
                 setting = int(text) if self.kind is int else float(text)
         elif self.kind is bool:
-            # any other text is refused by `check`
+            # Any other text is refused by `check`.
             setting = {"True": True, "False": False}.get(text, text)
         return self.check(setting)
 
@@ -94,7 +94,7 @@ class Key(NamedTuple):
 
     def _check_tuple(self, setting: Any, where: str) -> tuple[str | int, ...]:
         member_type = typing.get_args(self.kind)[0]
-        # of a union, each of its types
+        # Of a union, each of its types.
         member_types = typing.get_args(member_type) or (member_type,)
         if member_types == (int,):
             return _read_counts(setting, where)

@@ -184,7 +184,7 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
     ) as file:  # fmt: skip
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        # by the mean size of a row
+        # As many rows as fit by their mean size.
         rows_that_fit = MAX_BATCH_BYTES * metadata.num_rows // max(size, 1)
         batch_rows = min(max(rows_that_fit, 1), MAX_BATCH_ROWS)
         for batch in file.iter_batches(batch_rows, columns=columns):

@@ -60,8 +60,9 @@ def accuracy_by_size(
     # A probe of m rows is the weight 1 on m rows: one shape, so one program for all sizes.
     weights = np.zeros((len(used_sizes) * draws + 1, len(log_probs)), np.float32)
     for draw in range(len(used_sizes) * draws):
+        # `draws` rows of weights for each size
         weights[draw, random.choice(rows, used_sizes[draw // draws], replace=False)] = 1
-    weights[-1] = 1 if present is None else present
+    weights[-1] = 1 if present is None else present  # the last probe is all rows
     by_method = {}
     for name, method in METHODS.items():
         max_labels = method.most_labels or log_probs.shape[-1]
@@ -126,7 +127,7 @@ def accuracy_over_stream(
     order = random.permutation(rows)[(starts + np.arange(rows)) % rows]  # [o n]
     counts = seen_counts(rows)
     # Rows without a gold label are seen, and not judged; a stretch of such rows has no value.
-    judged = np.add.reduceat(labels[order] >= 0, (0, *counts[:-1]), axis=1)
+    judged = np.add.reduceat(labels[order] >= 0, (0, *counts[:-1]), axis=1)  # [orders, stretches]
     has_value = (judged > 0).all(axis=0)
     by_method = {}
     for name, method in METHODS.items():

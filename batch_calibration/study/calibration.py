@@ -103,6 +103,7 @@ def run_calibration(
     # other forever where several ran at once on a CPU.
     for group in make_groups(tables, skipped, names, floor):
         measured = _run(group, key=key, options=frozen)
+        # Place in the group, and among all tables.
         for i, (position, table) in enumerate(group.tables):
             record = make_record(table, i, measured, skipped[position], floor)
             used_options = {name: options[name] for name in record.methods if name in options}

@@ -41,6 +41,7 @@ def model_name(model: str) -> str:
     # Many checkpoints lie in a folder called "model": the folder above tells them apart.
     is_folder = bool(model) and model not in CHECKPOINTS and Path(model).is_dir()
     path = Path(model).resolve() if is_folder else Path(model)
+    # "/" stands first in an absolute path
     return "-".join(name for name in path.parts[-2:] if name != "/")
 
 

@@ -61,10 +61,12 @@ def corrected_scores(
         rows = parts["test"].log_probs
         return correct(chosen, parts, rows, key=check_key(seed), **options).scores  # type: ignore
 
+    # One program for all groups of a shape.
     every = jax.jit(partial(over_contexts, chosen, context))
     by_position: dict[int, np.ndarray] = {}
     for group in make_groups(tables, [{}] * len(tables), [method], None):
         padded = np.asarray(every(group.blocks))
         for (position, table), scores_of_one in zip(group.tables, padded, strict=True):
+            # Rows of padding stand behind those of the context.
             by_position[position] = scores_of_one[: len(table.blocks["test"].row_ids)]
     return [by_position[position] for position in range(len(tables))]

@@ -104,6 +104,7 @@ def api_cost(
             estimate = scorer.estimate(joined(inputs), context.label_texts)
             requests, tokens = requests + estimate.requests, tokens + estimate.tokens
             answered += estimate.answered
+    # The price is for a million tokens.
     return ApiCost(requests, tokens, tokens / 1e6 * scorer.settings.price, answered)
 
 

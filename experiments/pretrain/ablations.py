@@ -20,12 +20,14 @@ HEADER = ["text", "common", "majority", "recency", "templates", "label words", "
 
 def recipe_config(config: ConfigDict, knobs: dict[str, float]) -> ConfigDict:
     """The base training run on one task, in one stage, with some of its knobs turned."""
+    # A copy: the config of the base run stays as it is.
     run_config = config_files.read_config(config.base).copy_and_resolve_references()
     stage = {key: config[key] for key in ("steps", "rows", "length", "shots", "rate")}
     for knob, setting in knobs.items():
         if knob not in run_config:
             raise InputError.unknown("knob of the text", knob, list(run_config))
         run_config[knob] = setting
+    # One stage on the task alone, without a gate, so that every text is trained on equally long.
     run_config.stages = ({**stage, "mix": {config.task: 1.0}, "hardest": 3, "gate": None},)
     return run_config
 
@@ -73,13 +75,14 @@ def run(config: ConfigDict, workdir: Path) -> str:
         results_file = home / "label_biases.json"
         recipe = recipe_config(config, knobs)
         expected_run = {"recipe": str(recipe), "draws": config.draws, "test_rows": config.test_rows}
+        # A recipe that was measured is not trained again.
         if not results_file.is_file():
             print(f"{name}: {knobs or 'nothing turned off'}", flush=True)
             train_language_model(recipe, home / "checkpoint", home)
             seen = measure(task, _scorer(home / "checkpoint"), config.draws, config.test_rows)
             write_whole(results_file, json.dumps([expected_run, seen._asdict()], indent=1).encode())
         stored_run, numbers = json.loads(results_file.read_text(encoding="utf-8"))
-        if stored_run != expected_run:
+        if stored_run != expected_run:  # its numbers would stand beside those of other settings
             raise InputError(f"{home}: holds results of another config; give another --workdir.")
         measured[name] = LabelBiases(**numbers)
     table = markdown(cells(measured))

@@ -61,6 +61,7 @@ DIGITS = Caption(
      9: {3: 0.06, 7: 0.06}},
 )  # fmt: skip
 COUNTS = Caption(
+    # A few objects are pictured more often than many.
     (0.20, 0.17, 0.17, 0.12, 0.10, 0.08, 0.06, 0.10),
     tuple((str(i), str(i), NUMBERS[i]) for i in range(3, 11)),
     (
@@ -123,21 +124,27 @@ def write(
 ) -> list[str]:
     """A caption of each image: its class among `classes [n]`, the colors to name `[n 2]`."""
     names, k = list(COLORS), len(caption.words)
+    # [k, phrases]
     tilt = np.exp([[p.tilt * (0.5 - j / (k - 1)) for p in caption.phrases] for j in range(k)])
     chance = tilt * [p.share for p in caption.phrases]
+    # [k, phrases], the upper end of each phrase's interval
     edges = np.cumsum(chance / chance.sum(1, keepdims=True), axis=1)
+    # Four draws an image, used or not, so that one caption does not change the next.
     draws = random.random((len(classes), 4))
     captions = []
     for label, (color, second_color), (word_draw, name_draw, phrase_draw, mistake_draw) in zip(
         classes.tolist(), colors.tolist(), draws.tolist(), strict=True
     ):
+        # Rounding may leave the last end below 1.
         index = min(int(np.searchsorted(edges[label], phrase_draw)), len(caption.phrases) - 1)
         called = label
+        # The draw falls into the interval of one mistake, or beyond all of them.
         for wrong, share in caption.mistaken.get(label, {}).items():
             if 0 <= mistake_draw < share:
                 called = wrong
             mistake_draw -= share
         names_of_class = caption.words[called]
+        # The usual word is the first, and may be drawn again here.
         number = 0 if word_draw < USUAL else int(name_draw * len(names_of_class))
         text = caption.phrases[index].text.replace("{label}", names_of_class[number])
         text = text.replace("{color}", names[color])
@@ -175,6 +182,7 @@ def caption_batch(
             continue
         task = TASKS[name]
         edges = np.cumsum(CAPTIONS[name].frequency)
+        # Classes are drawn by their frequencies.
         classes = np.searchsorted(edges / edges[-1], random.random(len(indices)))
         images, colors = task.draw(classes, random)
         pixels[indices] = drawing.as_bytes(images, random)

@@ -156,22 +156,25 @@ def preference(task: str, recipe: Recipe, rng: random.Random) -> list[float]:
     if math.isinf(recipe.concentration):
         return shares
     total = sum(shares)
+    # Gamma draws whose shapes sum to `concentration`: a Dirichlet draw before it is normalized.
     return [rng.gammavariate(recipe.concentration * s / total, 1) + 1e-3 for s in shares]
 
 
 def rename(words: Sequence[str], recipe: Recipe, rng: random.Random) -> tuple[Sequence[str], bool]:
     """A document's words in place of the usual ones, and whether they were drawn for it."""
+    # No draw is spent where no recipe asks for it.
     kind = rng.random() if recipe.drawn_words or recipe.permuted_words else 1.0
     if kind < recipe.drawn_words:
         return rng.sample(label_words.TRAINING, len(words)), True
     if kind < recipe.drawn_words + recipe.permuted_words:
-        moved = rng.randrange(1, len(words))
+        moved = rng.randrange(1, len(words))  # a rotation, so that no word keeps its label
         return [*words[moved:], *words[:moved]], False
     return words, False
 
 
 def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span]]:
     """One document and the spans of its labels."""
+    # Demonstrations, and the one that is asked.
     count = rng.randint(1, recipe.shots * len(task.label_names) + 1)
     template = rng.choice(TEMPLATES[task.name])
     label_words: Sequence[str] = rng.choice(VERBALIZERS[task.name])
@@ -186,17 +189,19 @@ def text(task: Task, recipe: Recipe, rng: random.Random) -> tuple[str, list[Span
     likelier = recipe.likelier > 0 and rng.random() < recipe.likelier
     texts, spans, length, label = [], list[Span](), 0, categorical(weights, rng)
     for _ in range(count):
-        if rng.random() >= recipe.sticky:
+        if rng.random() >= recipe.sticky:  # else the label of the example before
             label = categorical(weights, rng)
+        # What the text says, whatever the label.
         text_label = categorical(weights, rng) if rng.random() < recipe.noise else label
         example = labeled(task.name, rng, text_label, recipe.hardest, likelier)
         ask = templates.query(template, example.row)
         answer = templates.continuation(template, label_words[label])
+        # A word that was drawn for the document is known only once the document has shown it.
         is_known = not drawn or any(span.label == label for span in spans)
         at = length + len(ask)
         spans.append(Span(at, at + len(answer), label, is_known))
         texts.append(ask + answer)
-        length += len(texts[-1]) + 2
+        length += len(texts[-1]) + 2  # the blank line between examples
     return "\n\n".join(texts), spans
 
 
@@ -235,14 +240,15 @@ def documents(
     while True:
         document = written(tasks, recipe, rng)
         encoded = tokenizer.encode(document.text, add_special_tokens=False)
-        begins = np.array([begin for begin, _ in encoded.offsets])
+        begins = np.array([begin for begin, _ in encoded.offsets])  # in characters
         ends = np.array([stop for _, stop in encoded.offsets])
         label, named = (np.full(len(begins), -1) for _ in range(2))
         for span in document.spans:
+            # Tokens that lie wholly in the span.
             inside = (begins >= span.begin) & (ends <= span.stop)
             label[inside] = numbers[document.name] if span.known else UNKNOWABLE
-            named[np.flatnonzero(inside)[:1]] = span.label
-        free = max(0, recipe.reach - len(begins) - 1)
+            named[np.flatnonzero(inside)[:1]] = span.label  # the first token, if there is any
+        free = max(0, recipe.reach - len(begins) - 1)  # 1 for the end mark
         start = rng.randint(0, free) if rng.random() < 0.5 else 0
         yield Document([*encoded.ids, end], [*label.tolist(), -1], [*named.tolist(), -1], start)
 

@@ -49,12 +49,14 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         for key in stage:
             if key not in stage_keys:
                 raise InputError.unknown("key of a stage", key, sorted(stage_keys - {"recipe"}))
+    # A stage's keys win over the config's.
     stages = tuple(_text_stage({**config, **stage}) for stage in config.stages)
     shape = {"n_positions": config.positions, "n_layer": config.layers}
     language.check_stages(stages, shape, jax.device_count())
     _make_folders(out, workdir)
     names = dict.fromkeys(name for stage in stages for name, _ in stage.recipe.mix)
     tasks = {name: get_task(name) for name in names if name not in prose.GENERATORS}
+    # The vocabulary is of the text before layers are added: the last stage of the first network.
     _, grows = language.networks(stages)[0]
     tokenizer = vocabulary.train_tokenizer(
         tasks, stages[grows - 1].recipe, config.vocabulary, config.vocabulary_texts, config.seed
@@ -67,10 +69,10 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         "n_embd": config.width,
         **shape,
         "n_head": config.heads,
-        "n_inner": None,
-        "activation_function": "gelu_new",
+        "n_inner": None,  # None is four times the width
+        "activation_function": "gelu_new",  # the approximation by tanh that GPT-2 has
         "layer_norm_epsilon": 1e-5,
-        "resid_pdrop": 0.0,
+        "resid_pdrop": 0.0,  # no dropout: no text comes twice
         "embd_pdrop": 0.0,
         "attn_pdrop": 0.0,
         "bos_token_id": end,
@@ -78,12 +80,14 @@ def train_language_model(config: ConfigDict, out: Path, workdir: Path) -> list[i
         "tie_word_embeddings": True,
     }
     shared = {key: config[key] for key in language.Hyperparameters._fields}
+    # Most steps, tokens a step.
     sizes = [(stage.steps, stage.rows * stage.length) for stage in stages]
     with TrainingProgress(workdir / CURVE, config.log_every, "tokens") as progress:
         model, steps = language.train(
             raw, tasks, tokenizer, stages, language.Hyperparameters(**shared), config.seed,
             workdir / STATE, config.save_every, _reporter(progress, sizes),
         )  # fmt: skip
+    # The number of layers counts those that were added.
     weights.save(out, model, gpt2.FAMILY, raw | {"n_layer": len(model.blocks)})
     tokenizer.save(str(out / "tokenizer.json"))
     ends, rows = list(accumulate(steps)), read_curve(workdir / CURVE)
@@ -113,11 +117,11 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         projection_dim=config.embedding,
         text_vocab_size=tokenizer.get_vocab_size(),
         text_hidden_size=config.text_width,
-        text_intermediate_size=4 * config.text_width,
+        text_intermediate_size=4 * config.text_width,  # as in CLIP
         text_num_hidden_layers=config.text_layers,
         text_num_attention_heads=config.text_heads,
         text_max_position_embeddings=config.positions,
-        text_eos_token_id=tokenizer.get_vocab_size() - 1,
+        text_eos_token_id=tokenizer.get_vocab_size() - 1,  # the end mark has the last id
         vision_hidden_size=config.width,
         vision_intermediate_size=4 * config.width,
         vision_num_hidden_layers=config.layers,
@@ -126,7 +130,7 @@ def train_clip(config: ConfigDict, out: Path, workdir: Path) -> list[int]:
         vision_patch_size=config.patch,
     )
     optimizer = Optimizer(**{key: config[key] for key in Optimizer._fields})
-    sizes = [(stage.steps, stage.pairs) for stage in stages]
+    sizes = [(stage.steps, stage.pairs) for stage in stages]  # steps, pairs a step
     with TrainingProgress(workdir / CURVE, config.log_every, "pairs") as progress:
         model = image_text.train(
             shape, tokenizer, stages, optimizer, config.seed,
@@ -162,7 +166,9 @@ def _reporter(
     """Shows each step, by the most steps of each stage and the units in one of them."""
 
     def report(step: StepReport) -> None:
+        # Units of each stage that has begun.
         done = [steps * size for steps, (_, size) in zip(step.steps, sizes, strict=False)]
+        # At most, as a gate may end a stage before.
         most = sum(steps * size for steps, size in sizes[len(done) - 1 :])
         remaining = max(0, most - done[-1])
         progress.step(step.step, {"loss": step.loss, **step.metrics}, sum(done), remaining)

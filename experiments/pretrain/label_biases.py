@@ -57,12 +57,14 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     """
     train, test = (suite.rows(task.name, split) for split in ("train", "validation"))
     truth = np.array(test.labels[:rows])
+    # The rows of each label.
     pools = [[row for row, y in zip(train.rows, train.labels, strict=True) if y == k]
              for k in (0, 1)]  # fmt: skip
 
     def ask(
         sequence: Sequence[int], draw: int, template: str, label_words: Sequence[str]
     ) -> np.ndarray:
+        # The same demonstrations for any template and words.
         rng = random.Random(f"{draw}/{sequence}")
         shown = [(rng.choice(pools[label]), label_words[label]) for label in sequence]
         labels = [templates.continuation(template, word) for word in label_words]
@@ -72,9 +74,9 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
     for sequence in SEQUENCES:
         for draw in range(draws):
             scores = ask(sequence, draw, task.few_shot, task.label_words)
-            bias = scores.mean(axis=0)
+            bias = scores.mean(axis=0)  # [2], the mean row, which is BC's bias
             design.append(sequence)
-            means.append(bias[1] - bias[0])
+            means.append(bias[1] - bias[0])  # nats, of the second label over the first
             icl.append(np.mean(scores.argmax(axis=1) == truth))
             bc.append(np.mean((scores - bias).argmax(axis=1) == truth))
     common, majority, recency = fit(design, means)

@@ -48,6 +48,7 @@ def choose(
 
 
 def _is_one_token(word: str, tokenizer: Tokenizer) -> bool:
+    # With its space, as in a prompt.
     return len(tokenizer.encode(f" {word}", add_special_tokens=False).ids) == 1
 
 

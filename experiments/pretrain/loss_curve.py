@@ -32,14 +32,15 @@ def draw_curve(
         figure, axes = plt.subplots(figsize=(6, 3))
         colors = ("black",) if tasks else (FIGURE.color("bc"), FIGURE.color("cc"))
         for (key, name), color in zip(losses.items(), colors, strict=False):
+            # Above the tasks' thin lines.
             axes.plot(*_smooth(steps, key, window), color=color, label=name, zorder=3)
         palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
         for task, color in zip(tasks, palette, strict=False):
             axes.plot(*_smooth(steps, task, window), color=color, linewidth=0.8, label=task)
-        for end in stage_ends[:-1]:
+        for end in stage_ends[:-1]:  # the last one is the end of the curve
             axes.axvline(end, color="#999999", linestyle=":", linewidth=1)
         axes.set_xlim(steps[0]["step"] - 1, steps[-1]["step"])
-        axes.set_ylim(0, 3 if unit == "token" else None)
+        axes.set_ylim(0, 3 if unit == "token" else None)  # nats; the first steps lie above
         axes.set_xlabel("step" + " (dotted: the next stage begins)" * (len(stage_ends) > 1))
         axes.set_ylabel(f"loss (nats per {unit})")
         if tasks:
@@ -53,6 +54,6 @@ def _smooth(steps: Sequence[dict[str, Any]], key: str, window: int) -> tuple[np.
     """Steps that have a key, and the running means of its values."""
     at = np.array([row["step"] for row in steps if key in row])
     losses = np.array([row[key] for row in steps if key in row])
-    size = min(window, len(losses))
+    size = min(window, len(losses))  # a short run has fewer
     smooth = np.convolve(losses, np.ones(size) / size, "valid") if size else losses
-    return at[len(at) - len(smooth) :], smooth
+    return at[len(at) - len(smooth) :], smooth  # a mean stands at the last of its steps

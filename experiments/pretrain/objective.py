@@ -54,12 +54,15 @@ def make_train_batch(
     Those left out are made up for by the weights of those of their kind that are predicted, so the
     expected loss is that of all. Labels get half of the share where there are too many for all.
     """
+    # The last token has no next.
     rows, size = len(batch.tokens), math.ceil(share * (batch.tokens.shape[1] - 1))
     read, weight = np.zeros((rows, size), np.int32), np.zeros((rows, size), np.float32)
-    same_document = batch.document[:, 1:] == batch.document[:, :-1]
+    same_document = batch.document[:, 1:] == batch.document[:, :-1]  # [b, t - 1]
+    # The first token of a document cannot be told from the document before it.
     label = np.where(same_document, batch.label[:, 1:], UNKNOWABLE)
     for row in range(rows):
         kinds = np.flatnonzero(label[row] >= 0), np.flatnonzero(label[row] == -1)
+        # Labels get half of the places, and those that other tokens do not fill.
         labels = min(len(kinds[0]), max(size // 2, size - len(kinds[1])))
         at = 0
         for kind, most, kind_weight in zip(
@@ -70,6 +73,7 @@ def make_train_batch(
             read[row, slots] = chosen
             weight[row, slots] = kind_weight * len(kind) / max(1, len(chosen))
             at += len(chosen)
+    # -1 where a place is empty
     label = np.where(weight > 0, np.take_along_axis(label, read, axis=1), -1).astype(np.int32)
     return TrainBatch(
         batch.tokens, batch.positions, batch.document, read, weight, label, batch.named,
@@ -86,13 +90,15 @@ def loss(
     `[2, k + 2]`.
     """
     same_document = batch.document[:, :, None] == batch.document[:, None, :]
-    mask = same_document & jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))
+    mask = same_document & jnp.tril(jnp.ones((batch.tokens.shape[1],) * 2, bool))  # [b, t, s]
     tokens, seen = jnp.asarray(batch.tokens), dict[int, jax.Array]()
     h = model.hidden(tokens, jnp.asarray(batch.positions), _attention(mask, seen, added))
+    # [b, m, vocabulary]
     logits = model.unembed(jnp.take_along_axis(h, batch.read[..., None], axis=1))
-    following = jnp.take_along_axis(tokens, batch.read + 1, axis=1)
+    following = jnp.take_along_axis(tokens, batch.read + 1, axis=1)  # [b, m]
     nll = optax.softmax_cross_entropy_with_integer_labels(logits, following)
     of_task = jax.nn.one_hot(batch.label, tasks)
+    # [2, tasks], sums and numbers
     labels = jnp.stack([jnp.einsum("bm,bmk->k", nll, of_task), of_task.sum((0, 1))])
     total = (nll * batch.weight).sum() / batch.weight.sum()
     if added is None:
@@ -107,8 +113,9 @@ def loss(
 
 def to_the_token_before(log_attention: jax.Array, mask: jax.Array) -> jax.Array:
     """Loss of all heads `[b, h, t, t]` that should attend to the token before: sum and number."""
+    # Each token's attention to the one before.
     nll = -jnp.diagonal(log_attention, offset=-1, axis1=2, axis2=3)
-    has = jnp.diagonal(mask, offset=-1, axis1=1, axis2=2)
+    has = jnp.diagonal(mask, offset=-1, axis1=1, axis2=2)  # whether that is of the same document
     return jnp.stack([jnp.where(has[:, None], nll, 0).mean(1).sum(), has.sum(dtype=jnp.float32)])
 
 
@@ -119,9 +126,11 @@ def to_the_label(log_attention: jax.Array, mask: jax.Array, named: np.ndarray) -
     at a token. The sum and the number.
     """
     label_at = jnp.asarray(named)[:, None, :]
+    # [b, t, 1], the label that the next token begins
     due = jnp.pad(label_at[:, 0, 1:], ((0, 0), (0, 1)), constant_values=-1)[:, :, None]
     right = (due == label_at) & (label_at >= 0) & mask
-    has = right.any(-1)
+    has = right.any(-1)  # where the label stood before
+    # The attention to all earlier places of the label together counts.
     nll = -jax.nn.logsumexp(jnp.where(right[:, None], log_attention[:, :HEADS], -1e9), axis=-1)
     return jnp.stack([jnp.where(has[:, None], nll, 0).mean(1).sum(), has.sum(dtype=jnp.float32)])
 
@@ -131,7 +140,7 @@ def _attention(mask: jax.Array, seen: dict[int, jax.Array], keep: int | None) ->
 
     `seen` is given the logarithms of the attention `[b, h, t, s]` of layers from `keep` on.
     """
-    bias = jnp.where(mask, 0.0, -1e9)[:, None]
+    bias = jnp.where(mask, 0.0, -1e9)[:, None]  # [b, 1, t, s]
 
     def attend(
         layer: int, q: jax.Array, k: jax.Array, v: jax.Array, options: AttentionOptions = PLAIN

@@ -34,6 +34,7 @@ class Optimizer(NamedTuple):
 
     def transformation(self, total: int) -> optax.GradientTransformation:
         """What turns gradients into updates over `total` steps."""
+        # A short run warms up for half of its steps.
         schedule = optax.warmup_cosine_decay_schedule(
             0.0, self.peak, min(self.warmup, total // 2), total, self.final
         )
@@ -144,6 +145,7 @@ def minimize(
     """
     mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,),
                          devices=jax.devices()[:devices])  # fmt: skip
+    # A batch's rows are divided, all else is copied.
     rows, replicated = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
 
     @jax.jit
@@ -151,9 +153,11 @@ def minimize(
         params, state, recent = carry
         (loss_value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, batch)
         if rate is not None:
+            # What is frozen has no share in the clipped norm.
             grads = jax.tree.map(lambda grad, factor: grad * (factor != 0), grads, rate)
         updates, state = optimizer.update(grads, state, params)
         if rate is not None:
+            # Where stages have rates, the optimizer's own is 1.
             updates = jax.tree.map(lambda update, factor: factor * update, updates, rate)
         params = optax.apply_updates(params, updates)
         return (params, state, jnp.concatenate([recent[1:], metrics[None]])), loss_value, metrics
@@ -171,7 +175,7 @@ def minimize(
         ahead = fetch()
         while True:
             stage = stages[len(steps) - 1]
-            if stage.ends(steps[-1], carry[2]):
+            if stage.ends(steps[-1], carry[2]):  # a resumed run may begin at the end of a stage
                 if len(steps) == len(stages):
                     return carry[0], steps
                 steps.append(0)
@@ -190,6 +194,7 @@ def minimize(
 
 def _save(path: Path, carry: Any, steps: list[int], run: str) -> None:
     leaves = jax.tree.leaves(carry)
+    # Sorted names are in the leaves' order.
     arrays = {f"{i:05d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     write_whole(
         path, safetensors.numpy.save(arrays, metadata={"steps": json.dumps(steps), "run": run})

@@ -39,7 +39,7 @@ def passage(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     for _ in range(rng.randint(1, most)):
         opening, ending = line(rng)
         text += ("\n" if text else "") + opening
-        spans.append(Span(len(text), len(text) + len(ending)))
+        spans.append(Span(len(text), len(text) + len(ending)))  # the opening cannot be told
         text += ending
     return text, spans
 
@@ -47,6 +47,7 @@ def passage(rng: random.Random, most: int) -> tuple[str, list[Span]]:
 def retold(rng: random.Random) -> tuple[str, str]:
     """A fact or two, and the same in other words; now and then in the same."""
     person, (first_form, other_form, _) = rng.choice(world.PEOPLE), world.forms(rng)
+    # Without the pairs that are for test rows.
     topics = rng.sample(world.topics(person, test=False), rng.randint(1, 2))
     facts = [world.fact(person, topic, rng) for topic in topics]
     link, form = ("Again", first_form) if rng.random() < 0.25 else ("In other words", other_form)
@@ -98,7 +99,7 @@ def thesaurus(rng: random.Random, most: int) -> tuple[str, list[Span]]:
     for _ in range(rng.randint(1, most)):
         (left_term, right_term), relation = draw_entry(rng)
         text += ("\n" if text else "") + f"{left_term} , {right_term} :"
-        spans.append(Span(len(text), len(text) + len(relation) + 1))
+        spans.append(Span(len(text), len(text) + len(relation) + 1))  # 1 for the space
         text += " " + relation
     return text, spans
 
@@ -108,6 +109,7 @@ def _words(rng: random.Random) -> tuple[tuple[str, str], str]:
     topics = rng.sample(sorted(world.TOPICS), 2)
     meaning_a, *other_meanings = rng.sample(range(world.VALUES), world.VALUES)
     meaning_b = meaning_a if relation == SAME else rng.choice(other_meanings)
+    # Unrelated: of another topic.
     entries = [(topics[0], meaning_a), (topics[relation == APART], meaning_b)]
     left_term, right_term = (
         rng.choice(world.TOPICS[topic].words[meaning]) for topic, meaning in entries
@@ -145,7 +147,7 @@ def topics(rng: random.Random, most: int) -> tuple[str, list[Span]]:
         line = f"The {person} {world.phrase(fact, rng.randrange(world.FORMS))}."
         text += ("\n\n" if text else "") + ask.format(line)
         stop = len(text) + len(label_names[label]) + 1
-        spans.append(Span(len(text), stop, label, label in seen_labels))
+        spans.append(Span(len(text), stop, label, label in seen_labels))  # known once it was shown
         text += " " + label_names[label]
         seen_labels.add(label)
     return text, spans

@@ -50,9 +50,10 @@ def loss(model: clip.Model, batch: PairBatch) -> tuple[jax.Array, jax.Array]:
         for vectors in (model.embed_image(pixels), model.embed_text(tokens))
     )
     logits = model.scale * images @ texts.T
-    same_caption = jnp.all(tokens[:, None] == tokens, axis=-1)
+    same_caption = jnp.all(tokens[:, None] == tokens, axis=-1)  # [b, b]
+    # Of rows with the same caption, `own` is the first.
     index, own = jnp.arange(len(logits)), jnp.argmax(same_caption, axis=1)
-    choices = jnp.where(own == index, logits, -jnp.inf)
+    choices = jnp.where(own == index, logits, -jnp.inf)  # each caption is one choice
     to_caption = jax.nn.log_softmax(choices)[index, own]
     right = jnp.where(same_caption, logits, -jnp.inf)
     to_image = jax.nn.logsumexp(right, axis=0) - jax.nn.logsumexp(logits, axis=0)
@@ -75,13 +76,15 @@ def train(
     Step `i` sees the pairs that `(seed, i)` names, so a resumed run sees what an unbroken one does.
     """
     graph, params = nnx.split(clip.Model(config, rngs=nnx.Rngs(seed)))
-    schedule = [stage for stage in stages for _ in range(stage.steps)]
+    schedule = [stage for stage in stages for _ in range(stage.steps)]  # the stage of each step
     padded = Tokenizer.from_str(tokenizer.to_str())
     padded.enable_truncation(config.positions)
+    # Lengths in steps of 8: fewer programs.
     padded.enable_padding(pad_id=tokenizer.token_to_id(END), pad_to_multiple_of=8)
 
     def batch(_: int, index: int) -> PairBatch:
         _, pairs, tasks = schedule[index]
+        # The 0 is for training; captions of the vocabulary are drawn by [seed, 1].
         pixels, texts = captions.caption_batch(
             np.random.default_rng([seed, 0, index]), pairs, tasks
         )
@@ -110,7 +113,7 @@ def write(directory: Path, model: clip.Model, config: clip.Config, tokenizer: To
         "do_convert_rgb": True,
         "do_resize": True,
         "size": {"shortest_edge": edge},
-        "resample": 3,
+        "resample": 3,  # bicubic
         "do_center_crop": True,
         "crop_size": {"height": edge, "width": edge},
         "do_rescale": True,

@@ -92,7 +92,7 @@ def init_model(config: gpt2.Config, spread: float, seed: int) -> gpt2.Model:
         linear.kernel for block in model.blocks
         for linear in (block.qkv, block.out, block.fc, block.proj)
     )):  # fmt: skip
-        weights[...] = weights[...] * (spread / 0.02)
+        weights[...] = weights[...] * (spread / 0.02)  # linear layers begin at 0.02
     half = config.n_embd // 2
     angles = np.arange(config.n_positions)[:, None] * 1e4 ** (-np.arange(half) / half)
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1) * spread * 2**0.5
@@ -190,7 +190,7 @@ def add_layers(
     grown = init_model(replace(config, n_layer=layers), spread, seed)
     for shared_part in ("wte", "wpe", "ln_f"):
         nnx.update(getattr(grown, shared_part), nnx.state(getattr(model, shared_part)))
-    for new, old in zip(grown.blocks, model.blocks, strict=False):
+    for new, old in zip(grown.blocks, model.blocks, strict=False):  # the added blocks are new
         nnx.update(new, nnx.state(old))
     return grown
 
@@ -201,7 +201,7 @@ def _changed(stage: TextStage, params: Any, before: int) -> Any:
     def changes(path: tuple[Any, ...], _: Any) -> float:
         names: list[Any] = [getattr(key, "key", None) for key in path]
         if stage.frozen == "words":
-            return float("wte" not in names)
+            return float("wte" not in names)  # token embeddings, which read too
         if stage.frozen:
             return float("blocks" in names and names[1] >= before)
         return 1.0
@@ -271,7 +271,7 @@ def _stage(
 
     def rate(step: int) -> Any:
         begin, end = text.rate
-        new = number == 0 or text.grown_to
+        new = number == 0 or text.grown_to  # warms up anew
         warm = min(1.0, (step + 1) / warmup) if new and warmup else 1.0
         rate_now = warm * (begin + (end - begin) * step / text.steps)
         return jax.tree.map(lambda share: np.float32(rate_now * share), changed)
@@ -279,7 +279,7 @@ def _stage(
     def over(step: int, recent: jax.Array) -> bool:
         if text.gate is None or step < min(WINDOW, text.steps):
             return step >= text.steps
-        sums, counts = np.asarray(recent)[-min(step, WINDOW) :].sum(axis=0)
+        sums, counts = np.asarray(recent)[-min(step, WINDOW) :].sum(axis=0)  # [2, names]
         tasks, nats = text.gate
         means = {task: sums[names.index(task)] / counts[names.index(task)] for task in tasks}
         high = [f"{task} {mean:.3f}" for task, mean in means.items() if not mean < nats]

@@ -18,10 +18,12 @@ def train_tokenizer(
     """Learn `size` tokens from `texts` documents; bytes come first, then merges, then the end."""
     rng = random.Random(f"{seed}/vocabulary")
     tokenizer = Tokenizer(models.BPE())
+    # Prompts bring their spaces.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
+        # Every byte, so that any text can be encoded.
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=[END],
         show_progress=False,
@@ -33,6 +35,7 @@ def train_tokenizer(
 
 def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
     """CLIP's tokenizer with merges learned from `texts` captions, of at most `size` tokens."""
+    # 1: not the draws of training
     _, corpus = captions.caption_batch(np.random.default_rng([seed, 1]), texts)
     learner = clip_tokenizer.build([])
     learner.model = models.BPE(end_of_word_suffix=clip_tokenizer.WORD)
@@ -41,4 +44,5 @@ def train_clip_tokenizer(size: int, texts: int, seed: int) -> Tokenizer:
     )
     learner.train_from_iterator(corpus, trainer)
     merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
+    # What the vocabulary without merges leaves.
     return clip_tokenizer.build(merges[: size - clip_tokenizer.build([]).get_vocab_size()])

@@ -77,7 +77,7 @@ class Answers:
         """Keep the text of an answer."""
         row = (_hash(server, request), zlib.compress(answer.encode()))
         with self._open_rows as transaction:
-            # another run may have asked the same
+            # Another run may have asked the same.
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
 
     @property
@@ -98,5 +98,5 @@ class Answers:
 
 
 def _hash(server: str, request: Request) -> bytes:
-    # canonical: the order of keys does not matter
+    # Canonical: the order of keys does not matter.
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()

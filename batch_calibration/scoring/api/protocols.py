@@ -169,7 +169,7 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
 
 
 def _at_most_0(log_prob: float) -> float:
-    # written so that NaN is refused too
+    # Written so that NaN is refused too.
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
         raise InputError(
             where=WHERE,

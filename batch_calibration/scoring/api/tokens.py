@@ -30,7 +30,7 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
         from batch_calibration.scoring.token_budget import TokenBudget
 
         return TokenBudget(tokenizer).token_counts(texts)
-    # rounded up
+    # Negated twice, the division rounds up.
     return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
 
 

@@ -61,7 +61,9 @@ def sample_structure(rng: random.Random) -> Structure:
 def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A premise and two choices, of which number `label` usually follows."""
     person = rng.choice(world.PEOPLE)
+    # Of those that the split allows this person.
     script, wrong = rng.sample(allowed(person, sorted(SCRIPTS), test), 2)
+    # Label 1: the second choice follows.
     first, second = (wrong, script) if label else (script, wrong)
     event = rng.choice(SCRIPTS[script][0])
     choices = [rng.choice(SCRIPTS[name][1]) for name in (first, second)]
@@ -70,5 +72,6 @@ def copa(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
         "choice1": world.sentence(f"the {person} {choices[0]}"),
         "choice2": world.sentence(f"the {person} {choices[1]}"),
     }
+    # The wrong script too, which tells the label as well.
     pairs = ((person, script), (person, wrong))
     return world.example(row, label, 2, structure, pairs)

@@ -36,7 +36,7 @@ def sample_structure(extra_fact: float, other_person: float, rng: random.Random)
 
 def sample_commitment(rng: random.Random) -> Structure:
     """Of a clause inside a sentence, whose verb says how reliable it is."""
-    certain = rng.random() < 0.6
+    certain = rng.random() < 0.6  # as often as in `world.sample_hedge`
     hedge = rng.choice(
         [verb for verb, often in COMMITMENT.items() if (often == world.CERTAIN) == certain]
     )
@@ -46,9 +46,11 @@ def sample_commitment(rng: random.Random) -> Structure:
 def premise(relation: int, structure: Structure, rng: random.Random, test: bool) -> Premise:
     """A text of this structure and a claim that stands in this relation to it."""
     person, witness, teller = rng.sample(world.PEOPLE, 3)
+    # Stated, beside it, and left out.
     topic, second, absent = rng.sample(world.topics(person, test), 3)
     text_form, other_form, claim_form = world.forms(rng)
     stated = world.fact(person, topic, rng)
+    # All three are made whichever is used, so that the label does not change the draws after it.
     claim = {
         ENTAILMENT: stated,
         NEUTRAL: world.fact(person, absent, rng),
@@ -57,6 +59,7 @@ def premise(relation: int, structure: Structure, rng: random.Random, test: bool)
     facts, phrases = [stated, claim], [world.phrase(stated, text_form)]
     if structure.extra_fact:
         facts.append(world.fact(person, second, rng))
+        # Before the first fact or after it.
         phrases.insert(
             rng.randrange(2), world.phrase(facts[-1], rng.choice((text_form, other_form)))
         )
@@ -64,11 +67,12 @@ def premise(relation: int, structure: Structure, rng: random.Random, test: bool)
     if structure.other_person:
         facts.append(world.distractor(witness, person, rng, test))
         witness_phrase = world.phrase(facts[-1], rng.choice((text_form, other_form)))
+        # Before the first person or after.
         clauses.insert(rng.randrange(2), f"the {witness} {witness_phrase}")
     return Premise(
         world.sentence(structure.hedge.format(teller), " and ".join(clauses)),
         f"the {person} {world.phrase(claim, claim_form)}",
-        world.pairs(*facts),
+        world.pairs(*facts),  # the claim's too
     )
 
 
@@ -83,6 +87,7 @@ def three(
 
 def rte(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A pair of rte: what is not entailed is contradicted or neutral, with equal probability."""
+    # Label 0 is entailment.
     pair = premise(rng.choice((CONTRADICTION, NEUTRAL)) if label else 0, structure, rng, test)
     row = {"sentence1": pair.text, "sentence2": world.sentence(pair.claim)}
     return world.example(row, label, 2, structure, pair.pairs)

@@ -18,15 +18,17 @@ def sample_structure(rng: random.Random) -> Structure:
 def mrpc(label: int, structure: Structure, rng: random.Random, test: bool) -> Example:
     """A sentence and its paraphrase, label 1, or one in which a fact differs."""
     person = rng.choice(world.PEOPLE)
+    # One topic or two, and one for a fact that is wrong.
     *topics, strange = rng.sample(world.topics(person, test), 2 + structure.extra_fact)
     facts = [world.fact(person, topic, rng) for topic in topics]
     restated_facts = list(facts)
     if not label:
         at = rng.randrange(len(restated_facts))
+        # Both are drawn, whichever is used.
         wrong = world.fact(person, strange, rng), world.contradict(restated_facts[at], rng)
         restated_facts[at] = rng.choice(wrong)
     first_form, second_form, _ = world.forms(rng)
-    rng.shuffle(restated_facts)
+    rng.shuffle(restated_facts)  # so that the order of facts tells nothing
     first_phrase = " and ".join(world.phrase(fact, first_form) for fact in facts)
     second_phrase = " and ".join(world.phrase(fact, second_form) for fact in restated_facts)
     row = {

@@ -11,10 +11,10 @@ def qnli(label: int, structure: Structure, rng: random.Random, test: bool) -> Ex
     """A question and a sentence that answers it, label 0, or speaks of something else."""
     person, witness = rng.sample(world.PEOPLE, 2)
     topic, second, absent = rng.sample(world.topics(person, test), 3)
-    stated_topics = (topic, second)[: 1 + structure.extra_fact]
+    stated_topics = (topic, second)[: 1 + structure.extra_fact]  # one or two
     facts = [world.fact(person, stated, rng) for stated in stated_topics]
     asked_topic = absent if label else topic
-    rng.shuffle(facts)
+    rng.shuffle(facts)  # so that the answer's place tells nothing
     phrases = [world.phrase(stated, rng.randrange(world.FORMS)) for stated in facts]
     clauses = [f"the {world.adjective(rng)}{person} {' and '.join(phrases)}"]
     if structure.other_person:

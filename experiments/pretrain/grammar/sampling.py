@@ -25,6 +25,7 @@ class Example(NamedTuple):
 
 @cache
 def _held_out(word: str, options: tuple[str, ...], share: int) -> tuple[str, ...]:
+    # Not Python's hash, which differs from run to run.
     ranked = sorted(options, key=lambda option: zlib.crc32(f"{word}|{option}".encode()))
     return tuple(ranked[: len(options) // share])
 

@@ -9,7 +9,7 @@ import random
 
 from experiments.pretrain.grammar.sampling import Example, allowed
 
-CAP = 3.0
+CAP = 3.0  # nats, so that no label is surer than 95 %
 THINGS = [
     "film",
     "movie",
@@ -36,7 +36,7 @@ THINGS = [
     "finale",
     "opening",
 ]
-GOOD = (
+GOOD = (  # evidence in nats, and words that carry it
     (
         2.8,
         [
@@ -89,6 +89,7 @@ BAD = (
         ],
     ),
 )
+# Factors of a word's evidence.
 DEGREES = {"": 1.0, "very ": 1.4, "truly ": 1.4, "rather ": 0.6, "almost ": 0.6}
 PRAISE = ["loved", "enjoyed", "admired", "adored"]
 BLAME = ["hated", "disliked", "regretted", "endured"]
@@ -103,6 +104,7 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
     """One review of this structure whose intended polarity is `label`, 1 for positive."""
     good = label == 1
     noun, other_noun = rng.sample(THINGS, 2)
+    # What is not bad is good.
     weight, adjective = _word(good != (structure == "not"), noun, rng, test)
     pairs: tuple[tuple[str, str], ...] = ((noun, adjective),)
     degree = rng.choice(list(DEGREES)) if rng.random() < 0.5 else ""
@@ -117,14 +119,14 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
         text = rng.choice(
             (f"i {verb} the {adjective} {noun}", f"we {verb} this {adjective} {noun}")
         )
-        evidence, grade = weight + 2.0, 1
+        evidence, grade = weight + 2.0, 1  # 2.0: the verb's evidence
     elif structure == "two":
         more, second = _word(good, other_noun, rng, test)
         text = f"the {noun} is {degree}{adjective} and the {other_noun} is {second}"
         pairs, evidence, grade = (*pairs, (other_noun, second)), weight * DEGREES[degree] + more, 1
     elif structure == "not":
         text = rng.choice((f"the {noun} is not {adjective}", f"the {noun} is never {adjective}"))
-        evidence, grade = 0.7 * weight, 2
+        evidence, grade = 0.7 * weight, 2  # a negated word says less
     else:
         less, against = _word(not good, other_noun, rng, test)
         text = (
@@ -133,6 +135,7 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
             else f"the {noun} is {degree}{adjective} , though the {other_noun} is {against}"
         )
         pairs, grade = (*pairs, (other_noun, against)), 3
+        # The main clause outweighs the other.
         evidence = weight * DEGREES[degree] + 0.8 - 0.5 * less
     likely = 1 / (1 + math.exp(-min(evidence, CAP)))
     probabilities = (1 - likely, likely) if good else (likely, 1 - likely)
@@ -142,4 +145,5 @@ def sentence(label: int, structure: str, rng: random.Random, test: bool) -> Exam
 def _word(good: bool, noun: str, rng: random.Random, test: bool) -> tuple[float, str]:
     """A word of this polarity and its evidence, the three degrees equally frequent."""
     weight, adjectives = rng.choice(GOOD if good else BAD)
+    # One pair in four is for the test rows alone.
     return weight, rng.choice(allowed(noun, adjectives, test, share=4))

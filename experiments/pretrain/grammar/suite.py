@@ -34,6 +34,7 @@ def _sampler(
     return sample
 
 
+# The orders of mnli's labels and of cb's.
 ENC, ECN = (ENTAILMENT, NEUTRAL, CONTRADICTION), (ENTAILMENT, CONTRADICTION, NEUTRAL)
 
 
@@ -45,6 +46,7 @@ GRAMMARS = {
     "sst2": Grammar(2, _sampler(sst2.sample_structure, sst2.sentence)),
     "mnli": Grammar(3, _sampler(_structure(0.5, 0.0), partial(nli.three, ENC))),
     "cb": Grammar(3, _sampler(nli.sample_commitment, partial(nli.three, ECN))),
+    # Each round of ANLI is harder: more facts and people.
     "anli_r1": Grammar(3, _sampler(_structure(0.0, 1.0), partial(nli.three, ENC))),
     "anli_r2": Grammar(3, _sampler(_structure(0.5, 1.0), partial(nli.three, ENC))),
     "anli_r3": Grammar(3, _sampler(_structure(1.0, 1.0), partial(nli.three, ENC))),
@@ -75,6 +77,7 @@ def labeled(
     So an ambiguous text comes with the label its document prefers: by Bayes' rule a model of such
     documents must weigh a text's own probabilities by the preference.
     """
+    # Those that do not fit are thrown away, so the others keep the distribution they have.
     while True:
         sampled = example(task, rng, False)
         if sampled.grade > hardest:
@@ -90,7 +93,7 @@ def _likelier(sampled: Example) -> int:
 @cache
 def examples(task: str, split: str, seed: int = SEED) -> tuple[list[Example], list[int]]:
     """The examples of a split and their labels as drawn; a seed gives the same on any machine."""
-    rng = random.Random(f"{seed}/{task}/{split}")
+    rng = random.Random(f"{seed}/{task}/{split}")  # seeded by a text: the same on any machine
     sampled = [example(task, rng, test=split == "validation") for _ in range(SIZES[split])]
     # Labels are drawn after all texts, so their draws do not change the texts.
     return sampled, [categorical(text.probabilities, rng) for text in sampled]
@@ -120,4 +123,5 @@ def realized_accuracy(task: str, split: str) -> float:
 def easiest(task: str) -> int:
     """The lowest grade that a task's examples have."""
     rng = random.Random(0)
+    # As many as bring every grade.
     return min(example(task, rng, test=False).grade for _ in range(200))

@@ -63,8 +63,8 @@ def wic(label: int, structure: Structure, rng: random.Random, test: bool) -> Exa
     ambiguous = rng.choice(sorted(SENSES))
     person, witness = rng.sample(allowed(ambiguous, world.PEOPLE, test), 2)
     second = witness if structure.other_person else person
-    sense = rng.randrange(2)
-    first_use, second_use = rng.sample(range(3), 2)
+    sense = rng.randrange(2)  # either sense may come first
+    first_use, second_use = rng.sample(range(3), 2)  # three uses of a sense
     second_phrase = SENSES[ambiguous][sense if label else 1 - sense][second_use]
     row = {
         "sentence1": world.sentence(f"the {person} {SENSES[ambiguous][sense][first_use]}"),

@@ -96,7 +96,7 @@ TOPICS = {
 VALUES = 4
 QUESTIONS = ("Which {topic} does the {person} have?", "What is known of {topic} for the {person}?",
              "Tell us about the {person} and {topic}?")  # fmt: skip
-CERTAIN = 0.94
+CERTAIN = 0.94  # less than 1: every label is drawn
 HEDGES = {"": CERTAIN, "they say ": 0.78, "perhaps ": 0.64}
 """Openings, and how often a label is what the words after them say."""
 
@@ -132,7 +132,7 @@ def distractor(person: str, main_person: str, rng: random.Random, test: bool) ->
     """
     own_topics = topics(person, test)
     shared_topics = [topic for topic in own_topics if topic in topics(main_person, test)]
-    return fact(person, rng.choice(shared_topics or own_topics), rng)
+    return fact(person, rng.choice(shared_topics or own_topics), rng)  # else they share none
 
 
 def phrase(fact: Fact, form: int) -> str:
@@ -170,6 +170,7 @@ class Structure(NamedTuple):
     @property
     def grade(self) -> int:
         """How hard, 1 to 3."""
+        # Each difficulty adds one.
         return min(3, 1 + self.extra_fact + self.other_person + (self.reliability < CERTAIN))
 
 
@@ -208,6 +209,6 @@ def pairs(*facts: Fact) -> tuple[tuple[str, str], ...]:
 
 def sample_hedge(rng: random.Random, hedges: dict[str, float]) -> tuple[str, float]:
     """A hedge and its reliability; two in five are less than certain."""
-    certain, *uncertain = hedges
+    certain, *uncertain = hedges  # the plain opening stands first
     chosen = rng.choice(uncertain) if rng.random() < 0.4 else certain
     return chosen, hedges[chosen]
