@@ -10,10 +10,12 @@ from batch_calibration.cli import studies
 from experiments import cli
 
 WORKDIR = cli.folder_flag("folder with scores")
+# `cli.configured_settings` reads it.
 CONFIG = cli.config_flag("study whose keys of `calibration` are taken", required=False)
 FLOOR = flags.DEFINE_float("floor", None, "raise scores below it, -inf too, to this many nats")
 TASKS = flags.DEFINE_list("tasks", [], "calibrate scores of these tasks alone")
 SHOTS = flags.DEFINE_integer("shots", None, "calibrate scores of so many shots alone")
+# These go before the config's keys.
 cli.key_flags("calibration")
 cli.machine_flags()
 

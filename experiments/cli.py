@@ -98,6 +98,7 @@ def read_launcher() -> Any:
     """The launcher that the flags name; errors as in `make_launcher`."""
     given: dict[str, Any] = {name: flags.FLAGS[name].value for name in ("launcher", "workers")}
     chosen = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
+    # None: the launcher's own default holds.
     options = {name: setting for name, setting in chosen.items() if setting is not None}
     return launchers.make_launcher(given["launcher"], given["workers"], options)
 
@@ -106,6 +107,7 @@ def configured_settings() -> Settings:
     """The settings of `--config`, overrides and flags of keys included; else the defaults."""
     config = flags.FLAGS["config"].value
     settings = Settings() if config is None else Settings.of(**config.to_dict())
+    # A program has flags for some parts alone.
     texts = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
     given = {name: keys()[name].parse(text) for name, text in texts.items() if text is not None}
     return settings.replace(**given)
@@ -129,10 +131,10 @@ def enter(main: Callable[[], None], loads: Sequence[str] = (), *, grids: bool = 
         loads: modules that are imported before it; see `guard`.
         grids: whether keys of `--config` may have several values.
     """
-    if not STATE.is_guest:
+    if not STATE.is_guest:  # the host's signals and output stay its own
         set_up_process()
     app.run(lambda _: _run(main, loads), flags_parser=lambda argv: _parse(argv, grids))
-    raise AssertionError("app.run returned")
+    raise AssertionError("app.run returned")  # it ends by sys.exit
 
 
 def run_in_process(name: str, *arguments: str) -> int:
@@ -149,16 +151,17 @@ def run_in_process(name: str, *arguments: str) -> int:
         The exit code.
     """
     global STATE
+    # The first is put back in the end; the others tell which flags are new by then.
     host, defined, modules = STATE, set(flags.FLAGS), set(sys.modules)
     STATE = _State(is_guest=True)
-    config_files.load.cache_clear()
+    config_files.load.cache_clear()  # a config file may have been written anew since
     # The list of a workdir's runs reads the arguments from sys.argv.
     program = str(Path(__file__).with_name(f"{name}.py"))
     try:
         with patch.object(sys, "argv", [program, *arguments]):
             runpy.run_module(f"experiments.{name}", run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        return end.code if isinstance(end.code, int) else 0  # None after a good end
     finally:
         STATE = host
         # The next program defines flags of the same names; a library that was imported now defined
@@ -189,16 +192,19 @@ def _parse(argv: Sequence[str], grids: bool) -> list[str]:
         words, overrides = _split_overrides(argv)
         takes_config = "config" in flags.FLAGS
         if takes_config and {"-help", "--help", "--helpfull"} & set(words):
+            # absl prints help while it parses: the keys of the config must be in its text by then.
             path = _find_config(words) or STATE.example
             flags.FLAGS["config"].help += f": {', '.join(config_files.read_config(path))}"
         words = flags.FLAGS(words)
-        _check(words[1:])
+        _check(words[1:])  # [0] is the program's name
         if takes_config and flags.FLAGS.config is not None:
             STATE.path = flags.FLAGS.config
             config: Any = config_files.read_config(STATE.path)
             STATE.grid = config_files.override(config, overrides, grids=grids)
+            # From here on the flag holds the config itself, no longer its path.
             flags.FLAGS["config"].value = config
         elif overrides:
+            # A key is set, and the config that it belongs to is not named.
             fail(_say_missing(["config"]))
         return words
     except SystemExit as end:
@@ -217,6 +223,7 @@ def _parse(argv: Sequence[str], grids: bool) -> list[str]:
 
 def _find_config(words: Sequence[str]) -> str:
     """What `--config` says where the other flags are not parsed."""
+    # Apart from the program's own flags, which are not to be parsed yet.
     alone = flags.FlagValues()
     alone.set_gnu_getopt(True)
     holder = flags.DEFINE_string("config", "", "", flag_values=alone)

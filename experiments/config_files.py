@@ -19,7 +19,7 @@ EXAMPLE = "configs/mini.py"
 
 
 @cache
-def load(path: str) -> ModuleType:
+def load(path: str) -> ModuleType:  # run once, though its config and its sweep are read apart
     """The config file as a module; what stands after a colon in `path` is a preset's name.
 
     Raises:
@@ -32,7 +32,7 @@ def load(path: str) -> ModuleType:
             remedy=f"the shipped ones are in configs/, such as --config={EXAMPLE}",
         )  # fmt: skip
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -52,7 +52,7 @@ def read_config(path: str) -> ConfigDict:
     """
     get_config = load(path).get_config
     try:
-        config = get_config(*path.split(":", 1)[1:])
+        config = get_config(*path.split(":", 1)[1:])  # no preset, no argument
     except Exception as error:  # a person's own file may raise anything
         reason = error if isinstance(error, ValueError) else f"get_config fails with {error!r}"
         raise InputError(f"--config={path}: {reason}.") from error
@@ -75,6 +75,7 @@ def read_study(path: str, config: ConfigDict) -> Study:
         remedy = f"give one such as --config={EXAMPLE}"
         raise InputError(where=where, expected="a study with a function sweep", remedy=remedy)
     settings = Settings.of(**config.to_dict())
+    # With defaults for keys that the config leaves out.
     cells = list(module.sweep(ConfigDict(settings.flat())))
     for cell in cells:
         if not isinstance(cell, Mapping) or "task" not in cell:
@@ -93,6 +94,7 @@ def read_studies(
     Raises:
         InputError: as in `read_study`.
     """
+    # A copy, as `override` changes configs in place.
     changed = (ConfigDict(config.to_dict() | chosen) for chosen in combinations(several))
     return gather(read_study(path, copy) for copy in changed)
 
@@ -113,8 +115,9 @@ def override(
     """
     several = dict[str, Sequence[object]]()
     for name, text in texts.items():
-        if name not in config:
+        if name not in config:  # else a misspelt key would be set and never read
             raise InputError(f"the config has no key {name!r}; {suggest(name, list(config))}")
+        # Keys of the settings know what they may hold; others, as of training, keep their type.
         if name in keys():
             choices = read_values(name, text) if grids else [read_value(name, text)]
             if len(choices) > 1:
@@ -124,6 +127,7 @@ def override(
         setting: object = text
         with suppress(ValueError, SyntaxError):  # a text need not be quoted
             setting = ast.literal_eval(text)
+        # "a,b" at the command line.
         if isinstance(config[name], tuple) and not isinstance(setting, tuple):
             setting = tuple(text.split(","))
         try:
@@ -138,5 +142,5 @@ def suggest(name: str, names: list[str]) -> str:
     """The nearest of some names, and all of them where they are few."""
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    is_short = 0 < len(names) <= 40
+    is_short = 0 < len(names) <= 40  # more would fill the screen
     return hint + (f"There are: {', '.join(sorted(names))}." if is_short else "See --help.")

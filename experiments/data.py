@@ -29,7 +29,7 @@ def main() -> None:
     from batch_calibration.errors import InputError
     from experiments import data_census
 
-    if ALL.value == bool(TASK.value):
+    if ALL.value == bool(TASK.value):  # both, or neither
         raise InputError("give --task=NAME or --all, and not both.")
     for line in data_census.report(TASK.value, DATA_DIR.value):
         print(line)

@@ -38,11 +38,13 @@ def count(task: Task, rows: Rows | ImageRows) -> Count:
         if isinstance(rows, ImageRows):
             texts = [rows.ids[number]]
         else:
+            # The columns that prompts show.
             texts = [rows.rows[number][field] for field in task.fields]
+        # JSON keeps the texts of a row apart: "a", "bc" is not "ab", "c".
         digest.update(json.dumps([texts, label]).encode())
     by_label = Counter(rows.labels)
-    labels = tuple(by_label[label] for label in (*range(len(task.label_names)), -1))
-    return Count(rows.split, len(rows.ids), labels, digest.hexdigest()[:16])
+    labels = tuple(by_label[label] for label in (*range(len(task.label_names)), -1))  # -1: unknown
+    return Count(rows.split, len(rows.ids), labels, digest.hexdigest()[:16])  # 64 bits
 
 
 def agrees(task: Task, test: Rows | ImageRows) -> bool:
@@ -113,8 +115,9 @@ def report(task: str, data: str) -> Iterator[str]:
     if task:
         yield from describe(load_task(task), data).lines
         return
-    equal, unequal = 0, []
+    equal, unequal = 0, []  # numbers of test rows as in the paper, and other ones
     for known_task in TASKS.values():
+        # Most folders hold a few tasks; one without files is no mistake here.
         if not (image_splits if known_task.is_image else splits)(known_task, data):
             yield f"{known_task.name}: no rows of it in {data}"
             continue
@@ -130,6 +133,7 @@ def report(task: str, data: str) -> Iterator[str]:
 
 def _example(task: Task, test: Rows | ImageRows, width: int) -> Iterator[str]:
     """The first row with a label, as a model reads it."""
+    # Unlabeled test rows show no answer.
     first = next((i for i, label in enumerate(test.labels) if label >= 0), None)
     if first is None:
         return

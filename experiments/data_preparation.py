@@ -40,7 +40,7 @@ def renames(pairs: list[str]) -> dict[str, str]:
     >>> renames(["trec/validation=test"])
     {'trec/validation': 'test'}
     """
-    table = dict(pair.partition("=")[::2] for pair in pairs)
+    table = dict(pair.partition("=")[::2] for pair in pairs)  # without the "="
     for file, split in table.items():
         if not split or file.count("/") != 1:
             raise InputError(
@@ -62,7 +62,7 @@ def prepare_all(source: Path, data_dir: Path, renamed: Mapping[str, str]) -> Ite
         raise InputError(f"{source}: no such folder; --source is a folder of rows.")
     task_count = 0
     for task in TASKS.values():
-        if task.is_image:
+        if task.is_image:  # rows of files are texts
             continue
         if not task.tfds:
             yield f"{task.name}: TFDS has no such data set; read it from {source} itself"
@@ -104,7 +104,9 @@ def prepare(
         records_by_split[split] = _checked_records(task, path)
         sizes[split] = len(records_by_split[split])
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        # Kept in the description, which tells folders of other rows apart.
         origins.append(f"{split}: {sizes[split]} rows of {path.name}, sha256 {digest}.")
+    # The first row tells which columns the files have.
     _, first_record = next(iter(records_by_split.values()))[0]
     name, version, features = _declared_dataset(task, tuple(first_record))
     examples = {}
@@ -131,7 +133,7 @@ def _checked_records(task: Task, path: Path) -> list[tuple[str, dict[str, object
     """All records of a file, each bound to the task once so that a wrong row is found here."""
     records = list(files.records(task, path))
     for where, record in records:
-        bind(task, record, where)
+        bind(task, record, where)  # for its errors alone
     return records
 
 
@@ -140,9 +142,11 @@ def _declared_dataset(task: Task, present: tuple[str, ...]) -> tuple[str, str, A
     mismatches = []
     for name in task.tfds:
         version, features = _declaration(name)
+        # By the name of the type: TFDS is imported in one place only.
         texts = {n for n, f in features.items() if type(f).__name__ == "Text"} - set(ABSENT)
         if texts <= {*present, *_official(task, present, features)}:
             label = columns(task, tuple(features), name)["label"]
+            # Label numbers mean what this order says.
             task.check_label_names(tuple(features[label].names), name)
             return name, version, features
         mismatches.append(f"{name} ({', '.join(sorted(texts))})")
@@ -177,6 +181,7 @@ def _declaration(name: str) -> tuple[str, Any]:
         ) from error
     dataset, _, config = name.partition("/")
     if dataset != "super_glue":
+        # An empty folder: with data in it the builder would read its features from there.
         with tempfile.TemporaryDirectory() as empty:
             builder = tfds.builder(name, data_dir=empty)
         return str(builder.version), builder.info.features
@@ -194,6 +199,7 @@ def _example(
 ) -> dict[str, object]:
     official = _official(task, tuple(record), features)
     if "label-fine" in features and "fine" in record:
+        # TREC's files name a fine label with its coarse one before it, TFDS without.
         record = record | {"label-fine": str(record["fine"]).rpartition(":")[2]}
     example = {name: record.get(official.get(name, name), ABSENT.get(name)) for name in features}
     missing = [name for name in example if example[name] is None]
@@ -216,6 +222,7 @@ def _write(
 
     dataset, _, config_name = name.partition("/")
 
+    # Unregistered: the name is that of a data set which TFDS has already.
     class Folder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg, misc]
         """A data set of TFDS by name, made of rows that are here already."""
 
@@ -229,7 +236,7 @@ def _write(
                 builder=self,
                 features=features,
                 description=description,
-                disable_shuffling=True,
+                disable_shuffling=True,  # ids are row numbers, and the order stays the files'
             )
 
         def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, Any]]]:
@@ -238,7 +245,7 @@ def _write(
         def _generate_examples(self) -> None:
             raise AssertionError("its splits are given as iterators")
 
-    Folder.name = dataset
+    Folder.name = dataset  # it decides the folder's name
     tfds.disable_progress_bar()
     # TFDS announces a download on both streams, and there is none.
     with (

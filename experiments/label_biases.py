@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiments import cli
 
+# `cli.configured_settings` reads it; labels of demonstrations are this program's own.
 CONFIG = cli.config_flag("the study whose tasks, model, seeds and limit are taken")
 WORKDIR = cli.folder_flag("folder for the scores and the tables; give it to no other study")
 cli.machine_flags()
@@ -21,6 +22,7 @@ def main() -> None:
     from experiments.label_sequences import ask
 
     cli.set_up_machine()
+    # The scores lie in the workdir: a second run asks for nothing and only measures.
     workdir = Path(WORKDIR.value)
     with ProgressBar("scoring", "examples") as bar:
         asked = ask(

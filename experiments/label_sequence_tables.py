@@ -15,7 +15,7 @@ from batch_calibration.store import csv_text
 from experiments.label_sequences import DEMONSTRATIONS, SEQUENCES, WORDS, Asked, fit
 
 ALL = "mean of tasks"
-SHOWN = np.array(SEQUENCES)
+SHOWN = np.array(SEQUENCES)  # [c, 4]
 MIXES = {"2 + 2": (2,), "3 + 1": (1, 3), "4 + 0": (0, 4)}
 """Demonstrations of each label, and how many are then of the second."""
 NEAR = ("last", "nearest")
@@ -60,30 +60,33 @@ def measure(asked: Asked, method: str) -> Measured:
     [1.0, 0.0]
     """
     scores, truth = asked.scores[method], asked.truth
-    answers = scores.argmax(axis=-1)
+    answers = scores.argmax(axis=-1)  # [s, c, n]
     last = np.broadcast_to(SHOWN[None, :, -1, None], answers.shape)
-    wrong, ones = answers != truth, SHOWN.sum(axis=1)
+    wrong, ones = answers != truth, SHOWN.sum(axis=1)  # ones: [c], how many have the second label
+    # [1, c, 1], whether the second label has the majority
     most = ones[None, :, None] > DEMONSTRATIONS / 2
     shares = dict[str, np.ndarray]()
     for name, counts in MIXES.items():
         among = np.broadcast_to(np.isin(ones, counts)[None, :, None], answers.shape)
         shares[name] = _share(among, ~wrong)
-        shares[f"{name} answered"] = _share(among, answers == most)
+        shares[f"{name} answered"] = _share(among, answers == most)  # True is label 1
+    # Only balanced sequences: after others the majority's label would be taken for a copy.
     half = np.broadcast_to(ones[None, :, None] == DEMONSTRATIONS / 2, answers.shape)
     for name, label in zip(NEAR, (last, asked.nearest), strict=True):
         shares[f"{name} wrong"] = _share(half & (label != truth), wrong)
         shares[f"{name} right"] = _share(half & (label == truth), wrong)
     if method != "icl" and not METHODS[method].keeps_bias:
         return Measured(None, shares)
-    means = (scores[..., 1] - scores[..., 0]).mean(axis=-1, dtype=np.float64)
-    common, majority, recency = np.array([fit(SEQUENCES, draw) for draw in means]).T
+    means = (scores[..., 1] - scores[..., 0]).mean(axis=-1, dtype=np.float64)  # [s, c], nats
+    common, majority, recency = np.array([fit(SEQUENCES, draw) for draw in means]).T  # [s] each
     biases = float(np.abs(common).mean()), float(majority.mean()), float(recency.mean())
     return Measured(biases, shares)
 
 
 def _share(among: np.ndarray, event: np.ndarray) -> np.ndarray:
     """Each row's part [s n] in how often an event is among those [s c n]: the mean is the share."""
-    count = among.sum(axis=1)
+    count = among.sum(axis=1)  # [s, n]
+    # Divided by the mean over rows, not by each row's own count, so that the mean is the share.
     return np.asarray((among & event).sum(axis=1) / max(count.mean(), 1e-9))
 
 
@@ -135,6 +138,7 @@ def change_cells(found: Found) -> Cells:
     """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
     rows: Cells = [["task", "label words", "method", *(f"copied, {name}" for name in NEAR), *MIXES]]
     for task, words, method, each in _rows(found):
+        # The same tasks in the same order, so that each is paired with icl on its own prompts.
         plain = [found[key]["icl"] for key in found if _is(key, task, words)]
         cells = [_less(each, f"{name} wrong", each, f"{name} right") for name in NEAR]
         cells += ["" if method == "icl" else _less(each, name, plain, name) for name in MIXES]
@@ -148,6 +152,7 @@ def _percent(each: Sequence[Measured], name: str) -> str:
 
 def _less(each: Sequence[Measured], name: str, others: Sequence[Measured], other: str) -> str:
     """The mean over tasks of one share less another, with its interval."""
+    # Each task with itself.
     values = (a.shares[name] - b.shares[other] for a, b in zip(each, others, strict=True))
     found = [over_rows(one, OF_GAIN) for one in values]
     return gain_cell(over_tasks(found) if len(found) > 1 else found[0])
@@ -163,7 +168,7 @@ def _rows(found: Found) -> list[tuple[str, str, str, list[Measured]]]:
     methods = next(iter(found.values()))
     return [
         (task, words, method, [found[key][method] for key in found if _is(key, task, words)])
-        for task in ([ALL] if len(tasks) > 1 else []) + tasks
+        for task in ([ALL] if len(tasks) > 1 else []) + tasks  # a mean of one task would repeat it
         for words in WORDS
         for method in methods
     ]

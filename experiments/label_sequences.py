@@ -25,7 +25,7 @@ from batch_calibration.study.scoring import ScoringProgress, run_scoring
 from batch_calibration.tasks.base import Row, Rows
 
 DEMONSTRATIONS = 4
-SEQUENCES = tuple(itertools.product((0, 1), repeat=DEMONSTRATIONS))
+SEQUENCES = tuple(itertools.product((0, 1), repeat=DEMONSTRATIONS))  # 2^4 = 16
 WORDS = ("own", *POOLS)
 
 
@@ -53,7 +53,7 @@ def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[flo
         sequences: labels of demonstrations.
         means: after each of them the mean over rows of log p(second label) - log p(first).
     """
-    design = [(1, 2 * np.mean(one) - 1, 2 * one[-1] - 1) for one in sequences]
+    design = [(1, 2 * np.mean(one) - 1, 2 * one[-1] - 1) for one in sequences]  # [c, 3]
     common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
     return float(common), float(majority), float(recency)
 
@@ -73,7 +73,7 @@ def ask(
         InputError: a task without two labels, a method that needs labeled rows, too few training
             rows, and what `run_scoring` raises.
     """
-    settings = settings.replace(labeled_per_class=0)
+    settings = settings.replace(labeled_per_class=0)  # no method here reads one
     names = _methods(settings)
     reader, data = RowReader(), settings.data
     rows = dict[str, tuple[Rows, Rows]]()
@@ -85,8 +85,10 @@ def ask(
                 expected=f"tasks with two labels, {name} has {len(task.label_names)}",
                 remedy="give such as sst2",
             )
+        # The rows that are asked about.
         test = reader.texts(task, data.data, data.split, data.limit)
         rows[name] = test, reader.texts(task, data.data, data.train_split)
+    # In the order that the slices below count on: all cells of one (task, words) together.
     cells = [
         _cell(settings, task, words, seed, _choose(rows[task][1], seed, sequence))
         for task, words in itertools.product(settings.tasks, WORDS)
@@ -116,8 +118,10 @@ def _methods(settings: Settings) -> list[str]:
 
 def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
     """Training rows with these labels, without a row twice."""
+    # The same rows for every kind of words.
     rng, chosen = random.Random(f"{seed}/{sequence}"), list[int]()
     for label in sequence:
+        # No row twice in a prompt.
         pool = [i for i, y in enumerate(rows.labels) if y == label and i not in chosen]
         if not pool:
             raise InputError(
@@ -142,21 +146,21 @@ def _asked(
     train: Rows,
 ) -> Asked:  # fmt: skip
     parts = {"test", *(part for name in names for part in METHODS[name].probe.blocks)}
-    if lacking := sorted(parts - set(tables[0].blocks)):
+    if lacking := sorted(parts - set(tables[0].blocks)):  # one task's tables have the same blocks
         raise InputError(
             f"config.methods: one of {', '.join(names)} learns from {', '.join(lacking)}, which "
             f"{tables[0].context['task']} has not; name others."
         )
-    blocks = {
+    blocks = {  # [s * c, n, 2]
         name: (np.stack([table.blocks[name].log_probs for table in tables]),) for name in parts
     }
     found = compare(blocks, methods=names, key=jax.random.key(0))
-    shape = (-1, len(SEQUENCES), len(test.rows))
+    shape = (-1, len(SEQUENCES), len(test.rows))  # [s, c, n], the order of the cells
     near = []
     for cell in cells:
         chosen = [int(i) for i in cell.prompt.demonstrations]
-        place = _nearest(test.rows, [train.rows[i] for i in chosen])
-        near.append(np.array([train.labels[i] for i in chosen])[place])
+        place = _nearest(test.rows, [train.rows[i] for i in chosen])  # [n], which of the four
+        near.append(np.array([train.labels[i] for i in chosen])[place])  # [n], its label
     return Asked(
         {name: np.asarray(one.scores).reshape(*shape, 2) for name, one in found.items()},
         np.array(test.labels),
@@ -167,9 +171,10 @@ def _asked(
 def _nearest(rows: Sequence[Row], shown: Sequence[Row]) -> np.ndarray:
     """Of each row the number of the demonstration that shares most words, of equals the last."""
     told = [_words(row) for row in shown]
-    shares = [
+    shares = [  # Jaccard's; two rows without words share nothing
         [len(mine & one) / max(len(mine | one), 1) for one in told] for mine in map(_words, rows)
     ]
+    # Of equals the last: argmax finds the first, so the order is reversed.
     return len(told) - 1 - np.array(shares)[:, ::-1].argmax(axis=1)
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     )
     if report.added or report.widened:
         print(f"next: python -m experiments.calibrate --workdir={WORKDIR.value}")
-    if report.left_out:
+    if report.left_out:  # last: what could be merged is merged
         raise InputError(" ".join(report.left_out))
 
 

@@ -23,6 +23,7 @@ def main() -> None:
     results = catalogue.gather(records, store.table_of, models=MODELS.value, all_boundaries=True)
     for line in paper.write_paper(results, store.workdir):
         print(line)
+    # Scores without a record, records without their scores.
     for sentence in store.unmatched(records):
         print(sentence)
 

@@ -25,6 +25,7 @@ def main() -> None:
     """Write every task that the source has."""
     from experiments import data_preparation
 
+    # An empty --rename, unlike none, renames nothing.
     pairs = list(data_preparation.RENAMED) if RENAME.value is None else RENAME.value
     renamed = data_preparation.renames(pairs)
     for line in data_preparation.prepare_all(Path(SOURCE.value), Path(DATA_DIR.value), renamed):

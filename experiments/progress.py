@@ -21,6 +21,7 @@ class TrainingProgress(ProgressBar):
     def __init__(self, path: Path, every: int, unit: str):
         super().__init__("training", unit)
         self._every = every
+        # Line-buffered: a stop loses no step.
         self._file = path.open("a", buffering=1, encoding="utf-8")
         self._file.write("\n")  # ends a line that a stopped run left incomplete
         self._last = time.monotonic()
@@ -39,13 +40,13 @@ class TrainingProgress(ProgressBar):
         Every few steps the means of the numbers since the last line are printed.
         """
         now = time.monotonic()
-        row = {"step": step, "seconds": round(now - self._last, 4), **numbers}
+        row = {"step": step, "seconds": round(now - self._last, 4), **numbers}  # seconds
         self._file.write(json.dumps(row) + "\n")
         self._last = now
         for name, value in numbers.items():
             self._recent.setdefault(name, []).append(value)
         self.update(done, done + left, "training")
-        if step % self._every == 0 or not left:
+        if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
             means = "  ".join(f"{k} {sum(v) / len(v):.3f}" for k, v in self._recent.items())
             self.print(f"step {step}  {means}")
             self._recent.clear()
@@ -58,6 +59,6 @@ def read_curve(path: Path) -> list[dict[str, float]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
-            continue
-        steps[row["step"]] = row
+            continue  # torn by a stop
+        steps[row["step"]] = row  # of repeated steps the later run's
     return [steps[step] for step in sorted(steps)]

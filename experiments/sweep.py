@@ -8,6 +8,7 @@ from absl import flags
 from batch_calibration.cli import studies
 from experiments import cli
 
+# `cli.configured_studies` reads it.
 CONFIG = cli.config_flag("the study; --config.KEY=A,B,C scores it for each value")
 WORKDIR = cli.folder_flag("folder for the scores, which all workers see")
 DRY_RUN = flags.DEFINE_boolean("dry_run", False, "print contexts, tokens and time; score nothing")

@@ -17,6 +17,7 @@ def main() -> None:
     from experiments.pretrain import from_config
 
     out, workdir = Path(OUT.value), Path(WORKDIR.value)
+    # The step at which each stage ended; a stage begins where the one before it ended.
     ends = from_config.train_language_model(CONFIG.value, out, workdir)
     spent = from_config.minutes(workdir, ends)
     for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):

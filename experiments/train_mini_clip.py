@@ -17,7 +17,7 @@ def main() -> None:
     from experiments.pretrain import from_config
 
     out, workdir = Path(OUT.value), Path(WORKDIR.value)
-    ends = from_config.train_clip(CONFIG.value, out, workdir)
+    ends = from_config.train_clip(CONFIG.value, out, workdir)  # its only stage ends at one step
     spent = sum(from_config.minutes(workdir, ends))
     print(f"trained in {spent:.1f} minutes; the checkpoint is in {out}, the curve in {workdir}")
 

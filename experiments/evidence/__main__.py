@@ -26,6 +26,7 @@ def main() -> None:
     page = Path(PAGE.value) if PAGE.value else None
     files = studies.run(CONFIG.value.to_dict(), Path(SCORES.value), Path(WORKDIR.value), page)
     print(*files, sep="\n")
+    # The second: of all threads, since the process began.
     spent = time.perf_counter() - start, time.process_time()
     print("{:.1f} s, {:.1f} s of processor time, compilation included".format(*spent))
 

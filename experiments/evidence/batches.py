@@ -25,6 +25,7 @@ def without_labels(*, looped: bool = False, other_rows: bool = False) -> list[st
         probe = method.probe
         learns = probe.blocks == ("test",) and not probe.labels
         own = other_rows and method.own_rows
+        # False < True: a method that works batch by batch is in only if that was asked for.
         return learns and looped >= method.looped and not own
 
     return [REFERENCES[0], *(name for name, method in METHODS.items() if fits(method))]
@@ -51,6 +52,7 @@ def chosen(methods: Sequence[str], *, other_rows: bool = False) -> list[str]:
     return [*REFERENCES, *(name for name in named if name not in REFERENCES)]
 
 
+# One program for a method and shape; strengths of the bias run through it as numbers.
 @partial(jax.jit, static_argnames="name")
 def right_by_label(
     learned: jax.Array, corrected: jax.Array, gold: jax.Array, bias: jax.Array, key: jax.Array,
@@ -71,13 +73,16 @@ def right_by_label(
 
     def batch(rows: Mapping[str, jax.Array]) -> jax.Array:
         state = calibrator.fit(rows["learned"] + bias, None, None, key=key)
+        # [m], the rows of one batch
         return predict(calibrator.apply(state, rows["corrected"] + bias))
 
+    # Each batch is a context of its own: [u * c, m, k].
     flat = {
         "learned": learned.reshape(-1, *learned.shape[2:]),
         "corrected": corrected.reshape(-1, *corrected.shape[2:]),
     }
     answers = over_contexts(method, batch, flat)
+    # Counts stay exact in float32 up to 2^24 rows.
     hits = (answers.reshape(gold.shape) == gold).astype(jnp.float32)
     labels = jax.nn.one_hot(gold, learned.shape[-1], dtype=jnp.float32)
     return jnp.einsum("ucn,ucnk->uk", hits, labels)
@@ -89,6 +94,8 @@ def in_percent(right: np.ndarray, occurs: np.ndarray) -> tuple[np.ndarray, np.nd
     >>> in_percent(np.array([3.0, 0.0]), np.array([3.0, 1.0]))
     (np.float64(75.0), np.float64(50.0))
     """
+    # 0 where a label has no row, and not counted below.
     recall = np.where(occurs > 0, right / np.maximum(occurs, 1), 0.0)
+    # Of the labels that occur.
     balanced = recall.sum(axis=-1) / np.maximum((occurs > 0).sum(axis=-1), 1)
     return 100 * right.sum(axis=-1) / occurs.sum(axis=-1), 100 * balanced

@@ -99,8 +99,9 @@ def balanced_accuracy(guess: np.ndarray, gold: np.ndarray) -> float:
     >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
     0.75
     """
+    # [n], from 0 on for the labels that occur
     occurs, label_index = np.unique(gold, return_inverse=True)
-    right = np.bincount(label_index, guess == gold, len(occurs))
+    right = np.bincount(label_index, guess == gold, len(occurs))  # rows right, by label
     return float(np.mean(right / np.bincount(label_index)))
 
 
@@ -111,9 +112,10 @@ def count(
     models: int,
 ) -> Counts:
     """How often one method's predictions are right, where all models have them."""
+    # [tasks], where every model has an answer
     has = np.array([answer is not None for answer in answers]).reshape(models, -1).all(axis=0)
-    table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]
-    counts_by_kind = np.zeros((5, *table_indices.shape))
+    table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]  # [models, tasks]
+    counts_by_kind = np.zeros((5, *table_indices.shape))  # the fields of `Counts` but for the last
     for place in np.ndindex(table_indices.shape):
         i = int(table_indices[place])
         answer_right, plain = answers[i], baseline[i]
@@ -121,6 +123,7 @@ def count(
         right, before = answer_right == gold[i], plain == gold[i]
         counts_by_kind[(slice(None), *place)] = (
             100 * right.mean(), 100 * balanced_accuracy(answer_right, gold[i]),
+            # Only rows on which the two differ tell them apart (McNemar).
             (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),
         )  # fmt: skip
     accuracy, balanced, gained, lost, rows = counts_by_kind
@@ -157,13 +160,17 @@ def compare(
     for metric in ("accuracy", "balanced"):
         differences: dict[str, Difference] = {}
         for name in compared_names:
+            # A stream for each method, the same for both metrics.
             random = np.random.default_rng([seed, len(differences)])
             method_accuracy = getattr(counts[name], metric)
+            # [models, tasks]
             gains = method_accuracy - getattr(plain, metric)[:, counts[name].tasks]
+            # The longer side has more units to flip.
             unit = gains.mean(axis=int(np.argmin(gains.shape)))
-            ends = statistics.crossed_interval(gains, seed, draws=draws)
+            ends = statistics.crossed_interval(gains, seed, draws=draws)  # low, high
             p = statistics.sign_flip(unit, random, draws=draws)
             differences[name] = Difference(float(gains.mean()), *ends, p)
+        # What knows the true shares is a family of tests of its own.
         for group in (
             [n for n in compared_names if KNOWN not in n],
             [n for n in compared_names if KNOWN in n],

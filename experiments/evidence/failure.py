@@ -57,7 +57,8 @@ def run(folder: Path, options: Options) -> Written:
         folder: the folder of label scores.
         options: what is varied.
     """
-    batches.chosen(options.methods)
+    batches.chosen(options.methods)  # a wrong name is refused before anything is measured
+    # The nearest size that is measured.
     told = min(options.sizes, key=lambda size: abs(size - options.told))
     real = []
     for names in options.sets:
@@ -71,6 +72,7 @@ def run(folder: Path, options: Options) -> Written:
     )
     simulated = []
     for accuracy in options.accuracies:
+        # A name for each: pools of one name are one unit, and intervals are over draws.
         drawn = [
             pools.gaussian_pool(accuracy, 40_000, options.seed + i)._replace(name=str(i))
             for i in range(options.simulated_draws)
@@ -87,22 +89,24 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     it as the labels are many.
     """
     k = pool_group[0].log_probs.shape[1]
+    # 1/k, as of balanced labels, may be rounded in a config.
     shares = np.array([share for share in options.shares if share > 1 / k - 1e-6])
     names = batches.chosen(options.methods)
     shape = (
         len(shares),
         len(options.sizes),
         len(options.strengths),
-        len({pool.name for pool in pool_group}),
+        len({pool.name for pool in pool_group}),  # units: models, or draws
     )
-    gains = {name: np.zeros((2, *shape)) for name in names}
+    gains = {name: np.zeros((2, *shape)) for name in names}  # accuracy, balanced accuracy
     key = jax.random.key(options.seed)
     for a, b in np.ndindex(shape[:2]):
+        # Seeded by the cell alone: every method and strength sees the same rows.
         random = np.random.default_rng([options.seed, k, a, b])
         rows, gold = pools.several(
             pool_group, float(shares[a]), options.sizes[b], options.rows, random
         )
-        occurs = by_label(gold, k)
+        occurs = by_label(gold, k)  # [u, k]
         for c, strength in enumerate(options.strengths):
             bias = np.zeros(k, np.float32)
             bias[0] = strength
@@ -110,6 +114,7 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
             for name in names:
                 right = np.asarray(answers_right(name=name))
                 for metric, accuracy_by_pool in enumerate(batches.in_percent(right, occurs)):
+                    # `several` runs over the most frequent label innermost.
                     mean_by_pool = accuracy_by_pool.reshape(len(pool_group), k).mean(axis=1)
                     gains[name][metric, a, b, c] = pools.units(mean_by_pool, pool_group)
     plain = gains.pop(BASELINE)

@@ -39,7 +39,7 @@ class Grid(NamedTuple):
     def even(self, method: str, size: int, strength: int, *, balanced: bool = False) -> str:
         """The share beyond which a method costs, and its interval, at a size and a strength."""
         gains = (self.balanced if balanced else self.accuracy)[method]
-        at = self.shares, gains[:, self._nearest(size), strength]
+        at = self.shares, gains[:, self._nearest(size), strength]  # [s], [s, u]
         share, low, high = statistics.break_even_interval(*at)
         return f"{self._share(share)} [{self._share(low)}, {self._share(high)}]"
 
@@ -47,13 +47,14 @@ class Grid(NamedTuple):
         return int(np.argmin(np.abs(np.array(self.sizes) - size)))
 
     def _share(self, share: float) -> str:
+        # Beyond the shares that were tried there is only a bound.
         if np.isinf(share):
             return f"> {self.shares[-1]:.2f}" if share > 0 else f"< {self.shares[0]:.2f}"
         return f"{share:.2f}"
 
     def gain(self, method: str, share: int, size: int, strength: int) -> str:
         """A cell with its interval over models or draws."""
-        accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]
+        accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]  # [u]
         mean, low, high = statistics.mean_interval(accuracy_by_unit)
         return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
@@ -77,6 +78,7 @@ def findings(real: Sequence[Grid], batch_rows: int) -> list[str]:
     shares = "; ".join(f"{grid.title}: {grid.even(SHOWN, batch_rows, 0)}" for grid in real)
     grid = real[0]
     small = [size for size in grid.sizes if size < batch_rows]
+    # Share 0 is the least tried, strength 0 adds nothing.
     sizes = ", ".join(f"{grid.gain(SHOWN, 0, size, 0)} with {size}" for size in small)
     return [
         f"**Do not use {SHOWN} where one label is much more frequent than the others.** In batches "
@@ -155,9 +157,10 @@ def cells(grids: Sequence[Grid]) -> Cells:
               "balanced_gain", "balanced_low", "balanced_high"]]  # fmt: skip
     for grid in grids:
         for name, gains in grid.accuracy.items():
-            for a, b, c in np.ndindex(gains.shape[:3]):
+            for a, b, c in np.ndindex(gains.shape[:3]):  # shares, sizes, strengths
                 at = f"{grid.shares[a]:g}", str(grid.sizes[b]), f"{grid.strengths[c]:g}"
                 gains_and_bounds = [
+                    # Fewer draws than in words: there are thousands of cells.
                     *statistics.mean_interval(gains[a, b, c], draws=1000),
                     *statistics.mean_interval(grid.balanced[name][a, b, c], draws=1000),
                 ]
@@ -194,6 +197,7 @@ def draw_real(grids: Sequence[Grid]) -> "Figure":
     for metric_title, metric in (("accuracy", "accuracy"), ("balanced accuracy", "balanced")):
         for grid in grids:
             share_indices = [int(np.argmin(abs(grid.shares - share))) for share in shared]
+            # [s, z], no bias added
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
             panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains
     return heat_maps.draw_gain_maps(panels, *_ticks(grids[0], shared), LABELS, columns=len(grids))
@@ -203,7 +207,7 @@ def draw_methods(grid: Grid) -> "Figure":
     """Every method on one kind of real rows."""
     from batch_calibration.artifacts.figures import heat_maps
 
-    panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}
+    panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
     return heat_maps.draw_gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS)
 
 

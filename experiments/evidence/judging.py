@@ -55,7 +55,7 @@ def answers(
             `target_prior`: what is possible at best, and no method.
         seed: of methods that start at random.
     """
-    skipped = [find_skipped(table, methods) for table in tables]
+    skipped = [find_skipped(table, methods) for table in tables]  # for each table, name -> why
     key = jax.random.key(seed)
     informed_methods = [name for name in knowing if name in methods and takes_shares(name)]
     work = [
@@ -66,6 +66,7 @@ def answers(
             *(name + KNOWN for name in group.methods if name in informed_methods),
         ]
     ]
+    # Those that take one context after the other.
     slow = [pair for pair in work if _method(pair[1]).looped]
     work = slow + [pair for pair in work if not _method(pair[1]).looped]
     answers_by_method: dict[str, list[np.ndarray | None]] = {}
@@ -77,11 +78,13 @@ def answers(
     def answer_timed(pair: tuple[Group, str]) -> tuple[np.ndarray, float]:
         group, name = pair
         start = time.perf_counter()
+        # `np.asarray` waits for the result.
         predictions = np.asarray(_answers(blocks_read(group, name), key, name=name))
         return predictions, time.perf_counter() - start
 
     # Programs with linear algebra over many contexts, run at once on the CPU, have waited for each
     # other forever, and so have those of PC with more than eight labels; its others have not.
+    # More labels than all permutations are tried for.
     alone = any(len(table.label_names) > MOST_PERMUTED for table in tables)
     with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
         done = [*pool.map(answer_timed, slow), *map(answer_timed, work[len(slow) :])]
@@ -89,6 +92,7 @@ def answers(
         method_answers = answers_by_method.setdefault(name, [None] * len(tables))
         for (table_index, table), guess in zip(group.tables, group_answers, strict=True):
             if name.removesuffix(KNOWN) not in skipped[table_index]:
+                # The rows after these are padding.
                 method_answers[table_index] = guess[: len(table.blocks["test"].labels)]
         seconds[name] = seconds.get(name, 0.0) + spent
     reasons = {
@@ -131,5 +135,6 @@ def _answers(blocks: Mapping[str, Evidence], key: Key, *, name: str) -> jax.Arra
 def _shares(rows: Evidence) -> jax.Array:
     """The share of each label among the rows."""
     labels = jnp.asarray(rows.labels)
+    # [n, k]; padding has weight 0
     gold = one_hot(rows.log_probs, labels) * weights_of(rows.log_probs, rows.weight)[:, None]
     return jnp.sum(gold, axis=0) / jnp.sum(gold)

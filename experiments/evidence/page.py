@@ -63,12 +63,13 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     for slug, draw in written.figures.items():
         drawn = style.save(draw(), workdir / slug)
         files += drawn
+        # Beside the page lie smaller copies; the workdir keeps the full ones.
         if page is not None:
             files.append(page.parent / "figures" / f"{slug}.png")
             write_whole(files[-1], fewer_colors(drawn[0]))
     if page is not None and filled is not None:
         files.append(page)
-        write_whole(page, filled.encode())
+        write_whole(page, filled.encode())  # last: it names the figures
     return files
 
 
@@ -78,6 +79,7 @@ def fewer_colors(path: Path) -> bytes:
 
     png_file = io.BytesIO()
     with Image.open(path) as image:
+        # RGB: a palette by median cut takes no transparency.
         image.convert("RGB").quantize(256).save(png_file, "png", optimize=True)
     return png_file.getvalue()
 
@@ -95,6 +97,7 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
     text = page.read_text(encoding="utf-8")
     for part_name in PARTS:
         begin, end = (f"<!-- evidence {study} {part_name}: {mark} -->" for mark in ("begin", "end"))
+        # Partition leaves the marker empty where it is missing.
         before, marker, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not marker or not closed:

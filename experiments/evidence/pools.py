@@ -51,6 +51,7 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
     """
     pools = []
     for score_set in read_sets(folder, sets):
+        # A pool is one batch: labels of several tasks would not mean the same.
         if score_set.shape[1] > 1 or len(score_set.tables[0].label_names) < labels:
             raise InputError(
                 where="pools",
@@ -62,6 +63,7 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
             test = table.blocks["test"]
             is_kept = test.labels < labels
             name = str(table.context["model"])
+            # The columns that rows keep.
             free = table.blocks["cc"].log_probs[:, :labels] if "cc" in table.blocks else None
             pools.append(Pool(name, test.log_probs[is_kept, :labels], test.labels[is_kept], free))
     return pools
@@ -83,10 +85,10 @@ def gaussian_pool(accuracy: float, rows: int, seed: int) -> Pool:
     >>> round(float((pool.log_probs.argmax(axis=1) == pool.gold).mean()), 2)
     0.8
     """
-    distance = np.sqrt(2) * ndtri(accuracy)
-    random = np.random.default_rng([seed, 7])
-    gold = np.arange(rows, dtype=np.int32) % 2
-    features = random.standard_normal((rows, 2)) + distance * np.eye(2)[gold]
+    distance = np.sqrt(2) * ndtri(accuracy)  # solves accuracy = Phi(d / sqrt 2)
+    random = np.random.default_rng([seed, 7])  # 7 keeps this stream apart from others of the seed
+    gold = np.arange(rows, dtype=np.int32) % 2  # balanced
+    features = random.standard_normal((rows, 2)) + distance * np.eye(2)[gold]  # [rows, 2]
     return Pool(f"{100 * accuracy:.0f} % right", (distance * features).astype(np.float32), gold)
 
 
@@ -96,7 +98,7 @@ def uneven(labels: int, most: int, share: float) -> np.ndarray:
     >>> uneven(3, 1, 0.5).tolist()
     [0.25, 0.5, 0.25]
     """
-    shares = np.full(labels, (1 - share) / (labels - 1))
+    shares = np.full(labels, (1 - share) / (labels - 1))  # [k]
     shares[most] = share
     return shares
 
@@ -108,10 +110,12 @@ def draw(
 
     Each row's label is drawn by `shares`, and then one of the pool's rows of that label.
     """
+    # Rows sorted by label: those of label j stand at first[j] to first[j] + counts[j].
     order = np.argsort(pool.gold, kind="stable")
     counts = np.bincount(pool.gold, minlength=len(shares))
     first = np.cumsum(counts) - counts
     gold = random.choice(len(shares), tuple(shape), p=shares)
+    # Uniform among them.
     offset = first[gold] + (random.random(tuple(shape)) * counts[gold]).astype(int)
     return pool.log_probs[order[offset]], gold.astype(np.int32)
 
@@ -121,7 +125,8 @@ def several(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows [u c m k] and labels [u c m], u = pools x labels that are the most frequent one."""
     k = pools[0].log_probs.shape[1]
-    shape = (max(1, rows // size), size)
+    shape = (max(1, rows // size), size)  # [c, m]
+    # The label that is most frequent is innermost: callers reshape [u] to [pools, k].
     batches = [
         draw(pool, uneven(k, most, share), shape, random) for pool in pools for most in range(k)
     ]

@@ -52,7 +52,7 @@ def run(folder: Path, options: Options) -> Written:
         folder: the folder of label scores.
         options: what is judged.
     """
-    for name in options.methods:
+    for name in options.methods:  # a wrong name is refused before anything is read
         get_method(name)
     judged = []
     for score_set in read_sets(folder, options.sets):
@@ -80,6 +80,7 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
     # The number of a task is the seed: the same rows are set apart for every model.
     numbers = range(len(score_set.tables))
     split_tables = [
+        # Models x tasks: the remainder is the task.
         set_apart(score_set.tables[i], options.labeled, (options.seed, i % score_set.shape[1]))
         for i in numbers
     ]
@@ -89,7 +90,7 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
     methods = compare(
         answers_by_method.by_method, gold, score_set.models, seed=options.seed, draws=options.draws
     )
-    counts = count(plain, plain, gold, score_set.models)
+    counts = count(plain, plain, gold, score_set.models)  # beside itself: accuracies without gains
     wall = time.perf_counter() - start
     return Judged(
         score_set, counts, methods, answers_by_method.skipped, answers_by_method.seconds, wall
@@ -105,7 +106,7 @@ def draw(judged: Sequence[Judged]) -> "Figure":
         judged_set.set.title: {
             name: (difference.value, difference.low, difference.high, difference.verdict)
             for name, compared in judged_set.methods.items()
-            if (difference := compared.accuracy)
+            if (difference := compared.accuracy)  # binds a name; it is always true
         }
         for judged_set in judged
     }
@@ -146,7 +147,7 @@ def findings(judged: Sequence[Judged]) -> list[str]:
             if not tally.method.endswith(KNOWN) and (tally.mean, tally.worst) != (0, 0)
         ]
         if same_kind and shown_tally:
-            best = max(same_kind, key=lambda line: line.worst)
+            best = max(same_kind, key=lambda line: line.worst)  # whose worst set is the least bad
             sentences.append(
                 f"**Least to lose {kind}**: `{best.method}`, {best.told}; "
                 f"`{SHOWN}`, {shown_tally.told}."
@@ -182,11 +183,13 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         f"### {SHOWN} on each set",
         markdown(tables.by_set(judged, SHOWN)),
         "### Every method: difference to ICL in accuracy, points",
+        # Four sets a table fit a page's width.
         *(markdown(tables.by_method(wide[i : i + 4], "accuracy")) for i in range(0, len(wide), 4)),
         "### Every method: difference to ICL in balanced accuracy, points",
         *(markdown(tables.by_method(wide[i : i + 4], "balanced")) for i in range(0, len(wide), 4)),
     ]
     for judged_set in wide:
+        # A row for each model says more only with several models and tasks.
         if min(judged_set.set.shape) > 1 and SHOWN in judged_set.methods:
             paragraphs += [
                 f"### {judged_set.set.title}, by model",

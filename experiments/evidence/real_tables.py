@@ -96,6 +96,7 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
     for name in names:
         sets_with_method = [judged_set for judged_set in judged if name in judged_set.methods]
         differences = [judged_set.methods[name].accuracy for judged_set in sets_with_method]
+        # A method that few sets can have would be ranked on other rows than the others.
         if 2 * len(sets_with_method) > len(judged):
             worst_index = min(
                 range(len(sets_with_method)), key=lambda set_index: differences[set_index].value
@@ -116,6 +117,7 @@ def tally(judged: Sequence[Judged]) -> Cells:
     head = ["method", "kind", "sets", "gains", "inside the noise", "losses", "mean, points"]
     cells = [[*head, "mean, balanced", "worst", "where"]]
     for line in tallies(judged):
+        # The third: neither gain nor loss.
         counts = line.sets, line.gains, line.sets - line.gains - line.losses, line.losses
         numbers = (f"{points:+.1f}" for points in (line.mean, line.balanced, line.worst))
         cells.append([line.method, kind(line.method), *map(str, counts), *numbers, line.where])
@@ -129,7 +131,7 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
     for judged_set in judged:
         plain = f"{judged_set.plain.accuracy.mean():.1f}"
         row = [judged_set.set.title, str(judged_set.plain.accuracy.size), plain]
-        if compared := judged_set.methods.get(method):
+        if compared := judged_set.methods.get(method):  # a set without it keeps empty cells
             row += [
                 str(compared.accuracy),
                 str(compared.balanced),
@@ -146,7 +148,7 @@ def by_method(judged: Sequence[Judged], metric: str) -> Cells:
     cells = [["method", "kind", *(judged_set.set.title for judged_set in judged)]]
     for name in names:
         compared_sets = [judged_set.methods.get(name) for judged_set in judged]
-        cells.append(
+        cells.append(  # –: the set cannot have it
             [name, kind(name), *(str(getattr(f, metric)) if f else "–" for f in compared_sets)]
         )
     return cells
@@ -162,10 +164,10 @@ def by_model(judged_set: Judged, methods: Sequence[str]) -> Cells:
         for name in methods:
             compared = judged_set.methods[name]
             gain, low, high = of_model(compared, model_index)
-            mark = " *" if low > 0 or high < 0 else ""
+            mark = " *" if low > 0 or high < 0 else ""  # 0 is outside
             won, lost, sure = (
                 compared.won[model_index],
-                compared.lost[model_index],
+                compared.lost[model_index],  # [tasks] each
                 compared.sure[model_index],
             )
             row += [f"{gain:+.1f} [{low:+.1f}, {high:+.1f}]{mark}", ratio(won, lost)]
@@ -182,10 +184,13 @@ def models(score_set: ScoreSet) -> list[str]:
 def of_model(compared: Compared, model_index: int) -> tuple[float, float, float]:
     """One model's difference in points, and its 95 % interval: of tasks drawn, or rows if one."""
     counts = compared.counts
+    # [tasks], points
     gain_by_task = 100 * (counts.gained - counts.lost)[model_index] / counts.rows[model_index]
     if len(gain_by_task) > 1:
+        # One row, so that tasks alone are drawn: the interval is this model's.
         low, high = statistics.crossed_interval(gain_by_task[None])
         return float(gain_by_task.mean()), low, high
+    # With a single task the chance left is in its rows.
     gained, lost, rows = (
         int(tally[model_index, 0]) for tally in (counts.gained, counts.lost, counts.rows)
     )
@@ -203,6 +208,7 @@ def summary(judged: Sequence[Judged]) -> Cells:
     ]]  # fmt: skip
     for judged_set in judged:
         for name, compared in judged_set.methods.items():
+            # [models], rows gained less lost over all tasks
             means = compared.counts.gained.sum(axis=1) - compared.counts.lost.sum(axis=1)
             numbers = [compared.counts.accuracy.mean(), *compared.accuracy]
             balanced = [compared.counts.balanced.mean(), *compared.balanced]
@@ -216,6 +222,7 @@ def summary(judged: Sequence[Judged]) -> Cells:
                 judged_set.set.name, name, kind(name), str(compared.won.size),
                 *(f"{number:.6g}" for number in numbers), compared.accuracy.verdict,
                 *(f"{number:.6g}" for number in balanced), compared.balanced.verdict,
+                # Contexts, then models.
                 *(str(int(number.sum())) for number in [*tallies, means > 0, means < 0]),
                 f"{judged_set.seconds[name]:.2f}",
             ])  # fmt: skip
@@ -261,8 +268,9 @@ def each_context(judged: Sequence[Judged]) -> Cells:
         for name, counts in [(BASELINE, judged_set.plain)] + [
             (n, f.counts) for n, f in judged_set.methods.items()
         ]:
-            p = statistics.mcnemar(counts.gained, counts.lost)
+            p = statistics.mcnemar(counts.gained, counts.lost)  # 1 for the baseline itself
             for (a, b), rows in np.ndenumerate(counts.rows):
+                # A method may lack some of the set's tasks.
                 context = tables[a * tasks + int(counts.tasks[b])].context
                 measured = counts.accuracy[a, b], counts.balanced[a, b], counts.gained[a, b]
                 cells.append([

@@ -69,6 +69,7 @@ def learning(pool: Pool) -> list[str]:
         for name, method in METHODS.items()
         if method.probe.blocks
         and set(method.probe.blocks) <= blocks
+        # `looped` ones are too slow for so many draws; `own_rows` ones correct no other rows.
         and not method.looped
         and not method.own_rows
     ]
@@ -77,25 +78,29 @@ def learning(pool: Pool) -> list[str]:
 def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
     """Accuracy and bias error of each method at each size; all pools give as many test rows."""
     allowed_names = (SHOWN, *options.methods) if options.methods else METHODS
+    # The first pool stands for its group.
     names = [name for name in learning(pool_group[0]) if name in allowed_names]
     random = np.random.default_rng(options.seed)
+    # As many for each pool, so that pools stack to one array.
     tested = min(options.rows, *(len(pool.gold) // 2 for pool in pool_group))
     orders = [random.permutation(len(pool.gold)) for pool in pool_group]
-    test, gold = _stack(pool_group, [order[:tested] for order in orders])
+    test, gold = _stack(pool_group, [order[:tested] for order in orders])  # [u, n, k], [u, n]
     learning_orders = [order[tested:] for order in orders]
-    most_rows = min(len(row_order) for row_order in learning_orders)
+    most_rows = min(len(row_order) for row_order in learning_orders)  # the smallest pool's
     sizes = [*(size for size in options.sizes if size < most_rows), most_rows]
-    plain = 100 * (test.argmax(axis=-1) == gold).mean(axis=-1)
+    plain = 100 * (test.argmax(axis=-1) == gold).mean(axis=-1)  # [u], percent
     count = len({pool.name for pool in pool_group})
     accuracy = {name: np.zeros((len(sizes), count)) for name in names}
     error = {name: np.zeros((len(sizes), count)) for name in names if METHODS[name].keeps_bias}
     content_free = [pool.content_free for pool in pool_group if pool.content_free is not None]
+    # [u, f, k], or None where a model lacks them
     free = np.stack(content_free) if len(content_free) == len(pool_group) else None
     reference: dict[str, np.ndarray] = {}
     # One thread: programs with linear algebra, run at once on the CPU, have waited for each other.
     with ThreadPoolExecutor(1) as threads:
         # The most rows first: what is learned from them is what fewer rows are compared with.
         for size_index in reversed(range(len(sizes))):
+            # Every draw of all rows is the same.
             draws = options.draws if sizes[size_index] < most_rows else 1
             drawn = [
                 np.stack(
@@ -106,7 +111,7 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
                 )
                 for row_order in learning_orders
             ]
-            seen, labels = _stack(pool_group, drawn)
+            seen, labels = _stack(pool_group, drawn)  # [u, c, m, k], [u, c, m]
             answers_right = partial(
                 _learned, seen, labels, test, gold, free, jax.random.key(options.seed)
             )
@@ -114,12 +119,13 @@ def measure(title: str, pool_group: Sequence[Pool], options: Options) -> Curves:
                 lambda name, answers=answers_right: jax.device_get(answers(name=name)), names
             )
             for name, (right, bias) in zip(names, done, strict=True):
-                gain = 100 * right.mean(axis=1) - plain
+                gain = 100 * right.mean(axis=1) - plain  # right: [u, c]
                 accuracy[name][size_index] = pools.units(gain, pool_group)
                 if name in error:
+                    # A bias is known up to a constant for all labels: [u, c, k].
                     centered = bias - bias.mean(axis=-1, keepdims=True)
                     bias_error = centered - reference.setdefault(name, centered)
-                    nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))
+                    nats = np.sqrt((bias_error**2).mean(axis=(1, 2)))  # [u], over draws and labels
                     error[name][size_index] = pools.units(nats, pool_group)
     return Curves(
         title, sizes, tested, float(pools.units(plain, pool_group).mean()), accuracy, error
@@ -162,6 +168,7 @@ def _learned(
     ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
         blocks = {"test": Evidence(rows)}
         if method.probe.labels:
+            # Given the test rows, too: some read both.
             blocks = {"test": Evidence(judged), "labeled": Evidence(rows, its)}
         if content is not None:
             blocks[BLOCK] = Evidence(content)
@@ -169,8 +176,9 @@ def _learned(
         bias = state.bias if method.keeps_bias else jnp.zeros(rows.shape[-1], jnp.float32)
         return jnp.mean(predict(chosen.apply(state, judged)) == right), bias
 
+    # Rows and labels differ by draw, the test rows do not.
     over_draws = jax.vmap(learn, (0, 0, None, None, None))
-    right_and_bias: tuple[jax.Array, jax.Array] = jax.vmap(
+    right_and_bias: tuple[jax.Array, jax.Array] = jax.vmap(  # over pools
         over_draws, (0, 0, 0, 0, None if free is None else 0)
     )(seen, labels, test, gold, free)
     return right_and_bias

@@ -45,6 +45,7 @@ class Curves(NamedTuple):
     def least(self, method: str, gain: float) -> str:
         """The fewest rows from which on the mean gain is never below `gain` again."""
         below = np.flatnonzero(self.accuracy[method].mean(axis=1) < gain)
+        # The size after the last that is below; none is left where that is the largest.
         size_index = 0 if not below.size else int(below[-1]) + 1
         return f"{self.sizes[size_index]:,}" if size_index < len(self.sizes) else "–"
 
@@ -72,6 +73,7 @@ def findings(curves_by_group: Sequence[Curves]) -> list[str]:
     sentences = []
     for curves in curves_by_group:
         last = float(curves.accuracy[SHOWN][-1].mean())
+        # Ten rows where they were measured, else the fewest.
         ten = list(curves.sizes).index(10) if 10 in curves.sizes else 0
         sentences.append(
             f"**{SHOWN} needs rows**, on {curves.title}: with {curves.sizes[0]} row it changes "
@@ -113,7 +115,7 @@ def gains(curves: Curves) -> Cells:
         for size_index, size in enumerate(curves.sizes)
         if size in (1, 2, 5, 10, 30, 100, 1000)
     ]
-    shown_indices = [*shown_indices, len(curves.sizes) - 1]
+    shown_indices = [*shown_indices, len(curves.sizes) - 1]  # all rows, whatever their number
     head = [
         "method",
         *(f"{curves.sizes[size_index]:,}" for size_index in shown_indices),
@@ -131,10 +133,12 @@ def gains(curves: Curves) -> Cells:
 
 def errors(curves: Curves) -> Cells:
     """A line a method: the error of its bias at each size."""
+    # The last is what others are compared with.
     head = ["method", *(f"{size:,}" for size in curves.sizes[:-1])]
     return [head] + [
-        [name, *(f"{nats.mean():.2f}" for nats in error[:-1])]
+        [name, *(f"{nats.mean():.2f}" for nats in error[:-1])]  # [u]
         for name, error in curves.error.items()
+        # A bias from content-free rows does not change with the rows learned from.
         if not flat(name) and not METHODS[name].probe.labels
     ]
 
@@ -147,6 +151,7 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
             for size_index, size in enumerate(curves.sizes):
                 numbers = [
                     f"{number:.4g}"
+                    # Fewer draws: a cell for each number.
                     for number in statistics.mean_interval(gains_[size_index], draws=1000)
                 ]
                 error = (

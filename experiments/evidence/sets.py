@@ -88,11 +88,13 @@ def arrays(folder: Path, name: str) -> Mapping[str, np.ndarray]:
 def read_archive(folder: Path, name: str) -> Archive:
     """One archive; where its rows have no subjects, all are of one task."""
     archive_arrays = arrays(folder, name)
+    # [models, rows, labels]
     scores = archive_arrays["scores"] if "scores" in archive_arrays else archive_arrays["logits"]
     gold = archive_arrays["gold"].astype(np.int32)
     return Archive(
         scores.astype(np.float32), gold, tuple(map(str, archive_arrays["models"])),
         tuple(map(str, archive_arrays["labels"])),
+        # Without subjects all rows are of one task.
         archive_arrays.get("subject", np.zeros_like(gold)),
         tuple(map(str, archive_arrays.get("subjects", (name,)))),
     )  # fmt: skip
@@ -102,7 +104,9 @@ def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
     def read(folder: Path, name: str) -> ScoreSet:
         archive = read_archive(folder, file)
         if not by_subject:
+            # One task of all rows.
             archive = archive._replace(task=np.zeros_like(archive.task), tasks=("all subjects",))
+        # One block for each model, in the order of the archive's models.
         probes = [
             {"cc": make_block(content_free_scores)}
             for content_free_scores in arrays(folder, "content_free")["scores"]
@@ -123,12 +127,14 @@ def _mmlu(file: str, by_subject: bool) -> Callable[[Path, str], ScoreSet]:
 def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
     def read(folder: Path, name: str) -> ScoreSet:
         archive = read_archive(folder, file)
+        # The files have six options; E and F are never right.
         few = archive._replace(scores=archive.scores[..., :labels], labels=archive.labels[:labels])
         rows, end = len(archive.gold), archive.labels[labels - 1]
         never = ", E and F never right" if labels > 4 else ""
         description = (
             f"{len(few.models)} vision-language models, {rows:,} rows, options A to {end}{never}"
         )
+        # The space keeps the brace of the dict apart from that of the f-string.
         title = f"{ {'mmbench': 'MMBench', 'oodcv': 'OOD-CV'}[file] }, A to {end}{never}"
         tables = _tables(few, LOGITS, [{}] * len(few.models))
         return ScoreSet(name, title, description, tables, len(few.models))
@@ -138,12 +144,14 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
 
 def _bear(folder: Path, name: str) -> ScoreSet:
     archive_arrays = arrays(folder, "bear")
+    # Arrays come in pairs, RELATION_scores and RELATION_gold.
     relations = [key.removesuffix("_scores") for key in archive_arrays if key.endswith("_scores")]
     tables = []
     for relation in relations:
         scores = archive_arrays[f"{relation}_scores"].astype(np.float32)
         block = make_block(scores, archive_arrays[f"{relation}_gold"].astype(np.int32))
         context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
+        # The archive has no names of labels.
         tables.append(ScoreTable(context, _numbered(scores.shape[1]), {"test": block}))
     widths = [len(table.label_names) for table in tables]
     description = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
@@ -162,8 +170,9 @@ def _tables(
         ScoreTable(
             {"task": task, "model": model, "scorer": scorer},
             archive.labels,
+            # The task's rows.
             {"test": make_block(scores[archive.task == i], archive.gold[archive.task == i])}
-            | dict(probe),
+            | dict(probe),  # one probe for all tasks of a model
         )
         for model, scores, probe in zip(archive.models, archive.scores, probes, strict=True)
         for i, task in enumerate(archive.tasks)
@@ -203,7 +212,7 @@ def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
         return table
     test = table.blocks["test"]
     rows = len(test.labels)
-    drawn = np.zeros(rows, bool)
+    drawn = np.zeros(rows, bool)  # whether set apart
     random = np.random.default_rng(list(seed))
     drawn[random.choice(rows, min(most, rows // 4), replace=False)] = True
     split_blocks = {

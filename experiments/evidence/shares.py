@@ -77,6 +77,7 @@ def run(folder: Path, options: Options) -> Written:
         folder: the folder of label scores.
         options: what is varied.
     """
+    # A wrong name is refused before anything is measured.
     batches.chosen(options.methods, other_rows=True)
     grids = [
         grid(pools.titled(names), pools.real_pools(folder, names, 2), options)
@@ -92,13 +93,15 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
     """The gain of each method for each pair of shares of one of two labels, in turn."""
     names = batches.chosen(options.methods, other_rows=True)
     learned = np.array(options.shares)
+    # Each label is the frequent one in turn, so that a share below one half would repeat another.
     corrected = learned[learned > EVEN - 1e-6]
     models = len({pool.name for pool in pool_group})
     gains = {name: np.zeros((len(learned), len(corrected), models)) for name in names}
-    key, no_bias = jax.random.key(options.seed), np.zeros(2, np.float32)
+    key, no_bias = jax.random.key(options.seed), np.zeros(2, np.float32)  # two labels
     draws = options.draws * options.size
 
     def sample(share: float, number: int) -> tuple[np.ndarray, np.ndarray]:
+        # The number keeps both samples apart where their shares are equal.
         random = np.random.default_rng([options.seed, number, int(1000 * share)])
         return pools.several(pool_group, share, options.size, draws, random)
 
@@ -107,13 +110,14 @@ def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:
         for corrected_index, share in enumerate(corrected):
             rows, gold = sample(share, 1)
             for learned_index, learned_share in enumerate(learned):
-                seen = sample(learned_share, 0)[0]
+                seen = sample(learned_share, 0)[0]  # labels are not read
                 right_of_method = partial(batches.right_by_label, seen, rows, gold, no_bias, key)
                 answers_right = threads.map(
                     lambda name, right_of=right_of_method: np.asarray(right_of(name=name)), names
                 )
                 for name, right in zip(names, answers_right, strict=True):
-                    accuracy = 100 * right.sum(axis=-1) / gold[0].size
+                    accuracy = 100 * right.sum(axis=-1) / gold[0].size  # percent
+                    # The mean over which label it is.
                     mean_by_pool = accuracy.reshape(len(pool_group), 2).mean(axis=1)
                     gains[name][learned_index, corrected_index] = pools.units(
                         mean_by_pool, pool_group
@@ -152,6 +156,7 @@ def section(grids: Sequence[Grid], size: int) -> str:
 def by_pair(grid: Grid) -> Cells:
     """A line a method: its gain where shares are balanced, equal, and reversed."""
     pairs = [(EVEN, EVEN)]
+    # Reversed, balanced, the same.
     pairs += [(learned, at) for at in (0.7, 0.9) for learned in (1 - at, EVEN, at)]
     head = [
         grid.title,
@@ -166,6 +171,7 @@ def cells(grids: Sequence[Grid]) -> Cells:
     for grid in grids:
         for name, gains in grid.gains.items():
             for a, b in np.ndindex(gains.shape[:2]):
+                # Fewer draws: a cell for each pair.
                 numbers = statistics.mean_interval(gains[a, b], draws=1000)
                 at = f"{grid.learned[a]:g}", f"{grid.corrected[b]:g}"
                 lines.append([grid.title, name, *at, *(f"{number:.4g}" for number in numbers)])
@@ -183,6 +189,7 @@ def draw(grids: Sequence[Grid]) -> "Figure":
         for name, gains in first.gains.items()
         if name != SHOWN
     }
+    # The fields learned and corrected.
     across, up = ([f"{share:.2f}" for share in axis] for axis in grids[0][1:3])
     labels = (
         "share of a label where the bias is learned",

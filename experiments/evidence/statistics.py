@@ -30,8 +30,9 @@ def crossed_interval(
     >>> crossed_interval(np.full((3, 4), 2.0), draws=10)
     (2.0, 2.0)
     """
+    # [draws, A] and [draws, B], drawn apart
     models, tasks = (_times(n, (seed, side), draws) for side, n in enumerate(values.shape))
-    means = np.sum((models @ values) * tasks, axis=1) / values.size
+    means = np.sum((models @ values) * tasks, axis=1) / values.size  # [draws]
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(means, (tail, 1.0 - tail))
     return float(low), float(high)
@@ -57,12 +58,13 @@ def sign_flip(values: np.ndarray, random: np.random.Generator, *, draws: int = D
     n = len(values)
     is_exhaustive = 2**n <= draws
     if is_exhaustive:
-        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1  # every sign vector: [2^n, n]
     else:
         bits = random.integers(0, 2, (draws, n), dtype=np.int8)
     # Rounding must not part sums that are equal.
     seen = abs(float(values.sum())) * (1 - 1e-9)
     as_far = int((np.abs((2.0 * bits - 1.0) @ values) >= seen).sum())
+    # The signs seen are one more vector.
     return as_far / 2**n if is_exhaustive else (as_far + 1) / (draws + 1)
 
 
@@ -76,7 +78,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     [0.03, 0.06, 0.06]
     """
     order = np.argsort(p_values, kind="stable")
-    steps = len(p_values) - np.arange(len(p_values))
+    steps = len(p_values) - np.arange(len(p_values))  # m, m - 1, ..., 1
+    # Never below a smaller p's.
     adjusted = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * steps), 1.0)
     in_given_order = np.empty(len(p_values))
     in_given_order[order] = adjusted
@@ -93,8 +96,9 @@ def mcnemar(gained: np.ndarray, lost: np.ndarray) -> np.ndarray:
     >>> mcnemar(np.array([5]), np.array([0])).tolist()
     [0.0625]
     """
-    discordant = np.asarray(gained + lost, np.int64)
+    discordant = np.asarray(gained + lost, np.int64)  # rows where both agree tell nothing
     fewer = np.minimum(gained, lost).astype(np.float64)
+    # Both tails; where the two are equal they overlap, and twice the sum exceeds 1.
     return np.where(
         discordant > 0, np.minimum(2 * bdtr(fewer, np.maximum(discordant, 1), 0.5), 1.0), 1.0
     )
@@ -119,6 +123,7 @@ def break_even(at: np.ndarray, gains: np.ndarray) -> float:
     if last == 0:
         return float("-inf")
     high, low = gains[last - 1], gains[last]
+    # The line through both crosses zero here.
     return float(at[last - 1] + (at[last] - at[last - 1]) * high / (high - low))
 
 
@@ -137,7 +142,9 @@ def break_even_interval(
     >>> break_even_interval(np.array([0.5, 0.75]), gains, draws=10)
     (0.625, 0.625, 0.625)
     """
+    # A sum over units in place of their mean crosses zero at the same share.
     drawn = [break_even(at, gains @ times) for times in _times(gains.shape[1], (seed, 2), draws)]
+    # No interpolation: between an infinite end and another it would give NaN.
     low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
     return break_even(at, gains.mean(axis=1)), float(low), float(high)
 
@@ -146,4 +153,5 @@ def mean_interval(
     values: np.ndarray, seed: int = 0, *, draws: int = DRAWS
 ) -> tuple[float, float, float]:
     """The mean over units [u], and its 95 % bootstrap interval."""
+    # One row: units alone are drawn.
     return (float(values.mean()), *crossed_interval(values[None], seed, draws=draws))

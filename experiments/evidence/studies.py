@@ -43,7 +43,7 @@ def run(
         The files that were written.
     """
     options = {key: _split(setting) for key, setting in config.items()}
-    name = str(options.pop("study", ""))
+    name = str(options.pop("study", ""))  # what is left are the study's options
     if name not in STUDIES:
         raise InputError.unknown("study", name, STUDIES)
     chosen = STUDIES[name]
