@@ -96,11 +96,11 @@ def launcher_flags() -> None:
 
 def read_launcher() -> Any:
     """The launcher that the flags name; errors as in `make_launcher`."""
-    given: dict[str, Any] = {name: flags.FLAGS[name].value for name in ("launcher", "workers")}
+    launch: dict[str, Any] = {name: flags.FLAGS[name].value for name in ("launcher", "workers")}
     chosen = {name: flags.FLAGS[name].value for name in launchers.FLAGS}
     # None: the launcher's own default holds.
     options = {name: setting for name, setting in chosen.items() if setting is not None}
-    return launchers.make_launcher(given["launcher"], given["workers"], options)
+    return launchers.make_launcher(launch["launcher"], launch["workers"], options)
 
 
 def configured_settings() -> Settings:
@@ -109,8 +109,8 @@ def configured_settings() -> Settings:
     settings = Settings() if config is None else Settings.of(**config.to_dict())
     # A program has flags for some parts alone.
     texts = {name: flags.FLAGS[name].value for name in keys() if name in flags.FLAGS}
-    given = {name: keys()[name].parse(text) for name, text in texts.items() if text is not None}
-    return settings.replace(**given)
+    parsed = {name: keys()[name].parse(text) for name, text in texts.items() if text is not None}
+    return settings.replace(**parsed)
 
 
 def configured_study() -> Study:
@@ -178,25 +178,25 @@ def _run(main: Callable[[], None], loads: Sequence[str]) -> None:
     # absl shows what every library logs; a program says what it has to by print and sentences.
     logging.set_verbosity(logging.WARNING)
     workdir = flags.FLAGS["workdir"].value if "workdir" in flags.FLAGS else None
-    place = f"workdir {workdir}" if workdir else "a file"
+    destination = f"workdir {workdir}" if workdir else "a file"
     if STATE.is_guest:
-        answer(main, place)
+        answer(main, destination)
     else:
-        guard(main, loads, place)
+        guard(main, loads, destination)
 
 
 def _parse(argv: Sequence[str], grids: bool) -> list[str]:
     # Words without a flag are refused below: they must not end the flags.
     flags.FLAGS.set_gnu_getopt(True)
     try:
-        words, overrides = _split_overrides(argv)
+        arguments, overrides = _split_overrides(argv)
         takes_config = "config" in flags.FLAGS
-        if takes_config and {"-help", "--help", "--helpfull"} & set(words):
+        if takes_config and {"-help", "--help", "--helpfull"} & set(arguments):
             # absl prints help while it parses: the keys of the config must be in its text by then.
-            path = _find_config(words) or STATE.example
+            path = _find_config(arguments) or STATE.example
             flags.FLAGS["config"].help += f": {', '.join(config_files.read_config(path))}"
-        words = flags.FLAGS(words)
-        _check(words[1:])  # [0] is the program's name
+        arguments = flags.FLAGS(arguments)
+        _check(arguments[1:])  # [0] is the program's name
         if takes_config and flags.FLAGS.config is not None:
             STATE.path = flags.FLAGS.config
             config: Any = config_files.read_config(STATE.path)
@@ -206,7 +206,7 @@ def _parse(argv: Sequence[str], grids: bool) -> list[str]:
         elif overrides:
             # A key is set, and the config that it belongs to is not named.
             fail(_say_missing(["config"]))
-        return words
+        return arguments
     except SystemExit as end:
         # After --help: absl ends with the code of an error.
         sys.exit(end.code if end.code == 2 else 0)
@@ -221,36 +221,36 @@ def _parse(argv: Sequence[str], grids: bool) -> list[str]:
         fail(f"{str(error).strip().splitlines()[-1]}; --help lists the flags.")
 
 
-def _find_config(words: Sequence[str]) -> str:
+def _find_config(arguments: Sequence[str]) -> str:
     """What `--config` says where the other flags are not parsed."""
     # Apart from the program's own flags, which are not to be parsed yet.
     alone = flags.FlagValues()
     alone.set_gnu_getopt(True)
     holder = flags.DEFINE_string("config", "", "", flag_values=alone)
-    alone(list(words), known_only=True)
+    alone(list(arguments), known_only=True)
     return holder.value or ""
 
 
 def _split_overrides(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """The arguments without those that set keys of the config, and these keys with their texts."""
-    words, overrides = list[str](), dict[str, str]()
-    rest = iter(argv)
-    for word in rest:
-        setting = OVERRIDE.fullmatch(word)
+    arguments, overrides = list[str](), dict[str, str]()
+    remaining = iter(argv)
+    for argument in remaining:
+        setting = OVERRIDE.fullmatch(argument)
         if setting and "config" in flags.FLAGS:
             key, text = setting.groups()
             # What is not behind "=" is the next word.
-            overrides[key] = next(rest, "") if text is None else text
+            overrides[key] = next(remaining, "") if text is None else text
         else:
-            words.append(word)
-    return words, overrides
+            arguments.append(argument)
+    return arguments, overrides
 
 
-def _check(words: Sequence[str]) -> None:
+def _check(arguments: Sequence[str]) -> None:
     """Refuse words without a flag, and flags without a value."""
-    if words:
+    if arguments:
         remedy = "write --NAME=VALUE, --help lists the names"
-        raise InputError(where=" ".join(words), expected="flags alone", remedy=remedy)
+        raise InputError(where=" ".join(arguments), expected="flags alone", remedy=remedy)
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
         if flag.present and flag.value == "" and name != "config":

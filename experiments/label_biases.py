@@ -25,13 +25,13 @@ def main() -> None:
     # The scores lie in the workdir: a second run asks for nothing and only measures.
     workdir = Path(WORKDIR.value)
     with ProgressBar("scoring", "examples") as bar:
-        asked = ask(
+        asked_by_key = ask(
             cli.configured_settings(),
             workdir,
-            lambda now: bar.update(now.done, now.total, now.context),
+            lambda status: bar.update(status.done, status.total, status.context),
             print,
         )
-    print(tables.write(tables.measure_all(asked), workdir))
+    print(tables.write(tables.measure_all(asked_by_key), workdir))
 
 
 if __name__ == "__main__":

@@ -67,9 +67,9 @@ def measure(asked: Asked, method: str) -> Measured:
     most = ones[None, :, None] > DEMONSTRATIONS / 2
     shares = dict[str, np.ndarray]()
     for name, counts in MIXES.items():
-        among = np.broadcast_to(np.isin(ones, counts)[None, :, None], answers.shape)
-        shares[name] = _share(among, ~wrong)
-        shares[f"{name} answered"] = _share(among, answers == most)  # True is label 1
+        is_counted = np.broadcast_to(np.isin(ones, counts)[None, :, None], answers.shape)
+        shares[name] = _share(is_counted, ~wrong)
+        shares[f"{name} answered"] = _share(is_counted, answers == most)  # True is label 1
     # Only balanced sequences: after others the majority's label would be taken for a copy.
     half = np.broadcast_to(ones[None, :, None] == DEMONSTRATIONS / 2, answers.shape)
     for name, label in zip(NEAR, (last, asked.nearest), strict=True):
@@ -83,11 +83,11 @@ def measure(asked: Asked, method: str) -> Measured:
     return Measured(biases, shares)
 
 
-def _share(among: np.ndarray, event: np.ndarray) -> np.ndarray:
+def _share(is_counted: np.ndarray, event: np.ndarray) -> np.ndarray:
     """Each row's part [s n] in how often an event is among those [s c n]: the mean is the share."""
-    count = among.sum(axis=1)  # [s, n]
+    count = is_counted.sum(axis=1)  # [s, n]
     # Divided by the mean over rows, not by each row's own count, so that the mean is the share.
-    return np.asarray((among & event).sum(axis=1) / max(count.mean(), 1e-9))
+    return np.asarray((is_counted & event).sum(axis=1) / max(count.mean(), 1e-9))
 
 
 Found = Mapping[tuple[str, str], Mapping[str, Measured]]
@@ -96,7 +96,10 @@ Found = Mapping[tuple[str, str], Mapping[str, Measured]]
 
 def measure_all(asked: Mapping[tuple[str, str], Asked]) -> Found:
     """All methods on all tasks with all kinds of words."""
-    return {key: {name: measure(one, name) for name in one.scores} for key, one in asked.items()}
+    return {
+        key: {name: measure(scored, name) for name in scored.scores}
+        for key, scored in asked.items()
+    }
 
 
 def write(found: Found, workdir: Path) -> str:
@@ -116,59 +119,68 @@ def bias_cells(found: Found) -> Cells:
     """Header, and a row for each task, and all of them, kind of words and method."""
     header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
     rows: Cells = [[*header, "answered", "last", "nearest"]]
-    for task, words, method, each in _rows(found):
-        known = [one.biases for one in each if one.biases is not None]
+    for task, word_kind, method, measures in _rows(found):
+        task_biases = [measured.biases for measured in measures if measured.biases is not None]
         nats = ["-"] * 3
-        if known:
+        if task_biases:
             signs = ("{:.2f}", "{:+.2f}", "{:+.2f}")
             # + 0.0 makes of a rounded -0 a 0.
-            values = (round(x, 2) + 0.0 for x in np.mean(known, axis=0))
-            nats = [sign.format(x) for sign, x in zip(signs, values, strict=True)]
+            mean_biases = (round(bias, 2) + 0.0 for bias in np.mean(task_biases, axis=0))
+            nats = [sign.format(bias) for sign, bias in zip(signs, mean_biases, strict=True)]
         pairs = (
             ("3 + 1 answered", "4 + 0 answered"),
             *((f"{n} wrong", f"{n} right") for n in NEAR),
         )
-        cells = [_percent(each, name) for name in MIXES]
-        cells += [f"{_percent(each, one)} / {_percent(each, other)}" for one, other in pairs]
-        rows.append([task, words, method, *nats, *cells])
+        cells = [_percent(measures, name) for name in MIXES]
+        cells += [f"{_percent(measures, a)} / {_percent(measures, b)}" for a, b in pairs]
+        rows.append([task, word_kind, method, *nats, *cells])
     return rows
 
 
 def change_cells(found: Found) -> Cells:
     """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
     rows: Cells = [["task", "label words", "method", *(f"copied, {name}" for name in NEAR), *MIXES]]
-    for task, words, method, each in _rows(found):
+    for task, word_kind, method, measures in _rows(found):
         # The same tasks in the same order, so that each is paired with icl on its own prompts.
-        plain = [found[key]["icl"] for key in found if _is(key, task, words)]
-        cells = [_less(each, f"{name} wrong", each, f"{name} right") for name in NEAR]
-        cells += ["" if method == "icl" else _less(each, name, plain, name) for name in MIXES]
-        rows.append([task, words, method, *cells])
+        plain = [found[key]["icl"] for key in found if _is(key, task, word_kind)]
+        cells = [_less(measures, f"{name} wrong", measures, f"{name} right") for name in NEAR]
+        cells += ["" if method == "icl" else _less(measures, name, plain, name) for name in MIXES]
+        rows.append([task, word_kind, method, *cells])
     return rows
 
 
-def _percent(each: Sequence[Measured], name: str) -> str:
-    return f"{100 * np.mean([one.shares[name].mean() for one in each]):.1f}"
+def _percent(measures: Sequence[Measured], name: str) -> str:
+    return f"{100 * np.mean([measured.shares[name].mean() for measured in measures]):.1f}"
 
 
-def _less(each: Sequence[Measured], name: str, others: Sequence[Measured], other: str) -> str:
+def _less(
+    measures: Sequence[Measured], name: str, minus: Sequence[Measured], minus_name: str
+) -> str:
     """The mean over tasks of one share less another, with its interval."""
     # Each task with itself.
-    values = (a.shares[name] - b.shares[other] for a, b in zip(each, others, strict=True))
-    found = [over_rows(one, OF_GAIN) for one in values]
-    return gain_cell(over_tasks(found) if len(found) > 1 else found[0])
+    differences = (
+        a.shares[name] - b.shares[minus_name] for a, b in zip(measures, minus, strict=True)
+    )
+    estimates = [over_rows(difference, OF_GAIN) for difference in differences]
+    return gain_cell(over_tasks(estimates) if len(estimates) > 1 else estimates[0])
 
 
-def _is(key: tuple[str, str], task: str, words: str) -> bool:
-    return key[1] == words and task in (key[0], ALL)
+def _is(key: tuple[str, str], task: str, word_kind: str) -> bool:
+    return key[1] == word_kind and task in (key[0], ALL)
 
 
-def _rows(found: Found) -> list[tuple[str, str, str, list[Measured]]]:
+def _rows(measured: Found) -> list[tuple[str, str, str, list[Measured]]]:
     """Task, words, method and what was measured, of several where they stand for all tasks."""
-    tasks = list(dict.fromkeys(task for task, _ in found))
-    methods = next(iter(found.values()))
+    tasks = list(dict.fromkeys(task for task, _ in measured))
+    methods = next(iter(measured.values()))
     return [
-        (task, words, method, [found[key][method] for key in found if _is(key, task, words)])
+        (
+            task,
+            word_kind,
+            method,
+            [measured[key][method] for key in measured if _is(key, task, word_kind)],
+        )
         for task in ([ALL] if len(tasks) > 1 else []) + tasks  # a mean of one task would repeat it
-        for words in WORDS
+        for word_kind in WORDS
         for method in methods
     ]

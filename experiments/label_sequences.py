@@ -53,7 +53,7 @@ def fit(sequences: Sequence[Sequence[int]], means: Sequence[float]) -> tuple[flo
         sequences: labels of demonstrations.
         means: after each of them the mean over rows of log p(second label) - log p(first).
     """
-    design = [(1, 2 * np.mean(one) - 1, 2 * one[-1] - 1) for one in sequences]  # [c, 3]
+    design = [(1, 2 * np.mean(labels) - 1, 2 * labels[-1] - 1) for labels in sequences]  # [c, 3]
     common, majority, recency = np.linalg.lstsq(np.array(design), np.array(means), rcond=None)[0]
     return float(common), float(majority), float(recency)
 
@@ -75,7 +75,7 @@ def ask(
     """
     settings = settings.replace(labeled_per_class=0)  # no method here reads one
     names = _methods(settings)
-    reader, data = RowReader(), settings.data
+    reader, data_settings = RowReader(), settings.data
     rows = dict[str, tuple[Rows, Rows]]()
     for name in settings.tasks:
         task = load_task(name)
@@ -86,34 +86,34 @@ def ask(
                 remedy="give such as sst2",
             )
         # The rows that are asked about.
-        test = reader.texts(task, data.data, data.split, data.limit)
-        rows[name] = test, reader.texts(task, data.data, data.train_split)
+        test = reader.texts(task, data_settings.data, data_settings.split, data_settings.limit)
+        rows[name] = test, reader.texts(task, data_settings.data, data_settings.train_split)
     # In the order that the slices below count on: all cells of one (task, words) together.
     cells = [
-        _cell(settings, task, words, seed, _choose(rows[task][1], seed, sequence))
-        for task, words in itertools.product(settings.tasks, WORDS)
+        _cell(settings, task, word_kind, seed, _choose(rows[task][1], seed, sequence))
+        for task, word_kind in itertools.product(settings.tasks, WORDS)
         for seed, sequence in itertools.product(range(settings.seeds), SEQUENCES)
     ]
     store = Store(workdir, create=True)
     ids = run_scoring(settings, cells, store, progress=progress, notify=notify).ids
     tables = {table.id: table for table in store.tables()[0]}
-    size, out = settings.seeds * len(SEQUENCES), dict[tuple[str, str], Asked]()
-    for place, key in enumerate(itertools.product(settings.tasks, WORDS)):
-        part = slice(place * size, (place + 1) * size)
-        own = [tables[one] for one in ids[part]]
-        out[key] = _asked(own, cells[part], names, *rows[key[0]])
-    return out
+    size, asked_by_key = settings.seeds * len(SEQUENCES), dict[tuple[str, str], Asked]()
+    for position, key in enumerate(itertools.product(settings.tasks, WORDS)):
+        cell_slice = slice(position * size, (position + 1) * size)
+        task_tables = [tables[table_id] for table_id in ids[cell_slice]]
+        asked_by_key[key] = _asked(task_tables, cells[cell_slice], names, *rows[key[0]])
+    return asked_by_key
 
 
 def _methods(settings: Settings) -> list[str]:
-    given = [*(settings.calibration.methods or ("cc", "dc", "pc", "bc")), "icl"]
-    for name in given:
+    chosen = [*(settings.calibration.methods or ("cc", "dc", "pc", "bc")), "icl"]
+    for name in chosen:
         if "labeled" in get_method(name).probe.blocks:
             raise InputError(
                 f"config.methods: {name} learns from a labeled set, and none is asked about here; "
                 "leave it out."
             )
-    return [name for name in METHODS if name in given]
+    return [name for name in METHODS if name in chosen]
 
 
 def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
@@ -134,10 +134,12 @@ def _choose(rows: Rows, seed: int, sequence: Sequence[int]) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def _cell(settings: Settings, task: str, words: str, seed: int, chosen: tuple[int, ...]) -> Cell:
+def _cell(
+    settings: Settings, task: str, word_kind: str, seed: int, chosen: tuple[int, ...]
+) -> Cell:
     return settings.cell(
         task, seed, selection="explicit", shots=DEMONSTRATIONS, demonstrations=chosen,
-        label_words=words,
+        label_words=word_kind,
     )  # fmt: skip
 
 
@@ -145,37 +147,41 @@ def _asked(
     tables: Sequence[ScoreTable], cells: Sequence[Cell], names: Sequence[str], test: Rows,
     train: Rows,
 ) -> Asked:  # fmt: skip
-    parts = {"test", *(part for name in names for part in METHODS[name].probe.blocks)}
-    if lacking := sorted(parts - set(tables[0].blocks)):  # one task's tables have the same blocks
+    needed = {"test", *(block for name in names for block in METHODS[name].probe.blocks)}
+    if lacking := sorted(needed - set(tables[0].blocks)):
         raise InputError(
             f"config.methods: one of {', '.join(names)} learns from {', '.join(lacking)}, which "
             f"{tables[0].context['task']} has not; name others."
         )
     blocks = {  # [s * c, n, 2]
-        name: (np.stack([table.blocks[name].log_probs for table in tables]),) for name in parts
+        name: (np.stack([table.blocks[name].log_probs for table in tables]),) for name in needed
     }
-    found = compare(blocks, methods=names, key=jax.random.key(0))
+    corrected = compare(blocks, methods=names, key=jax.random.key(0))
     shape = (-1, len(SEQUENCES), len(test.rows))  # [s, c, n], the order of the cells
-    near = []
+    near_labels = []
     for cell in cells:
         chosen = [int(i) for i in cell.prompt.demonstrations]
-        place = _nearest(test.rows, [train.rows[i] for i in chosen])  # [n], which of the four
-        near.append(np.array([train.labels[i] for i in chosen])[place])  # [n], its label
+        nearest = _nearest(test.rows, [train.rows[i] for i in chosen])  # [n], which of the four
+        near_labels.append(np.array([train.labels[i] for i in chosen])[nearest])
     return Asked(
-        {name: np.asarray(one.scores).reshape(*shape, 2) for name, one in found.items()},
+        {
+            name: np.asarray(correction.scores).reshape(*shape, 2)
+            for name, correction in corrected.items()
+        },
         np.array(test.labels),
-        np.array(near).reshape(shape),
+        np.array(near_labels).reshape(shape),
     )
 
 
 def _nearest(rows: Sequence[Row], shown: Sequence[Row]) -> np.ndarray:
     """Of each row the number of the demonstration that shares most words, of equals the last."""
-    told = [_words(row) for row in shown]
+    shown_words = [_words(row) for row in shown]
     shares = [  # Jaccard's; two rows without words share nothing
-        [len(mine & one) / max(len(mine | one), 1) for one in told] for mine in map(_words, rows)
+        [len(row_words & word_set) / max(len(row_words | word_set), 1) for word_set in shown_words]
+        for row_words in map(_words, rows)
     ]
     # Of equals the last: argmax finds the first, so the order is reversed.
-    return len(told) - 1 - np.array(shares)[:, ::-1].argmax(axis=1)
+    return len(shown_words) - 1 - np.array(shares)[:, ::-1].argmax(axis=1)
 
 
 def _words(row: Row) -> set[str]:

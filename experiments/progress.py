@@ -39,15 +39,17 @@ class TrainingProgress(ProgressBar):
 
         Every few steps the means of the numbers since the last line are printed.
         """
-        now = time.monotonic()
-        row = {"step": step, "seconds": round(now - self._last, 4), **numbers}  # seconds
+        step_end = time.monotonic()
+        row = {"step": step, "seconds": round(step_end - self._last, 4), **numbers}  # seconds
         self._file.write(json.dumps(row) + "\n")
-        self._last = now
-        for name, value in numbers.items():
-            self._recent.setdefault(name, []).append(value)
+        self._last = step_end
+        for name, number in numbers.items():
+            self._recent.setdefault(name, []).append(number)
         self.update(done, done + left, "training")
         if step % self._every == 0 or not left:  # the last steps, too, where they fill no line
-            means = "  ".join(f"{k} {sum(v) / len(v):.3f}" for k, v in self._recent.items())
+            means = "  ".join(
+                f"{k} {sum(recent) / len(recent):.3f}" for k, recent in self._recent.items()
+            )
             self.print(f"step {step}  {means}")
             self._recent.clear()
 

@@ -13,8 +13,8 @@ def main() -> None:
     args = options.parse(None)
     guard.set_up_process()
     # What an error of the disk names where the system names no file.
-    place = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
-    guard.guard(partial(_command, args), loads=("jax",), place=place)
+    destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
+    guard.guard(partial(_command, args), loads=("jax",), place=destination)
 
 
 def run(words: Sequence[str]) -> None:

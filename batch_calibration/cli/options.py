@@ -131,9 +131,9 @@ def _check_source(parser: Parser, args: Namespace) -> None:
         # A flag that is given its default cannot be told from one that is left out.
         is_given = name not in ("command", "files") and chosen != parser.get_default(name)
         if is_given and (name in names) == bool(args.files):
-            other = "--workdir=DIR of a study" if args.files else "files of scores"
+            other_source = "--workdir=DIR of a study" if args.files else "files of scores"
             # Argparse keeps it with an underscore.
-            parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other}")
+            parser.error(f"--{name.replace('from_probs', 'from-probs')} goes with {other_source}")
 
 
 def _add_file_flags(parser: Parser, command: str) -> None:

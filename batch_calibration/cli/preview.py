@@ -46,8 +46,8 @@ def _show_context(context: RenderedContext, rows: int) -> None:
     facts = context.context
     options = facts.get("options")
     title = f"=== {facts['task']}, seed {facts['seed']}, {facts['shots']} shots"
-    for key, value in options.items() if isinstance(options, dict) else ():
-        title += f", {key} {value}"
+    for key, option in options.items() if isinstance(options, dict) else ():
+        title += f", {key} {option}"
     print(title)
     if "served" in facts:
         print(f"the data have no split {facts['split']!r}; {facts['served']!r} stands in for it")
@@ -182,8 +182,8 @@ def show_plan(studies: Sequence[Study], workdir: str, workers: int) -> None:
     if rate is None:
         print(f"time: not known, for no rows were scored in {workdir} yet")
     else:
-        least = timedelta(seconds=round(rows_left / rate / workers))  # `rate` is one worker's
-        print(f"time: about {least}, at the {rate:,.0f} rows/s of a worker so far in {workdir}")
+        duration = timedelta(seconds=round(rows_left / rate / workers))  # `rate` is one worker's
+        print(f"time: about {duration}, at the {rate:,.0f} rows/s of a worker so far in {workdir}")
 
 
 def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | None) -> int:
@@ -200,4 +200,4 @@ def _rows_left(contexts: Sequence[RenderedContext], model: str, store: Store | N
 
 def _key(context: Mapping[str, Json]) -> str:
     """All that decides a context's numbers but the scorer, whose weights would have to be read."""
-    return context_id({key: value for key, value in context.items() if key != "scorer"})
+    return context_id({key: fact for key, fact in context.items() if key != "scorer"})

@@ -31,7 +31,7 @@ def score(study: "Study", workdir: str, say: Say = print) -> None:
     with ProgressBar("scoring", "examples") as bar:
         report = run_scoring(
             *study, store, notify=say,
-            progress=lambda now: bar.update(now.done, now.total, now.context),
+            progress=lambda status: bar.update(status.done, status.total, status.context),
         )  # fmt: skip
     for note in report.notes:
         say(note)

@@ -77,8 +77,8 @@ def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
 
 def flag_names(command: str) -> set[str]:
     """The names of all flags of a command on studies."""
-    parts = PARTS.get(command, ())
-    by_key = {name for name, key in keys().items() if key.part in parts}
+    part_names = PARTS.get(command, ())
+    by_key = {name for name, key in keys().items() if key.part in part_names}
     return {"workdir", *FLAGS.get(command, {}), *by_key}
 
 
@@ -145,8 +145,8 @@ def _say(line: str) -> None:
 
 def _texts(args: Namespace) -> dict[str, str]:
     """The keys that were given, and what was given for each."""
-    parts = PARTS[args.command]
-    names = [name for name, key in keys().items() if key.part in parts]
+    part_names = PARTS[args.command]
+    names = [name for name, key in keys().items() if key.part in part_names]
     # None: left out.
     return {name: text for name in names if (text := getattr(args, name)) is not None}
 
@@ -185,11 +185,11 @@ def _calibrate(args: Namespace) -> None:
 
 
 def _sweep(args: Namespace) -> None:
-    values = {name: read_values(name, text) for name, text in _texts(args).items()}
+    values_by_key = {name: read_values(name, text) for name, text in _texts(args).items()}
     # These span the grid.
-    varying = {name: several for name, several in values.items() if len(several) > 1}
+    varying = {name: several for name, several in values_by_key.items() if len(several) > 1}
     # Settings hold one value of each key; the grid puts others in the place of those that vary.
-    first = {name: several[0] for name, several in values.items()}
+    first = {name: several[0] for name, several in values_by_key.items()}
     flags = {name: getattr(args, name) for name in launchers.FLAGS}
     chosen = {name: setting for name, setting in flags.items() if setting is not None}
     launcher = launchers.make_launcher(args.launcher, args.workers, chosen)

@@ -130,7 +130,7 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
     for i, name in enumerate(diagnosis.label_names):
         shares = (diagnosis.predicted[i], diagnosis.corrected[i])
         rows.append(
-            [name, f"{diagnosis.preference[i]:+.2f}", *(f"{100 * part:.1f}" for part in shares)]
+            [name, f"{diagnosis.preference[i]:+.2f}", *(f"{100 * share:.1f}" for share in shares)]
         )
     if diagnosis.classes is not None:
         rows[0].append("right")
@@ -156,7 +156,7 @@ def _changed_cells(context: Corrected, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        guess = (names[int(of[i].argmax())] for of in (block.log_probs, context.scores))  # [k] each
+        guess = (names[int(scores[i].argmax())] for scores in (block.log_probs, context.scores))
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
         rows.append([block.row_ids[i], *guess, right])
     if len(context.diagnosis.changed) > max_rows:

@@ -116,12 +116,12 @@ def count(
     has = np.array([answer is not None for answer in answers]).reshape(models, -1).all(axis=0)
     table_indices = np.arange(len(gold)).reshape(models, -1)[:, has]  # [models, tasks]
     counts_by_kind = np.zeros((5, *table_indices.shape))  # the fields of `Counts` but for the last
-    for place in np.ndindex(table_indices.shape):
-        i = int(table_indices[place])
+    for cell in np.ndindex(table_indices.shape):
+        i = int(table_indices[cell])
         answer_right, plain = answers[i], baseline[i]
         assert answer_right is not None and plain is not None
         right, before = answer_right == gold[i], plain == gold[i]
-        counts_by_kind[(slice(None), *place)] = (
+        counts_by_kind[(slice(None), *cell)] = (
             100 * right.mean(), 100 * balanced_accuracy(answer_right, gold[i]),
             # Only rows on which the two differ tell them apart (McNemar).
             (right & ~before).sum(), (before & ~right).sum(), len(gold[i]),

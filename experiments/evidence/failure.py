@@ -59,7 +59,7 @@ def run(folder: Path, options: Options) -> Written:
     """
     batches.chosen(options.methods)  # a wrong name is refused before anything is measured
     # The nearest size that is measured.
-    told = min(options.sizes, key=lambda size: abs(size - options.told))
+    shown_size = min(options.sizes, key=lambda size: abs(size - options.told))
     real = []
     for names in options.sets:
         for labels in options.labels:
@@ -79,7 +79,7 @@ def run(folder: Path, options: Options) -> Written:
         ]
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, simulated_options))
-    return failure_tables.tell(real, simulated, told)
+    return failure_tables.tell(real, simulated, shown_size)
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:

@@ -98,8 +98,8 @@ def fill(page: Path, study: str, texts: dict[str, str]) -> str:
     for part_name in PARTS:
         begin, end = (f"<!-- evidence {study} {part_name}: {mark} -->" for mark in ("begin", "end"))
         # Partition leaves the marker empty where it is missing.
-        before, marker, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
+        before, marker, after_begin = text.partition(begin)
+        _, closed, after = after_begin.partition(end)
         if not marker or not closed:
             raise InputError(
                 where=f"--page={page}",

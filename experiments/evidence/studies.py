@@ -59,7 +59,7 @@ def _split(setting: object) -> object:
         return setting
     return tuple(
         number_text
-        for word in setting
-        for number_text in (word.strip("()").split(",") if isinstance(word, str) else [word])
+        for member in setting
+        for number_text in (member.strip("()").split(",") if isinstance(member, str) else [member])
         if number_text != ""
     )

@@ -59,9 +59,9 @@ def make_launcher(name: str, workers: int, flags: Mapping[str, object]) -> "Laun
     options = dict[str, object]()
     for flag, setting in {"workers": workers, **flags}.items():
         if flag not in fields:
-            others = ", ".join(f"--{other}" for other in FLAGS if other in fields)
+            allowed = ", ".join(f"--{field}" for field in FLAGS if field in fields)
             raise InputError(
-                f"--{flag}: --launcher={name} has no such option; leave it out. It has {others}."
+                f"--{flag}: --launcher={name} has no such option; leave it out. It has {allowed}."
             )
         minimum = FLAGS[flag].minimum if flag in FLAGS else 1  # workers is no flag of FLAGS
         if isinstance(setting, int) and setting < minimum:

@@ -82,9 +82,9 @@ class Ray:
             # Of one node: a task cannot span two.
             if all(free.get(name, 0) >= amount for name, amount in needed.items()):
                 return
-        wanted = ", ".join(f"{amount:g} {name}" for name, amount in needed.items() if amount)
+        amounts = ", ".join(f"{amount:g} {name}" for name, amount in needed.items() if amount)
         notify(
-            f"no node of the cluster has {wanted}: waiting for one; stop this, and ask for less, "
+            f"no node of the cluster has {amounts}: waiting for one; stop this, and ask for less, "
             "where none will come"
         )
 
