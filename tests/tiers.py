@@ -30,6 +30,8 @@ RULES = {
     "test_contract.py::test_the_table_says_what_each_method_learns_from": "",
     "test_contract.py::test_unknown_method_names_the_nearest": "",
     "test_contract.py::test_what_is_drawn_and_recorded_is_the_paper_s": "",
+    "test_data_programs.py::test_a_task_of_ones_own_from_csv_to_a_table": SIZE,
+    "test_data_programs.py::test_all_thirteen_tasks_and_what_differs_from_the_paper": SIZE,
     "test_demonstration_labels.py::test_the_verdict_on_models_of_which_it_is_known": SHIPPED,
     "test_engine_families.py": COMBINATIONS,
     "test_engine_families.py::test_every_causal_family_is_here": "",

@@ -24,7 +24,7 @@ TASKS = {
     )
 }  # fmt: skip
 PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
-"""The paper's 13 tasks of text (Zhou et al. 2024, Table 4)."""
+"""The paper's 13 tasks of text (Zhou et al. 2024, Table 4, which counts their rows)."""
 
 
 def get_task(name: str) -> Task:

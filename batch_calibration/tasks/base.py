@@ -38,7 +38,7 @@ class Task(NamedTuple):
     `options` are the fields that hold the options of a multiple-choice question, in the order of
     the labels, where the label words are their names ("A", "1") and not their contents.
 
-    `objective` is what a row asks, as Table 4 of Zhou et al. 2024 has it; tasks outside that table
+    `objective` is what rows ask, as Table 4 of Zhou et al. 2024 has it; tasks outside that table
     have none.
 
     An image task has the one field `image` and no prompts; `statements` are the numbered choices of
