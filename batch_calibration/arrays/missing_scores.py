@@ -204,7 +204,7 @@ def fill_every_row(
     Args:
         scores: in nats; `find_missing` says which are missing.
         missing: "least" or a number, see `Missing`.
-        bound: [..., n], see `fill`.
+        bound: [..., n], see `fill_scores`.
         where: what to call them in the sentence.
 
     Raises:

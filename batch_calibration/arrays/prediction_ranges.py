@@ -46,7 +46,7 @@ def range_of_predictions(
     Args:
         scores: [n, k], in nats; `find_missing` says which are missing.
         correct: scores [m, k] without missing ones -> corrected scores, such as `calibrate`.
-        bound: [n], see `fill`.
+        bound: [n], see `fill_scores`.
         labels: [n], the right labels, -1 where unknown.
         distances: how far below the bound, in nats.
 

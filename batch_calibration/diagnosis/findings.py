@@ -173,7 +173,7 @@ class Diagnosis(NamedTuple):
         k = len(self.label_names)
         if self.before is None or self.after is None or self.gain is None or self.classes is None:
             return [
-                "No right label is known, so whether this helps cannot be text. BC supposes that "
+                "No right label is known, so whether this helps cannot be said. BC supposes that "
                 f"each of the {k} labels is right about equally often; where that is not so, give "
                 "the shares that you expect (--prior)."
             ]
@@ -213,5 +213,5 @@ class Diagnosis(NamedTuple):
 
 
 def _factor(nats: float) -> str:
-    """The factor that so many nats are, in verdict."""
+    """The factor that so many nats are, in words."""
     return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"  # exp(14) is 1.2 million

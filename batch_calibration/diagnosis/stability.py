@@ -38,9 +38,9 @@ def _error(per_row: np.ndarray) -> np.ndarray:
 
 
 def rows_needed(error: float, rows: int, target_error: float = 0.1) -> int | None:
-    """How many rows bring a standard error down to `wanted` nats; None where it is not known.
+    """How many rows bring a standard error down to `target_error` nats; None where it is not known.
 
-    An error falls with the square root of the rows: n (e / wanted)^2, and two at least.
+    An error falls with the square root of the rows: n (e / target_error)^2, and two at least.
 
     >>> rows_needed(0.2, 10)
     40

@@ -79,7 +79,7 @@ def run(folder: Path, options: Options) -> Written:
         ]
         title = f"simulated, {100 * accuracy:.0f} % right without bias"
         simulated.append(grid(title, drawn, simulated_options))
-    return failure_tables.tell(real, simulated, shown_size)
+    return failure_tables.write_up(real, simulated, shown_size)
 
 
 def grid(title: str, pool_group: Sequence[Pool], options: Options) -> Grid:

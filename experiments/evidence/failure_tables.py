@@ -59,7 +59,7 @@ class Grid(NamedTuple):
         return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def tell(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> Written:
+def write_up(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> Written:
     """What the grids say."""
     grids = [*real, *simulated]
     return Written(

@@ -58,7 +58,7 @@ def run(folder: Path, options: Options) -> Written:
         measure(pools.titled(names), pools.real_pools(folder, names, options.labels), options)
         for names in options.sets
     ]
-    return rows_tables.tell(curves)
+    return rows_tables.write_up(curves)
 
 
 def learning(pool: Pool) -> list[str]:

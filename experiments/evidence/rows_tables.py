@@ -60,7 +60,7 @@ def flat(name: str) -> bool:
     return BLOCK in METHODS[name].probe.blocks
 
 
-def tell(curves: Sequence[Curves]) -> Written:
+def write_up(curves: Sequence[Curves]) -> Written:
     """What the curves say."""
     return Written(
         findings(curves), section(curves), {"evidence_rows": cells(curves)},
