@@ -3,6 +3,7 @@
 python tests/test_errors.py     # writes tests/golden_sentences.txt anew; read its diff
 """
 
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -153,6 +154,8 @@ def sentences() -> str:
                     sentence = "no error"
                 except InputError as error:
                     sentence = str(error).replace(folder, "FOLDER")
+                # A list of names goes on with each new method, task or format.
+                sentence = re.sub(r"((?:Known|--format): (?:[\w.-]+, ){2}).*", r"\1...", sentence)
                 assert sentence != "no error", mistake
                 lines.append(f"{mistake}\n    {sentence}\n")
     return "".join(lines)

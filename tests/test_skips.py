@@ -29,7 +29,8 @@ def test_other():
 def test_skips_for_want_of_the_shared_data_are_told_or_fail(tmp_path, required, code, told):
     where = tmp_path / "checkout" / "tests"
     where.mkdir(parents=True)
-    shutil.copy(HERE / "conftest.py", where)
+    for name in ("conftest.py", "tiers.py"):
+        shutil.copy(HERE / name, where)
     (where / "test_it.py").write_text(TESTS)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],

@@ -6,6 +6,7 @@ from batch_calibration.metrics.intervals import (
     OF_GAIN,
     Estimate,
     accuracy_interval,
+    balanced_accuracy_interval,
     deviation,
     gain_interval,
     mean_recall_interval,
@@ -20,6 +21,7 @@ from batch_calibration.metrics.table import (
     brier,
     ece,
     macro_f1,
+    measure,
     nll,
     predict,
     rsd,
@@ -30,7 +32,7 @@ from batch_calibration.metrics.table import (
 
 __all__ = [
     "OF_ACCURACY", "OF_GAIN", "Estimate", "accuracy", "accuracy_interval", "balanced_accuracy",
-    "bias_score", "bootstrap_interval", "brier", "decision_margin", "deviation", "ece",
-    "gain_interval", "macro_f1", "mean_recall_interval", "nll", "over_rows", "over_tasks",
+    "balanced_accuracy_interval", "bias_score", "bootstrap_interval", "brier", "decision_margin", "deviation", "ece",
+    "gain_interval", "macro_f1", "mean_recall_interval", "measure", "nll", "over_rows", "over_tasks",
     "predict", "rsd", "summary", "total_variation", "with_intervals",
 ]  # fmt: skip
