@@ -211,10 +211,11 @@ class Kinds:
         found.to_arrow()
         results = catalogue.gather(found)
         for table in catalogue.tables(results):
-            for text in (markdown(table.cells), latex(table.cells, table.note), table.csv or ""):
+            lines = tidy.csv_text(table.csv or [])
+            for text in (markdown(table.cells), latex(table.cells, table.note), lines):
                 text.encode()
             report.page([report.Section("a", "b", [table])]).encode()
-        for group in results.apart:
+        for group in results.sections:
             summary.paragraph(group).encode()
         catalogue.figures(results)
         return list(found) == records

@@ -45,9 +45,9 @@ def test_known_biases_are_found_apart():
 
 def test_the_program_trains_measures_and_prints(tmp_path, program):
     said = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
-                   f"--workdir={tmp_path}")  # fmt: skip
+                   f"--workdir={tmp_path}", process=True)  # fmt: skip
     lines = (tmp_path / "ablations.md").read_text().splitlines()
     assert len(lines) == 4 and "as shipped" in lines[2] and lines[2] in said.stdout
     again = program("ablate_mini", "--config=configs/mini_ablations.py:smoke",
-                    f"--workdir={tmp_path}")  # fmt: skip
+                    f"--workdir={tmp_path}", process=True)  # fmt: skip
     assert "step" not in again.stdout and lines[3] in again.stdout

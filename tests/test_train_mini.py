@@ -260,7 +260,8 @@ def test_four_devices_learn_as_one_does(tmp_path):
 
 def test_the_smoke_run_writes_a_directory_that_scores(tmp_path, program):
     said = program("train_mini", "--config=configs/train_mini.py:smoke",
-                   f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}")  # fmt: skip
+                   f"--out={tmp_path / 'out'}", f"--workdir={tmp_path / 'w'}",
+                   process=True)  # fmt: skip
     assert "stage 1: 50 steps" in said.stdout and "mnli" in said.stdout
     curve = [
         json.loads(line) for line in (tmp_path / "w/curve.jsonl").read_text().split("\n") if line

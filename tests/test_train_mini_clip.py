@@ -102,7 +102,7 @@ def test_the_loss_chooses_among_captions_and_among_images():
 def test_the_smoke_run_writes_a_directory_that_loads(tmp_path, program):
     out, workdir = tmp_path / "out", tmp_path / "w"
     program("train_mini_clip", "--config=configs/train_mini_clip.py:smoke", f"--out={out}",
-            f"--workdir={workdir}")  # fmt: skip
+            f"--workdir={workdir}", process=True)  # fmt: skip
     lines = (workdir / "curve.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines if line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.3

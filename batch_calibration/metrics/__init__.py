@@ -32,7 +32,9 @@ from batch_calibration.metrics.table import (
 
 __all__ = [
     "OF_ACCURACY", "OF_GAIN", "Estimate", "accuracy", "accuracy_interval", "balanced_accuracy",
-    "balanced_accuracy_interval", "bias_score", "bootstrap_interval", "brier", "decision_margin", "deviation", "ece",
-    "gain_interval", "macro_f1", "mean_recall_interval", "measure", "nll", "over_rows", "over_tasks",
+    "balanced_accuracy_interval", "bias_score", "bootstrap_interval", "brier", "decision_margin",
+    "deviation", "ece",
+    "gain_interval", "macro_f1", "mean_recall_interval", "measure", "nll", "over_rows",
+    "over_tasks",
     "predict", "rsd", "summary", "total_variation", "with_intervals",
 ]  # fmt: skip
