@@ -10,7 +10,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-KEYS = ("model", "shots", "task", "seed", "rows", "method", "metric")
+# Columns with numbers; all others say what a row is of.
+NUMBERS = ("value", "low", "high")
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -21,7 +22,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def compare(old: Path, new: Path) -> bool:
     """Print what differs; whether nothing differs but values of single metrics."""
-    is_equal = True
+    is_equal, tables_equal = True, 0
     moved: dict[str, list[float]] = defaultdict(list)
     count: dict[str, int] = defaultdict(int)
     for path in sorted(old.glob("*.csv")):
@@ -32,17 +33,20 @@ def compare(old: Path, new: Path) -> bool:
             continue
         before, after = read(path), read(new_path)
         # A table for people has no column of metrics: its cells are compared as texts.
-        if not before or "metric" not in before[0]:
+        # Only tables with a row for each value are compared number by number.
+        if not before or "value" not in before[0]:
+            tables_equal += before == after
             if before != after:
                 print(f"{path.name}: cells differ")
                 is_equal = False
             continue
-        new_values = {tuple(row[key] for key in KEYS): float(row["value"]) for row in after}
+        keys = [name for name in before[0] if name not in NUMBERS]
+        new_values = {tuple(row[key] for key in keys): float(row["value"]) for row in after}
         if len(new_values) != len(before):  # fewer where a key occurs twice
             print(f"{path.name}: {len(before)} rows before, {len(new_values)} now")
             is_equal = False
         for row in before:
-            key = tuple(row[name] for name in KEYS)
+            key = tuple(row[name] for name in keys)
             if key not in new_values:
                 print(f"{path.name}: no {key} any more")
                 is_equal = False
@@ -50,6 +54,7 @@ def compare(old: Path, new: Path) -> bool:
             count[row["metric"]] += 1
             if new_values[key] != float(row["value"]):
                 moved[row["metric"]].append(abs(new_values[key] - float(row["value"])))
+    print(f"{tables_equal} tables have the same cells")
     for metric, total in sorted(count.items()):
         note = f", by at most {max(moved[metric]):.2g}" if moved[metric] else ""
         print(f"{metric}: {len(moved[metric])} of {total} values differ{note}")
