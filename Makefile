@@ -37,7 +37,7 @@ paper: run
 	$(BIN)/python -m experiments.paper --models=mini_small,mini --workdir=$(RUN)
 	$(BIN)/python -m experiments.report --workdir=$(RUN)
 
-# Everything that a change can break, in 6 minutes; tests/tiers.py says what is left to test-all.
+# What a change can break (goal: 6 minutes on two cores); tests/tiers.py says what is left to test-all.
 test: check
 
 check: $(VENV)/.test

@@ -1,8 +1,8 @@
 """Which tests `make test` leaves to `make test-all`: what takes long and seldom breaks alone.
 
 A rule is the beginning of a test's name and why it is slow; of several the longest counts, and an
-empty reason makes what it names part of `make test` again. `make test` has 12 minutes of processor
-time; `pytest --durations=20 -m "not slow"` shows what uses them.
+empty reason makes what it names part of `make test` again. The goal of `make test` is 12 minutes of
+processor time; `pytest --durations=20 -m "not slow"` shows what uses them.
 """
 
 TRAINING = "trains a network"
