@@ -103,20 +103,42 @@ def file_name(text: str) -> str:
     return f"{name.encode()[: LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
 
 
-def parse_json(text: str) -> Json:
+class RepeatedKey(ValueError):
+    """A JSON object has a key twice; the error's text is the key's repr."""
+
+
+def parse_json(text: str, *, unique_keys: bool = False) -> Json:
     """The value of a JSON text.
 
+    Args:
+        text: JSON.
+        unique_keys: whether a key that stands twice in an object is refused; Python keeps the last
+            value and drops the first without a word.
+
     Raises:
+        RepeatedKey: a key that stands twice.
         UnicodeError: half a surrogate pair, which no file or tokenizer can take.
         ValueError: no JSON; nested too deeply; a whole number of thousands of digits.
     """
     try:
-        document: Json = json.loads(text)
+        document: Json = json.loads(text, object_pairs_hook=_unique if unique_keys else None)
         if "\\ud" in text.lower():  # as the escape of a surrogate begins
             json.dumps(document, ensure_ascii=False).encode()  # which raises
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return document
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """A JSON object, each key of which stands there once."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise RepeatedKey(repr(key)[:80])
+            seen.add(key)
+    return members
 
 
 class WrongJson(ValueError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json, RepeatedKey, parse_json
 
 BEGINNING = 65_536
 """Bytes by which a format is recognized."""
@@ -53,7 +53,14 @@ def read_text(path: Path) -> str:
 def parse(text: str, where: str, unit: str = "file") -> Json:
     """The JSON value of a text; `unit` says what may have been cut short."""
     try:
-        return parse_json(text)
+        return parse_json(text, unique_keys=True)
+    except RepeatedKey as error:
+        raise InputError(
+            where=where,
+            expected="each key of a JSON object once",
+            got=f"{error} twice",
+            remedy=f"which of the two counts is not plain; keep one in this {unit}",
+        ) from error
     except UnicodeError as error:
         raise InputError(
             f"{where}: half a surrogate pair is no text ({error}); correct the {unit}."
