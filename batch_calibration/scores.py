@@ -29,6 +29,8 @@ KEY = "batch_calibration"
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""
+FILE_ROWS = "file_rows"
+"""Where the spec of a block that was read from a file holds its rows' numbers in that file."""
 KEYS_FOR_PEOPLE = ("model", "data")
 """Keys of a context that are names: what they say decides no number."""
 JsonLike = Json | Mapping[str, Json] | Sequence[Json]
@@ -76,6 +78,16 @@ class Block(NamedTuple):
     tokens: np.ndarray
     row_ids: tuple[str, ...]
     spec: dict[str, Json]
+
+    @property
+    def file_rows(self) -> tuple[int, ...]:
+        """Each row's number in the file it was read from, counted from 0.
+
+        They increase, and have gaps where the file's other rows are of other contexts or dropped:
+        contexts of one file stand in its order where their rows are sorted by these.
+        """
+        numbers = self.spec.get(FILE_ROWS)
+        return tuple(numbers if isinstance(numbers, list) else range(len(self.row_ids)))  # type: ignore[arg-type]
 
 
 class ScoreTable(NamedTuple):

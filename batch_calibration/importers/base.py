@@ -18,7 +18,7 @@ from batch_calibration.arrays import (
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
-from batch_calibration.scores import KEY, ScoreTable, check, load, make_block
+from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
 
 ALIGNED = ("pmi",)
 """Blocks that may have a row for each row of scores, where the choices differ from row to row."""
@@ -71,6 +71,7 @@ class Imported:
         label_names: k names.
         labels: [n], the right label's index, -1 where unknown; None for unknown throughout.
         row_ids: n names, None to number the rows.
+        file_rows: [n], each row's number in the file, from 0; None where they are 0 to n - 1.
         bound: [n], the least log-probability that was returned for each row, of any token.
         about: what is known of the context: task, model, data, shots, seed, template, split ...
         columns: n values each of the columns of `Reading.by`.
@@ -91,11 +92,13 @@ class Imported:
     blocks: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     full: bool = False
+    file_rows: np.ndarray | None = None
 
     def take_rows(self, chosen: np.ndarray) -> "Imported":
         """The same of some rows: a mask or indices [n]."""
         n = len(self.log_probs)
         index = np.arange(n)[chosen]  # of a mask, too
+        file_rows = np.arange(n) if self.file_rows is None else self.file_rows
         blocks = dict(self.blocks)
         for name in ALIGNED:
             if name in blocks and len(blocks[name]) == n:
@@ -111,6 +114,7 @@ class Imported:
             bound=None if self.bound is None else self.bound[index],
             columns=columns,
             blocks=blocks,
+            file_rows=file_rows[index],
         )
 
 
@@ -147,13 +151,14 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
             remedy=f"known are {', '.join(imported.columns) or 'no columns'}",
         )
     columns = [map(str, imported.columns[name]) for name in reading.by]
-    combinations = list(zip(*columns, strict=True))
+    rows: dict[tuple[str, ...], list[int]] = {}  # of each combination, in the file's order
+    for row, combination in enumerate(zip(*columns, strict=True)):
+        rows.setdefault(combination, []).append(row)
     task = str(imported.about.get("task", ""))
     contexts = []
-    for combination in dict.fromkeys(combinations):  # in the file's order
-        is_of_context = np.array([row == combination for row in combinations])
+    for combination, indices in rows.items():
         context = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
-        contexts.append(replace(imported.take_rows(is_of_context), about=context))
+        contexts.append(replace(imported.take_rows(np.array(indices)), about=context))
     return contexts
 
 
@@ -177,8 +182,9 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     scores, is_kept, notes = fill_missing(replace(imported, log_probs=scores), reading)
     imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
-    # Rows that are dropped keep their numbers, which lead back to the file.
-    ids = imported.row_ids or tuple(map(str, np.flatnonzero(is_kept)))
+    # Rows of one context among several, and those beside dropped ones, keep their numbers.
+    file_rows = np.asarray(imported.file_rows).tolist()
+    ids = imported.row_ids or tuple(map(str, file_rows))
     if len(set(ids)) < len(ids):
         twice = next(row_id for row_id in dict.fromkeys(ids) if ids.count(row_id) > 1)
         raise InputError(
@@ -191,6 +197,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     labels = None if gold is None else read_whole_numbers(gold, f"{where}, gold", k)
     notes = (*imported.notes, *notes)
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
+    if file_rows != list(range(len(ids))):
+        spec[FILE_ROWS] = file_rows
     blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
     for name, rows in imported.blocks.items():
         at = f"{where}, block {name!r}"
@@ -219,20 +227,18 @@ def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
 
 
 def fill_missing(
-    imported: Imported, reading: Reading, first_row: int = 0
+    imported: Imported, reading: Reading
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Scores without missing labels, a mask of the rows kept, and notes on what was done.
-
-    `first_row` is the number of the first row, where the rows are a part of a file.
-    """
+    """Scores without missing labels, a mask of the rows kept, and notes on what was done."""
     scores, where, is_absent = imported.log_probs, imported.where, find_missing(imported.log_probs)
     if not is_absent.any():
         return scores, np.ones(len(scores), bool), ()
     row, label = np.argwhere(is_absent)[0]
     lacking, n = int(is_absent.any(axis=1).sum()), len(scores)
+    file_row = row if imported.file_rows is None else imported.file_rows[row]
     if reading.missing is None:
         raise InputError(
-            f"{where}: row {first_row + row} has {scores[row, label]:g} as the score of "
+            f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
             f"{imported.label_names[label]!r} ({int(is_absent.sum())} such in {lacking} of {n} "
             "rows): it was not among the tokens returned, so it lies below the least of them; say "
             "--missing=least (missing='least'), which puts it there: a far lower number such as "

@@ -61,9 +61,9 @@ def to_imported(
     """Rows as scores: one `Imported`, or one for each number of choices with `by=("choices",)`."""
     if not rows:
         raise InputError(where=where, expected="at least one row", got="none")
-    by_count: dict[int, list[Row]] = {}
-    for row in rows:
-        by_count.setdefault(len(row.scores), []).append(row)
+    by_count: dict[int, list[int]] = {}  # number of choices -> indices of rows
+    for i, row in enumerate(rows):
+        by_count.setdefault(len(row.scores), []).append(i)
     if len(by_count) > 1 and CHOICES not in reading.by:
         counts = Counter({k: len(group) for k, group in by_count.items()}).most_common()
         listed = ", ".join(f"{k} in {n:,} rows" for k, n in counts)
@@ -76,9 +76,12 @@ def to_imported(
             f"{where}: {lacking:,} of {len(rows):,} rows have fewer than two choices, and a "
             "bias is between two or more; take a log of multiple choice."
         )
-    return [
-        _stack_rows(group, where, reading, context, notes) for _, group in sorted(by_count.items())
-    ]
+    contexts = []
+    for _, indices in sorted(by_count.items()):
+        group = [rows[i] for i in indices]
+        imported = _stack_rows(group, where, reading, context, notes)
+        contexts.append(replace(imported, file_rows=np.array(indices)))
+    return contexts
 
 
 def _stack_rows(

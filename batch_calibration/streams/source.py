@@ -82,8 +82,9 @@ class Source:
                 f"{scores[row, label]:g}, one such value decides the mean of its label; score that "
                 "row again."
             )
-        imported = Imported(where, scores, self.labels)
-        scores, is_kept, _ = fill_missing(imported, self.reading, first_row)
+        file_rows = first_row + np.arange(len(scores))
+        imported = Imported(where, scores, self.labels, file_rows=file_rows)
+        scores, is_kept, _ = fill_missing(imported, self.reading)
         if not is_kept.all():
             table = table.filter(is_kept)
         return Rows(table, scores, self._number_contexts(table, where))
