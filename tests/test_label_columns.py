@@ -34,7 +34,8 @@ def test_rows_beside_dropped_ones_keep_their_numbers(tmp_path):
     path = write(tmp_path, BY.replace("x,-3.5", "x,").replace("y,-2.5", "y,"))
     x, y = read(path, Reading(by=("s",), missing="drop"))
     assert x.blocks["test"].row_ids == ("0", "4") and y.blocks["test"].row_ids == ("3", "5")
-    named = {"id": list("abcd"), "s": list("xyxy"), "no": [-1.5, -2.5, -3.5, -4.5], "yes": [-1.0] * 4}
+    named = {"id": list("abcd"), "s": list("xyxy"), "no": [-1.5, -2.5, -3.5, -4.5]}
+    named["yes"] = [-1.0] * 4
     x, y = tables_of(named, Reading(by=("s",), ids="id", labels=("no", "yes")))
     assert y.blocks["test"].row_ids == ("b", "d") and y.blocks["test"].file_rows == (1, 3)
     (whole,) = tables_of(named, Reading(ids="id", labels=("no", "yes")))
