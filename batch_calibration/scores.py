@@ -29,8 +29,7 @@ KEY = "batch_calibration"
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""
-FILE_ROWS = "file_rows"
-"""Where the spec of a block that was read from a file holds its rows' numbers in that file."""
+FILE_ROWS = "file_rows"  # a key of a block's spec
 KEYS_FOR_PEOPLE = ("model", "data")
 """Keys of a context that are names: what they say decides no number."""
 JsonLike = Json | Mapping[str, Json] | Sequence[Json]
@@ -81,13 +80,9 @@ class Block(NamedTuple):
 
     @property
     def file_rows(self) -> tuple[int, ...]:
-        """Each row's number in the file it was read from, counted from 0.
-
-        They increase, and have gaps where the file's other rows are of other contexts or dropped:
-        contexts of one file stand in its order where their rows are sorted by these.
-        """
-        numbers = self.spec.get(FILE_ROWS)
-        return tuple(numbers if isinstance(numbers, list) else range(len(self.row_ids)))  # type: ignore[arg-type]
+        """Each row's number in its file, from 0; gaps are rows of other contexts, or dropped."""
+        numbers = cast("list[int] | None", self.spec.get(FILE_ROWS))
+        return tuple(numbers or range(len(self.row_ids)))
 
 
 class ScoreTable(NamedTuple):
