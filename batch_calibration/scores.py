@@ -296,7 +296,5 @@ def check(table: ScoreTable, where: str) -> None:
                 "infinite: score it again."
             )
         if not ((block.labels >= -1) & (block.labels < k)).all():
-            raise InputError(
-                f"{at}: labels must be -1 (unknown) or 0 to {k - 1}, got "
-                f"{sorted(set(block.labels.tolist()) - set(range(-1, k)))}."
-            )
+            wrong = sorted(set(block.labels.tolist()) - set(range(-1, k)))
+            raise InputError(where=at, expected=f"labels of -1 (unknown) to {k - 1}", got=wrong)
