@@ -206,7 +206,7 @@ def test_edited_file(tmp_path, change, sentence):
     [
         (make_block([[-1.0, np.nan]], row_ids=["r7"]), "row r7, label 'positive' is nan"),
         (make_block([[np.inf, -1.0]]), "row 0, label 'negative' is inf"),
-        (make_block([[-1.0, -1.0]], labels=[2]), r"-1 \(unknown\) or 0 to 1, got \[2\]"),
+        (make_block([[-1.0, -1.0]], labels=[2]), r"labels of -1 \(unknown\) to 1; got \[2\]"),
         (make_block(np.zeros((0, 2))), "at least one row"),
         (make_block([[-1.0, -1.0, -1.0]]), r"expected log_probs \[1, 2\]"),
     ],
