@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, names that become paths, JSON, process names."""
 
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -9,9 +10,10 @@ import secrets
 import shutil
 import socket
 import tempfile
+import time
 import types
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
@@ -27,6 +29,51 @@ PARTIAL = ".partial"
 LONGEST_NAME = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
 SECONDS_OF_A_DAY = 86400
+PASSING_ERRORS = (errno.EIO, errno.ESTALE, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT)
+"""What a network file system answers while its server is busy, restarts or moves a file."""
+PAUSES = (0.05, 0.2, 0.8)
+"""Seconds before an operation on a file is tried again; after the last it has failed."""
+
+T = TypeVar("T")
+
+
+def retry(action: Callable[[], T]) -> T:
+    """What `action` gives, called again where a file system fails that may recover in seconds.
+
+    Raises:
+        OSError: it fails for another reason, or every time.
+
+    >>> retry(Path("absent").exists)
+    False
+    """
+    for pause in PAUSES:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+        time.sleep(pause)
+    return action()
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder, in place of what has that name; tried again as in `retry`."""
+    inode = retry(source.stat).st_ino
+
+    def attempt() -> None:
+        try:
+            source.replace(target)
+        except FileNotFoundError:
+            # A server may rename and fail to say so: then the file is there, under its new name.
+            if target.stat().st_ino != inode:
+                raise
+
+    retry(attempt)
+
+
+def remove(path: Path) -> None:
+    """Remove a file where there is one; tried again as in `retry`."""
+    retry(lambda: path.unlink(missing_ok=True))
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -35,8 +82,13 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk is full, the folder cannot be written; what was at `path` is still there.
     """
-    with whole_file(path) as file:
-        file.write(content)
+
+    def attempt() -> None:
+        with whole_file(path) as file:
+            file.write(content)
+
+    # All of it anew: what a failed write or flush left in the file is not known.
+    retry(attempt)
 
 
 @contextmanager
@@ -45,18 +97,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Where writing ends in an error, what was at `path` is still there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    retry(lambda: path.parent.mkdir(parents=True, exist_ok=True))
     # Whose file it is: `remove_unfinished` leaves those of processes that still run.
     partial = path.with_name(f".{path.name}.{process_name()}-{secrets.token_hex(4)}{PARTIAL}")
     try:
-        with partial.open("wb") as file:
+        with retry(lambda: partial.open("wb")) as file:
             yield file
             file.flush()
             # Before the rename, which else may outlive the content in a crash.
             os.fsync(file.fileno())
-            partial.replace(path)
+            rename(partial, path)
     finally:
-        partial.unlink(missing_ok=True)
+        remove(partial)
     # The data are safe; that the name is, too, not every file system can promise.
     with suppress(OSError):
         folder = os.open(path.parent, os.O_RDONLY)
@@ -143,9 +195,6 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 class WrongJson(ValueError):
     """A JSON value that is not of its field's type."""
-
-
-T = TypeVar("T")
 
 
 def read_as(kind: type[T], value: object, where: str) -> T:

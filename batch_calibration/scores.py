@@ -20,7 +20,7 @@ from batch_calibration.arrays import (
     read_whole_numbers,
 )
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, WrongJson, parse_json, read_as, write_whole
+from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry, write_whole
 
 FORMAT = 2
 """Of the file: a header, the arrays, and as the last array the SHA-256 of all bytes before it."""
@@ -237,7 +237,7 @@ def load(path: str | Path) -> ScoreTable:
 def _read_sealed(path: Path) -> tuple[bytes, dict[str, np.ndarray], Json]:
     """The bytes of a file, its arrays and its header."""
     try:
-        content = path.read_bytes()
+        content = retry(path.read_bytes)
         return content, *unseal(content)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such score table; score it first.") from error

@@ -27,7 +27,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from batch_calibration.files import PARTIAL, ended, parse_json, process_name, read_as
+from batch_calibration.errors import InputError
+from batch_calibration.files import (
+    PARTIAL,
+    ended,
+    parse_json,
+    process_name,
+    read_as,
+    remove,
+    rename,
+    retry,
+)
 
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""
@@ -93,8 +103,10 @@ class Claim:
         Raises:
             ClaimLost: another worker took it over.
         """
-        if not self._path.exists():
-            raise ClaimLost
+        try:
+            retry(self._path.stat)
+        except FileNotFoundError as error:
+            raise ClaimLost from error
 
     def __enter__(self) -> Self:
         self._beat()
@@ -109,8 +121,8 @@ class Claim:
         self._thread.join()
         # It may have been taken over meanwhile: then there is nothing to give back.
         with suppress(OSError):
-            self._path.unlink()
-            self._path.parent.rmdir()
+            remove(self._path)
+            retry(self._path.parent.rmdir)
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(self._period):
@@ -153,6 +165,9 @@ class Claims:
             context_id: of its score table.
             context: the context in words, for people.
             of: how many rows it has.
+
+        Raises:
+            InputError: what lies in the place of a claim is none, and cannot be read.
         """
         folder = self._folder / context_id
         own_file = folder / f"{process_name()}-{secrets.token_hex(4)}.json"
@@ -166,7 +181,7 @@ class Claims:
                     return None
                 # Of several that take over one alone finds the file; the others look again.
                 with suppress(FileNotFoundError):
-                    holder.path.rename(own_file)
+                    rename(holder.path, own_file)
                     break
         self._last_change.pop(context_id, None)
         return Claim(own_file, context, of, self._lease / BEATS)
@@ -185,13 +200,15 @@ class Claims:
     def _put(self, folder: Path, name: str) -> bool:
         """Whether a claim could be laid where there is none, whole or not at all."""
         partial = self._folder / f".{folder.name}.{Path(name).stem}{PARTIAL}"
-        partial.mkdir(parents=True)
+        retry(lambda: partial.mkdir(parents=True, exist_ok=True))
         try:
-            (partial / name).touch()
+            retry((partial / name).touch)
             # With the file in it, so that no claim is ever seen empty and taken for free.
-            partial.rename(folder)
+            rename(partial, folder)
         except OSError as error:
             shutil.rmtree(partial)
+            if error.errno == errno.ENOTDIR:
+                raise _broken(folder, "something else than a folder") from error
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             return False
@@ -210,7 +227,23 @@ class Claims:
 
 def _read_holder(folder: Path) -> _Holder | None:
     """Who holds a claim; None where it is free."""
-    with suppress(FileNotFoundError):
-        for path in folder.iterdir():
-            return _Holder(path, path.read_bytes())
+    path = folder
+    try:
+        for path in retry(lambda: list(folder.iterdir())):
+            return _Holder(path, retry(path.read_bytes))
+    except FileNotFoundError as error:
+        # What was there a moment ago was given back; a link that leads nowhere stays.
+        if path.is_symlink():
+            raise _broken(path, "a link that leads nowhere") from error
+    except OSError as error:
+        raise _broken(path, f"what cannot be read ({error.strerror})") from error
     return None
+
+
+def _broken(path: Path, content: str) -> InputError:
+    return InputError(
+        where=path,
+        expected="a worker's claim on a context (a folder with one file)",
+        got=content,
+        remedy="remove it while no worker runs, and start again: finished rows are kept",
+    )

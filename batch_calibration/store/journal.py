@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from batch_calibration.files import process_name, read_as
+from batch_calibration.files import process_name, read_as, remove, retry
 from batch_calibration.scores import canonical, seal, unseal
 
 SYNC = 5.0
@@ -87,16 +87,22 @@ class Journal:
         arrays = {"rows": np.asarray(rows, np.int64), "values": np.ascontiguousarray(scores)}
         record = seal(arrays, canonical(asdict(header)))
         if self._file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            name = f"{process_name()}-{secrets.token_hex(4)}.batches"
+            retry(lambda: self._folder.mkdir(parents=True, exist_ok=True))
+            path = self._folder / f"{process_name()}-{secrets.token_hex(4)}.batches"
             # Unbuffered: what is written survives this process.
-            self._file = (self._folder / name).open("xb", buffering=0)
-        unwritten = memoryview(len(record).to_bytes(8, "little") + record)
-        while unwritten:  # a disk that is nearly full takes a part first
-            unwritten = unwritten[self._file.write(unwritten) :]
+            self._file = retry(lambda: path.open("wb", buffering=0))
+        file, start = self._file, self._file.tell()
+
+        def write() -> None:
+            file.seek(start)  # what an attempt wrote before it failed is written over
+            unwritten = memoryview(len(record).to_bytes(8, "little") + record)
+            while unwritten:  # a disk that is nearly full takes a part first
+                unwritten = unwritten[file.write(unwritten) :]
+
+        retry(write)
         # A sync of each batch would take longer than the batch.
         if time.monotonic() - self._synced > SYNC:
-            os.fsync(self._file.fileno())
+            retry(lambda: os.fsync(file.fileno()))
             self._synced = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -114,7 +120,7 @@ def remove_stored(folder: Path, stored: Collection[BlockPlan]) -> None:
     """Remove the journals of a context whose blocks are all stored in its table."""
     for path in folder.glob("*.batches"):
         if all(set(header.parts) <= set(stored) for header, _, _ in _records(path)):
-            path.unlink(missing_ok=True)
+            remove(path)
     with suppress(OSError):  # others lie in it still
         folder.rmdir()
 
@@ -131,7 +137,8 @@ def _renumber(blocks: Sequence[BlockPlan], starts: Mapping[BlockPlan, int]) -> d
 
 def _records(path: Path) -> Iterator[tuple[_Header, np.ndarray, np.ndarray]]:
     """Every record up to the first that is not whole."""
-    with suppress(OSError, SafetensorError, KeyError, ValueError), path.open("rb") as file:
+    unreadable = suppress(OSError, SafetensorError, KeyError, ValueError)
+    with unreadable, retry(lambda: path.open("rb")) as file:
         while size := file.read(8):  # bytes of the record that follows
             record = file.read(int.from_bytes(size, "little"))
             # The end of a killed worker's file, or a damaged one: what follows has no beginning.

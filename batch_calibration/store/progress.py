@@ -9,7 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from batch_calibration.files import Json, file_name, parse_json, process_name, read_as, write_whole
+from batch_calibration.files import (
+    Json,
+    file_name,
+    parse_json,
+    process_name,
+    read_as,
+    remove,
+    retry,
+    write_whole,
+)
 
 T = TypeVar("T")
 
@@ -87,7 +96,7 @@ class Progress:
 
     def clear_failure(self, context_id: str) -> None:
         """Forget a failure: the context can be scored."""
-        self._path("failed", context_id).unlink(missing_ok=True)
+        remove(self._path("failed", context_id))
 
     def add_scored(self, rows: int, seconds: float) -> None:
         """Keep that this process scored so many more rows in so many more seconds."""
@@ -118,5 +127,6 @@ class Progress:
     def _read(self, kind: type[T], folder: str, name: str) -> T | None:
         # A file that was damaged is as good as none: no number depends on it.
         with suppress(OSError, ValueError):
-            return read_as(kind, parse_json(self._path(folder, name).read_text("utf-8")), folder)
+            text = retry(lambda: self._path(folder, name).read_text("utf-8"))
+            return read_as(kind, parse_json(text), folder)
         return None

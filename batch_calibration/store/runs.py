@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import parse_json, read_as, write_whole
+from batch_calibration.files import parse_json, read_as, remove, write_whole
 from batch_calibration.version import __version__
 
 FOLDER = "runs"
@@ -67,7 +67,7 @@ class RunFile:
     def end(self, rows: int, seconds: float) -> None:
         """Add what was done; of a run that found everything scored nothing is kept."""
         if not rows:
-            self._path.unlink(missing_ok=True)
+            remove(self._path)
             return
         self._run = replace(self._run, rows=rows, seconds=round(seconds, 1))
         self._write()

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from batch_calibration import scores
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, file_name, remove_unfinished, write_whole
+from batch_calibration.files import (
+    Json,
+    file_name,
+    remove,
+    remove_unfinished,
+    retry,
+    write_whole,
+)
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store.claims import LEASE, Claims
 from batch_calibration.store.journal import BlockPlan, Journal, remove_stored
@@ -42,10 +49,11 @@ class Store:
         self.progress = Progress(self.workdir / "work")
         if create:
             try:
-                (self.workdir / "scores").mkdir(parents=True, exist_ok=True)
+                folder = self.workdir / "scores"
+                retry(lambda: folder.mkdir(parents=True, exist_ok=True))
                 # Refused now, not after the first context is scored. A name of its own: several
                 # processes may open the folder at once.
-                tempfile.TemporaryFile(dir=self.workdir / "scores").close()
+                retry(lambda: tempfile.TemporaryFile(dir=folder).close())
             except OSError as error:
                 raise InputError(
                     f"workdir {self.workdir}: cannot be written ({error.strerror}); "
@@ -68,7 +76,7 @@ class Store:
         """Keep a table, whole or not at all; a record of what it held before is stale and goes."""
         # The table first: stopped in between, a stale record is known by its digest.
         table.save(self._table_path(table.id))
-        self._record_path(table.id).unlink(missing_ok=True)
+        remove(self._record_path(table.id))
 
     def tables(self) -> tuple[list[ScoreTable], list[str]]:
         """Every stored table that can be read, in the order of the ids, and why others cannot."""
@@ -110,7 +118,7 @@ class Store:
         write_whole(path, record.to_json().encode())
         # `put` writes a table and then removes its record: of the two that meet here, one removes.
         if self._is_outdated(record):
-            path.unlink(missing_ok=True)
+            remove(path)
             return False
         return True
 
@@ -142,7 +150,7 @@ class Store:
 
     def _load(self, context_id: str) -> ScoreTable | None:
         path = self._table_path(context_id)
-        return self._read(path) if path.exists() else None
+        return self._read(path) if retry(path.exists) else None
 
     def _read(self, path: Path) -> ScoreTable:
         table = scores.load(path)
@@ -160,7 +168,8 @@ class Store:
     def _read_record(self, path: Path) -> Record:
         remedy = "run experiments.calibrate again"
         try:
-            record = Record.from_json(path.read_text(encoding="utf-8", errors="replace"), path)
+            text = retry(lambda: path.read_text(encoding="utf-8", errors="replace"))
+            record = Record.from_json(text, path)
         except OSError as error:
             raise InputError(
                 f"{path}: the record cannot be read ({error.strerror}); remove it and {remedy}."
@@ -177,7 +186,10 @@ class Store:
     def digest(self, context_id: str) -> str:
         """Digest of the file that holds a table; empty where there is none."""
         path = self._table_path(context_id)
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
+        try:
+            return hashlib.sha256(retry(path.read_bytes)).hexdigest()[:16]
+        except FileNotFoundError:
+            return ""
 
     def digests(self) -> dict[str, str]:
         """`digest` of each file of scores, by its name, which is a table's id."""

@@ -54,7 +54,12 @@ def share(
                 failed[context.id] = failure.sentence
                 del remaining[index]
                 continue
-            claim = store.claims.take(context.id, context.name, context.rows)
+            try:
+                claim = store.claims.take(context.id, context.name, context.rows)
+            except InputError as error:  # a broken claim; the other contexts have theirs
+                failed[context.id] = str(error)
+                del remaining[index]
+                continue
             if claim is None:
                 continue
             with claim:

@@ -1,0 +1,53 @@
+"""Installs the lowest versions that pyproject.toml declares, and runs tests with them.
+
+python tests/floors.py [TEST ...]
+
+Each `name>=version` becomes `name==version`; what these need in turn, pip chooses. Without
+arguments the tests are `TESTS`, of which each library is used by some.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = ROOT / ".venv-floors"
+PYTHON = ENVIRONMENT / "bin" / "python"
+REQUIREMENT = re.compile(r"([\w-]+)(?:\[[\w,-]+\])?>=([\d.]+)")
+TESTS = ("tests/test_api.py",)
+
+
+def read_floors() -> str:
+    """`name==version` of each direct requirement, of users and of tests, a line each."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    floors = set[str]()
+    for requirements in (project["dependencies"], *project["optional-dependencies"].values()):
+        for requirement in requirements:
+            if requirement.startswith("batch-calibration["):
+                continue  # our own extras, which are read themselves
+            floor = REQUIREMENT.fullmatch(requirement)
+            if floor is None:
+                sys.exit(f"error: pyproject.toml: {requirement}: expected name>=version.")
+            floors.add(f"{floor[1]}=={floor[2]}")
+    return "\n".join(sorted(floors))
+
+
+def install(floors: str) -> None:
+    """Make the environment, unless it is there with these floors."""
+    installed = ENVIRONMENT / "floors.txt"
+    if installed.is_file() and installed.read_text() == floors:
+        return
+    subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
+    constraints = ENVIRONMENT / "constraints.txt"
+    constraints.write_text(floors)
+    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--constraint", constraints)
+    subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)
+    constraints.rename(installed)  # once all of it is there
+
+
+if __name__ == "__main__":
+    install(read_floors())
+    tests = sys.argv[1:] or TESTS
+    sys.exit(subprocess.run([PYTHON, "-m", "pytest", *tests], cwd=ROOT, check=False).returncode)
