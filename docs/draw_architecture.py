@@ -29,7 +29,7 @@ LAYERS = {
     ),
     "between the two": ("scores", "importers", "responses"),
     "scoring": ("scoring", "models", "prompts", "data", "embedded", "tasks", "inputs"),
-    "below all": ("files",),
+    "below all": ("files", "processes"),
 }  # fmt: skip
 """Layers of the diagram, from the top, and their components; only those that exist are drawn."""
 

@@ -15,7 +15,8 @@ ARROWS = {
     "version": set(),
     "errors": set(),
     "typing": set(),
-    "files": {"errors"},
+    "processes": set(),
+    "files": {"errors", "processes"},
     "inputs": set(),
     "settings": {"errors"},
     "arrays": {"errors", "typing"},
@@ -30,7 +31,7 @@ ARROWS = {
     "responses": {"errors", "files", "arrays"},
     "importers": {"errors", "files", "arrays", "scores", "responses"},
     "streams": {"errors", "files", "arrays", "calibration", "methods", "responses", "importers"},
-    "store": {"errors", "files", "scores", "settings", "version"},
+    "store": {"errors", "processes", "files", "scores", "settings", "version"},
     "tasks": {"errors"},
     "embedded": {"errors", "files", "tasks.base"},
     "prompts": {
@@ -52,7 +53,7 @@ ARROWS = {
         "scores", "importers", "store",
     },
     "cli": {
-        "errors", "files", "inputs", "settings", "arrays", "diagnosis", "methods", "metrics",
+        "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods", "metrics",
         "scores", "importers", "store", "prompts", "scoring", "study", "artifacts", "streams",
         "version",
     },

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from batch_calibration.files import ended, process_name
+from batch_calibration.processes import ended, process_name
 
 SHARED = "shared"
 """The name of the folder whose entries all processes begin with."""

@@ -30,14 +30,13 @@ from typing import NamedTuple, Self
 from batch_calibration.errors import InputError
 from batch_calibration.files import (
     PARTIAL,
-    ended,
     parse_json,
-    process_name,
     read_as,
     remove,
     rename,
     retry,
 )
+from batch_calibration.processes import ended, process_name
 
 LEASE = 60.0
 """Seconds without a heartbeat after which a worker on another machine counts as dead."""

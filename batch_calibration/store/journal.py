@@ -18,7 +18,8 @@ from typing import BinaryIO, Self
 import numpy as np
 from safetensors import SafetensorError
 
-from batch_calibration.files import process_name, read_as, remove, retry
+from batch_calibration.files import read_as, remove, retry
+from batch_calibration.processes import process_name
 from batch_calibration.scores import canonical, seal, unseal
 
 SYNC = 5.0

@@ -13,12 +13,12 @@ from batch_calibration.files import (
     Json,
     file_name,
     parse_json,
-    process_name,
     read_as,
     remove,
     retry,
     write_whole,
 )
+from batch_calibration.processes import process_name
 
 T = TypeVar("T")
 
