@@ -53,9 +53,9 @@ ARROWS = {
         "scores", "importers", "store",
     },
     "cli": {
-        "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods", "metrics",
-        "scores", "importers", "store", "prompts", "scoring", "study", "artifacts", "streams",
-        "version",
+        "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods",
+        "metrics", "scores", "importers", "store", "prompts", "scoring", "study", "artifacts",
+        "streams", "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip
