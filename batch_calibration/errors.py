@@ -6,12 +6,17 @@ import difflib
 import re
 from collections.abc import Iterable
 
+# Signs that steer a terminal or turn the direction of a text; tabs and line ends are not among
+# them.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 
 class InputError(ValueError):
     """A sentence about bad input: where, what was expected, what came, what to do.
 
     Programs turn it into exit code 2. It stays one line that can be read, whatever the input is:
-    line ends become spaces, and words of hundreds of letters are cut.
+    line ends become spaces, control characters are escaped, and words of hundreds of letters are
+    cut.
 
     Attributes:
         where: the argument, file, row or flag that is wrong.
@@ -41,7 +46,7 @@ class InputError(ValueError):
             sentence = f"{self.where}: expected {self.expected}"
             sentence += f"; got {self.got}" if self.got else ""
             sentence += f": {self.remedy}." if self.remedy else "."
-        line = re.sub(r"[\n\r\x85\u2028\u2029]+", " ", str(sentence))
+        line = escape_controls(re.sub(r"[\n\r\x85\u2028\u2029]+", " ", str(sentence)))
         super().__init__(re.sub(r"(\S{200})\S{200,}", r"\1...", line))
 
     @classmethod
@@ -56,6 +61,15 @@ class InputError(ValueError):
         hint = f"; did you mean {near[0]!r}?" if near else "."
         listed = ", ".join(names) or "none"
         return cls(f"There is no {kind} named {name!r}{hint} Known: {listed}.")
+
+
+def escape_controls(text: str) -> str:
+    r"""A text that steers no terminal: control characters, such as ESC, are written as codes.
+
+    >>> print(escape_controls("file\x1b[2J.csv"))
+    file\x1b[2J.csv
+    """
+    return CONTROLS.sub(lambda sign: sign[0].encode("unicode_escape").decode(), text)
 
 
 def shown(value: object, most: int = 80) -> str:

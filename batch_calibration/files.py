@@ -25,6 +25,8 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
 PARTIAL = ".partial"
 """The ending of a file that is being written."""
+UNFINISHED = re.compile(rf"\..+\.[0-9a-f]{{12}}-\d+-\d*-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+"""The name that `whole_file` gives it: that of the file, its process, random digits."""
 LONGEST_NAME = 180
 """Bytes of a file's name, below the 255 that file systems take with endings and `PARTIAL`."""
 SECONDS_OF_A_DAY = 86400
@@ -117,13 +119,17 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.close(folder)
 
 
-def remove_unfinished(folder: Path) -> None:
+def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
     """Remove what killed writers left below `folder`.
 
     What a process on another machine left, of which it is not known whether it ended, is removed
-    when it is a day old by the clock of the file system.
+    when it is a day old by the clock of the file system. Of a folder that is not ours alone only
+    what `whole_file` began is removed, and nothing in the folders in it.
     """
     for parent, folders, names in os.walk(folder):
+        if not is_ours:
+            folders.clear()  # os.walk goes into none then
+            names = [name for name in names if UNFINISHED.fullmatch(name)]
         for name in [*folders, *names]:
             if name.startswith(".") and name.endswith(PARTIAL):
                 path = Path(parent, name)

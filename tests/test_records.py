@@ -211,7 +211,7 @@ def test_rows_are_one_per_context_method_and_metric():
     first, last = rows[0], rows[-1]
     assert (first["method"], first["metric"], first["value"]) == ("icl", "accuracy", 0.5)
     assert (first["task"], first["seed"], first["scorer"]) == ("rte", 3, "causal_lm")
-    assert (first["rows"], first["floor"]) == (100, -50.0)
+    assert (first["rows"], first["floor"]) == (3, -50.0)  # labeled rows
     assert first["scorer_digest"] == digest(IDENTITY) and first["scorer_checkpoint"] == "abc"
     assert (first["option_order"], last["option_order"]) == (2, None)
     assert (first["option_dc_texts"], last["option_dc_texts"]) == (4, None)

@@ -42,7 +42,9 @@ def rows_cell(records: Sequence[Record]) -> str:
     for record in records:
         # A row that is cut has lost its demonstrations first, so the counts are not added.
         shortened = max([shortened, *record.over_long.get("test", {}).values()])
-    rows = str(records[0].rows["test"])
+    labeled, rows = records[0].labeled_rows, str(records[0].rows["test"])
+    if str(labeled) != rows:
+        rows = f"{labeled} labeled of {rows}"
     return f"{rows} †{shortened}" if shortened else rows
 
 

@@ -3,9 +3,11 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from batch_calibration.cli import guard, options, study_options
 from batch_calibration.errors import InputError
+from batch_calibration.files import remove_unfinished
 
 
 def main() -> None:
@@ -33,4 +35,7 @@ def _command(args: Namespace) -> None:
     # NumPy and JAX take half a second to load, and help needs none of it.
     from batch_calibration.cli import commands
 
+    # What earlier runs left that were killed while they wrote there.
+    for path in {getattr(args, name, "") for name in ("output", "plot")} - {"", "-"}:
+        remove_unfinished(Path(path).parent, is_ours=False)
     commands.RUN[args.command](args)

@@ -1,7 +1,6 @@
 """What each command does, once its options are read."""
 
 import sys
-import textwrap
 import warnings
 from argparse import Namespace
 from collections.abc import Sequence
@@ -66,7 +65,7 @@ def recommend_files(args: Namespace) -> None:
             "--probe out."
         )
     tables = _tables(args)
-    shares = _shares(args.prior, tables)
+    shares = prior.shares(args.prior, tables)
     recommendations = [_recommended(*pair) for pair in zip(tables, shares, strict=True)]
     summaries.show_advice(
         [_followed(*pair) for pair in zip(tables, recommendations, strict=True)], sys.stdout
@@ -114,7 +113,7 @@ def compare(args: Namespace) -> None:
     for name, why in {
         name: why for record in records for name, why in record.skipped.items()
     }.items():
-        print(f"{name} is left out: {why}")
+        summaries.say(f"{name} is left out: {why}")
 
 
 def convert(args: Namespace) -> None:
@@ -161,7 +160,8 @@ def report(args: Namespace) -> None:
     for sentence in page.write(
         _corrected(args, tables), Path(args.output), _methods(args), args.seed, chosen
     ):
-        print(textwrap.fill(sentence, 100), end="\n\n")
+        summaries.say(sentence)
+        print()
     print(f"report: {args.output}")
 
 
@@ -173,15 +173,10 @@ def _methods(args: Namespace) -> list[str] | None:
 
 def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
     """The contexts; what was noticed while reading them is printed."""
-    tables = inputs.tables(args, **changes)
-    notes = (
-        note
-        for table in tables
-        for block in table.blocks.values()
-        for note in summaries.notes(block)
-    )
-    for note in dict.fromkeys(notes):
-        print(textwrap.fill(f"note: {note}", 100), file=sys.stderr)
+    tables, notes = inputs.tables(args, **changes), list[str]()
+    for table in tables:
+        notes += [note for block in table.blocks.values() for note in summaries.notes(block)]
+    summaries.say_notes(notes)
     return tables
 
 
@@ -203,7 +198,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
         args.method, {}
     )
     options_given |= {} if args.strength is None else {"strength": args.strength}
-    shares = _shares(args.prior, tables)
+    shares = prior.shares(args.prior, tables)
     priors: dict[tuple[float, ...] | None, list[int]] = {}
     for number, shares_expected in enumerate(shares):
         # One compiled program for contexts of one prior.
@@ -219,8 +214,7 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
             group = [tables[number] for number in numbers]
             group_scores = corrected_scores(group, args.method, seed=args.seed, **chosen)
             scores |= dict(zip(numbers, group_scores, strict=True))
-    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
+    summaries.say_notes(str(warning.message) for warning in caught)
     strength = 1.0 if args.strength is None else args.strength
     return [
         _diagnosed(
@@ -229,14 +223,6 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
         )
         for number, table in enumerate(tables)
     ]  # fmt: skip
-
-
-def _shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
-    """The shares of each context's labels that --prior gives; where they are from is printed."""
-    priors = [prior.shares(text, table) for table in tables]
-    for sentence in dict.fromkeys(filter(None, (note for _, note in priors))):
-        print(textwrap.fill(f"note: {sentence}", 100), file=sys.stderr)
-    return [expected for expected, _ in priors]
 
 
 def _diagnosed(

@@ -11,11 +11,11 @@ from batch_calibration.metrics import Estimate
 from batch_calibration.store import Records
 
 METHOD_NOTE = (
-    "Accuracy in % over all rows; of one context with its 95 % interval, and the gain over icl in "
-    f"points, paired by row, with its own ({MARK} it excludes 0: beyond noise). 'shares off' is "
-    "half the summed distance of predicted from right shares (total variation). 'better, worse' "
-    "counts contexts where the accuracy is above or below icl's, 'beyond noise' those where the "
-    "difference is more than noise."
+    "Accuracy in % over all labeled rows; of one context with its 95 % interval, and the gain over "
+    f"icl in points, paired by row, with its own ({MARK} it excludes 0: beyond noise). 'shares "
+    "off' is half the summed distance of predicted from right shares (total variation). 'better, "
+    "worse' counts contexts where the accuracy is above or below icl's, 'beyond noise' those where "
+    "the difference is more than noise."
 )
 
 
@@ -28,7 +28,8 @@ def method_cells(records: Records) -> Cells:
         model_records = [record for record in records if record.context.model == model]
         # Methods that all records have, in the table's order.
         names = [name for name in METHODS if all(name in row.methods for row in model_records)]
-        counts = [record.rows["test"] for record in model_records]  # test rows
+        # Accuracies and shares are of the rows whose right label is known.
+        counts = [record.labeled_rows for record in model_records]
         accuracies = {
             name: np.array([record.methods[name]["accuracy"] for record in model_records])
             for name in names

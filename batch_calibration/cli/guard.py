@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, escape_controls
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 EXTRA = ("flax", "huggingface_hub", "matplotlib", "optax", "PIL", "platformdirs", "plotly",
@@ -61,7 +61,8 @@ def lenient_output() -> io.TextIOWrapper:
 
 def fail(sentence: str) -> NoReturn:
     """Print the sentence as an error and exit with 2."""
-    print(f"error: {sentence}", file=sys.stderr)
+    # Names of files and flags in it may hold any sign.
+    print(f"error: {escape_controls(sentence)}", file=sys.stderr)
     sys.stdout.flush()
     sys.exit(2)
 

@@ -73,9 +73,11 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
     """
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
     contexts = _named_apart(list(_read(args.files, reading)))
-    for name in PROBES:
-        if probe_tables := [table for block, table in probes(args) if block == name]:
-            contexts = _with_block(contexts, name, probe_tables)
+    probe_tables: dict[str, list[ScoreTable]] = {}
+    for block, table in probes(args):
+        probe_tables.setdefault(block, []).append(table)
+    for block, of_block in probe_tables.items():
+        contexts = _with_block(contexts, block, of_block)
     if getattr(args, "labeled", ""):
         # --by does not split it: a context finds its model's rows.
         labeled_tables = _read([args.labeled], replace(reading, by=()))

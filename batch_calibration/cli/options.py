@@ -2,12 +2,11 @@
 
 import difflib
 import re
-import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import NoReturn
 
-from batch_calibration.cli import study_options
+from batch_calibration.cli import guard, study_options
 from batch_calibration.version import __version__
 
 EXAMPLES = """examples, on scores that you have:
@@ -52,7 +51,7 @@ LABELED = (
     "scores of a labeled set, for methods that learn from labels and for recommend; read as the "
     "files are"
 )
-PRIOR = "shares of the labels, such as 0.8,0.2; estimated; or a file with a share a line"
+PRIOR = "shares of the labels, such as no=0.8,yes=0.2; estimated; or a file with LABEL,SHARE a line"
 SCORES = ".csv, .tsv, .jsonl, .parquet, .npz"
 OUTPUTS = {
     "calibrate": f"corrected scores: {SCORES}; - is the output",
@@ -70,8 +69,7 @@ class Parser(ArgumentParser):
         unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)  # argparse's own words
         near = difflib.get_close_matches(unknown[1], self.flags(), n=1) if unknown else []
         hint = f"; did you mean {near[0]}?" if near else ""
-        print(f"error: {message}{hint}; {self.prog} --help lists what there is.", file=sys.stderr)
-        sys.exit(2)
+        guard.fail(f"{message}{hint}; {self.prog} --help lists what there is.")
 
     def flags(self) -> list[str]:
         """Every flag of this parser and of its commands."""

@@ -1,6 +1,5 @@
 """Writes scores row by row: CSV, TSV, JSON Lines, Parquet, npz; each file whole or not at all."""
 
-import csv
 import io
 import json
 import sys
@@ -10,9 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batch_calibration.cli.summaries import say_notes
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.scores import ScoreTable
+from batch_calibration.store import csv_text
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet", ".npz")
 ABOUT = ("task", "model")
@@ -41,18 +42,35 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
 
 def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
     """Each row: its id, its scores by label, the prediction, the right label where any is known."""
-    facts = ABOUT if len(contexts) > 1 else ()  # one context needs no column to tell it apart
     # The column is in all rows or in none.
-    gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
+    has_gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
+    column = _name_columns(contexts, has_gold=has_gold)
     for scored in contexts:
         names, block = scored.table.label_names, scored.table.blocks["test"]
-        context: Row = {key: scored.table.context.get(key, "") for key in facts}
+        facts = {column[key]: scored.table.context.get(key, "") for key in ABOUT if key in column}
         for row, row_scores, right in zip(block.row_ids, scored.scores, block.labels, strict=True):
-            row_cells: Row = {**context, "row": row}
-            row_cells |= dict(zip(names, map(float, row_scores), strict=True))
-            row_cells["prediction"] = names[int(row_scores.argmax())]
-            # -1: unknown.
-            yield row_cells | ({"gold": names[right] if right >= 0 else ""} if gold else {})
+            cells: Row = {**facts, column["row"]: row}
+            cells |= dict(zip(names, map(float, row_scores), strict=True))
+            cells[column["prediction"]] = names[int(row_scores.argmax())]
+            if has_gold:
+                cells[column["gold"]] = names[right] if right >= 0 else ""  # -1: unknown
+            yield cells
+
+
+def _name_columns(contexts: Sequence[Scored], *, has_gold: bool) -> dict[str, str]:
+    """The columns beside the scores, and what they are called: no label has such a name."""
+    # One context needs no column to tell it apart.
+    keys = [*(ABOUT if len(contexts) > 1 else ()), "row", "prediction", *["gold"] * has_gold]
+    labels = set[str]().union(*(context.table.label_names for context in contexts))
+    column = {key: key for key in keys}
+    for key in filter(labels.__contains__, keys):
+        while column[key] in labels:
+            column[key] += "_"
+        say_notes([
+            f"{key!r} is a label and a column of what is written: the scores of the label stand in "
+            f"{key!r}, what the column holds in {column[key]!r}."
+        ])  # fmt: skip
+    return column
 
 
 def write(contexts: Sequence[Scored], output: str) -> None:
@@ -70,11 +88,12 @@ def write(contexts: Sequence[Scored], output: str) -> None:
             f"{output}: the contexts have {len(labels)} sets of labels, which one table cannot "
             "hold; write a .jsonl file, or each file of scores by itself."
         )
+    if ending == ".npz":
+        write_whole(Path(output), _npz(contexts))
+        return
     all_rows = list(rows(contexts))
     if output == "-":
         sys.stdout.write(_delimited(all_rows, ","))
-    elif ending == ".npz":
-        write_whole(Path(output), _npz(contexts))
     elif ending == ".parquet":
         write_whole(Path(output), _parquet(all_rows))
     else:
@@ -88,17 +107,14 @@ def write(contexts: Sequence[Scored], output: str) -> None:
 
 
 def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
-    buffer = io.StringIO()
     # The first row has the columns of all: their labels are the same.
-    writer = csv.DictWriter(buffer, rows_written[0], delimiter=delimiter, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({column: _short(cell) for column, cell in row.items()} for row in rows_written)
-    return buffer.getvalue()
+    lines = [list(rows_written[0]), *(list(map(_short, row.values())) for row in rows_written)]
+    return csv_text(lines, delimiter)
 
 
 def _short(cell: object) -> object:
     """A float32 in as few digits as tell it apart."""
-    return str(np.float32(cell)) if isinstance(cell, float) else cell
+    return np.float32(cell) if isinstance(cell, float) else cell
 
 
 def _lines(rows_written: Sequence[Row]) -> str:

@@ -3,87 +3,131 @@
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from batch_calibration.cli import summaries
 from batch_calibration.errors import InputError
+from batch_calibration.importers.cells import first_repeated
 from batch_calibration.scores import ScoreTable
 
 ESTIMATED = "estimated"
 
 
-def shares(text: str, table: ScoreTable) -> tuple[tuple[float, ...] | None, str]:
-    """The expected share of each label, None for equal ones, and a sentence on where it is from.
+def shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | None]:
+    """The expected share of each label of each context, None for equal ones.
 
     Args:
         text: what --prior says.
-        table: the context, with its labels and its labeled rows.
+        tables: the contexts, with their labels and their labeled rows.
 
     Raises:
-        InputError: no shares of that many labels; nothing to estimate them from.
+        InputError: no shares of those labels; shares without names, where contexts have other
+            labels or another order of them; nothing to estimate them from.
     """
     if not text:
-        return None, ""
+        return [None] * len(tables)
     if text == ESTIMATED:
-        return _estimated(table)
-    return given_shares(text, table.label_names), ""
+        estimates = [_estimate(table) for table in tables]
+        summaries.say_notes(note for _, note in estimates if note)
+        return [estimated for estimated, _ in estimates]
+    return given_shares(text, [table.label_names for table in tables])
 
 
-def given_shares(text: str, names: Sequence[str]) -> tuple[float, ...]:
-    """The shares that a text or a file gives; errors as in `shares`.
+def given_shares(
+    text: str, names_by_context: Sequence[Sequence[str]]
+) -> list[tuple[float, ...] | None]:
+    """The shares that a text or a file gives for the labels of each context; see `shares`.
 
-    >>> given_shares("4,1", ("no", "yes"))
-    (0.8, 0.2)
+    >>> given_shares("4,1", [("no", "yes")])
+    [(0.8, 0.2)]
+    >>> given_shares("yes=0.1,no=0.9", [("no", "yes"), ("yes", "no")])
+    [(0.9, 0.1), (0.1, 0.9)]
     """
+    where = "--prior"
     # A file goes before numbers.
-    numbers = _of_file(Path(text), names) if Path(text).is_file() else _numbers(text)
-    if len(numbers) != len(names) or min(numbers) < 0 or not sum(numbers) > 0:
+    if Path(text).is_file():
+        where = f"--prior={text}"
+        pairs = _read_pairs(Path(text), names_by_context[0])
+    else:
+        triples = [pair.rpartition("=") for pair in text.split(",")]  # (label, "=", share)
+        pairs = [(name.strip(), share) for name, _, share in triples]
+    names, numbers = [name for name, _ in pairs], list[float]()
+    with suppress(ValueError):  # what is no number is refused below
+        numbers = [float(share) for _, share in pairs]
+    is_named = any(names)
+    is_readable = all(names) or not is_named
+    if not numbers or not is_readable or not 0 < sum(numbers) < np.inf:
         raise InputError(
-            where="--prior",
-            expected=f"{len(names)} shares, one for each of {', '.join(names)}",
-            got=f"{text!r}",
-            remedy=f"write them as {','.join(['0.5'] * len(names))}, or give a file",
-        )
-    return tuple((np.array(numbers) / sum(numbers)).tolist())  # they need not sum to 1
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError as error:
-        raise InputError(
-            where="--prior",
-            expected=f"shares such as 0.8,0.2, {ESTIMATED!r} or a file",
+            where=where,
+            expected=f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, {ESTIMATED!r} "
+            "or a file",
             got=f"{text!r}, which is none of these",
             remedy="correct it",
-        ) from error
+        )
+    if not is_named and len(set(map(tuple, names_by_context))) > 1:
+        orders = [", ".join(labels) for labels in dict.fromkeys(map(tuple, names_by_context))]
+        raise InputError(
+            where=where,
+            expected="shares with the names of their labels, as the contexts have the labels "
+            f"{orders[0]} and the labels {orders[1]}",
+            got=f"{text!r}",
+            remedy=f"write them as {_example(names_by_context[0])}",
+        )
+    if repeated := first_repeated(names) if is_named else "":
+        raise InputError(
+            where=where, expected="each label once", got=f"{repeated!r} twice", remedy="correct it"
+        )
+    return [_in_order(where, text, labels, names, numbers) for labels in names_by_context]
 
 
-def _of_file(path: Path, names: Sequence[str]) -> list[float]:
-    """A share a line, in the order of the labels, or with the label before it."""
+def _in_order(
+    where: str, text: str, labels: Sequence[str], names: Sequence[str], numbers: Sequence[float]
+) -> tuple[float, ...]:
+    """The shares in the order of the labels; by place where they have no names."""
+    is_named = any(names)
+    fits = set(names) == set(labels) if is_named else len(numbers) == len(labels)
+    if not fits or min(numbers) < 0:
+        raise InputError(
+            where=where,
+            expected=f"{len(labels)} shares, one for each of {', '.join(labels)}",
+            got=f"{text!r}",
+            remedy=f"write them as {_example(labels)}, or give a file",
+        )
+    share_of = dict(zip(names if is_named else labels, numbers, strict=True))
+    return tuple(share_of[label] / sum(numbers) for label in labels)  # they need not sum to 1
+
+
+def _example(labels: Sequence[str]) -> str:
+    """Equal shares by name, as --prior takes them."""
+    return ",".join(f"{label}={1 / len(labels):.2g}" for label in labels)
+
+
+def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, str]]:
+    """The lines of a file: a share, or a label and its share; labels are "" in the first form."""
     try:
         # "-sig": a spreadsheet may write a byte order mark.
         lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
-        filled_lines = [line for line in lines if line]
-        if all(len(line) == 2 for line in filled_lines):
-            share_by_label = {label.strip(): float(share) for label, share in filled_lines}
-            if set(share_by_label) == set(names):
-                return [share_by_label[name] for name in names]
-        if all(len(line) == 1 for line in filled_lines):
-            return [float(line[0]) for line in filled_lines]
     except (ValueError, csv.Error):
-        pass  # the error below says what was expected
-    raise InputError(
-        where=path,
-        expected=f"a share a line, or LABEL,SHARE for each of {', '.join(names)}",
-        got="other lines",
-        remedy="correct them",
-    )
+        lines = []  # refused below
+    cells = [line for line in lines if line]
+    if not cells or set(map(len, cells)) not in ({1}, {2}):
+        raise InputError(
+            where=path,
+            expected=f"a share a line, or LABEL,SHARE for each of {', '.join(labels)}",
+            got="other lines",
+            remedy="correct them",
+        )
+    return [("", line[0]) if len(line) == 1 else (line[0].strip(), line[1]) for line in cells]
 
 
-def _estimated(table: ScoreTable) -> tuple[tuple[float, ...], str]:
-    """The shares among labeled rows, one more of each label counted (Laplace's rule)."""
+def _estimate(table: ScoreTable) -> tuple[tuple[float, ...], str]:
+    """The shares among labeled rows, one more of each label counted (Laplace's rule), and a note.
+
+    The note says which rows were counted where they are those that are corrected.
+    """
     test, k = table.blocks["test"].labels, len(table.label_names)
     labeled = table.blocks.get("labeled")
     gold = test if labeled is None else labeled.labels  # -1 where unknown

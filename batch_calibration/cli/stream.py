@@ -57,7 +57,7 @@ def calibrate(args: Namespace) -> None:
     done = correct_stream(
         args.files[0], args.output, reading, bias=_bias(args, labels),
         strength=1.0 if args.strength is None else args.strength,
-        target_prior=prior.given_shares(args.prior, labels) if args.prior else None,
+        target_prior=prior.given_shares(args.prior, [labels])[0] if args.prior else None,
         progress=_Progress(sys.stderr),
     )  # fmt: skip
     _show(args, done)

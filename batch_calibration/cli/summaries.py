@@ -1,7 +1,8 @@
 """What the console program says: sentences on each context, tables over many."""
 
+import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from typing import NamedTuple, TextIO
 
@@ -13,6 +14,7 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.gains import count_signs
 from batch_calibration.cli import advice
 from batch_calibration.diagnosis import Diagnosis, Recommendation, Right
+from batch_calibration.errors import escape_controls
 from batch_calibration.scores import Block, ScoreTable
 
 MAX_SHOWN_SINGLY = 3
@@ -51,6 +53,17 @@ def notes(block: Block) -> list[str]:
     return [str(message) for message in messages] if isinstance(messages, list) else []
 
 
+def say(sentence: str, output_stream: TextIO | None = None) -> None:
+    """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
+    print(textwrap.fill(escape_controls(sentence), terminal.NOTE_WIDTH), file=output_stream)
+
+
+def say_notes(sentences: Iterable[str]) -> None:
+    """Print each sentence once, as a note beside the output."""
+    for sentence in dict.fromkeys(sentences):
+        say(f"note: {sentence}", sys.stderr)
+
+
 def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> None:
     """A few contexts one by one, each with some rows that change; many as one table."""
     with redirect_stdout(output_stream):
@@ -60,7 +73,8 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
             if 1 < len(cells := model_cells(contexts)) <= len(contexts):
                 terminal.show_cells("Over contexts: accuracy in %", cells)
             for words_of_all in (over_all(contexts), advice.over_all(_advised(contexts))):
-                print(f"\n{textwrap.fill(words_of_all, terminal.NOTE_WIDTH)}")
+                print()
+                say(words_of_all)
             return
         for context in contexts:
             heading = f"{title(context.table)}: share of each label in %"
@@ -71,7 +85,7 @@ def show(contexts: Sequence[Corrected], changed: int, output_stream: TextIO) -> 
                 )
             print()
             for sentence in context.sentences():
-                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
+                say(sentence)
             if len(context.diagnosis.changed) and changed > 0:  # --changed=0 shows none
                 terminal.show_cells(
                     "Rows whose prediction changes", _changed_cells(context, changed)
@@ -84,16 +98,16 @@ def show_advice(contexts: Sequence[Corrected], output_stream: TextIO) -> None:
     with redirect_stdout(output_stream):
         if len(contexts) > MAX_SHOWN_SINGLY:
             terminal.show_cells("Recommended", _advice_cells(contexts), ADVICE_NOTE)
-            print(f"\n{textwrap.fill(advice.over_all(_advised(contexts)), terminal.NOTE_WIDTH)}")
+            print()
+            say(advice.over_all(_advised(contexts)))
             if any(context.diagnosis.gain for context in contexts):  # only known with right labels
-                print(
-                    textwrap.fill(f"If it is followed: {over_all(contexts)}", terminal.NOTE_WIDTH)
-                )
+                say(f"If it is followed: {over_all(contexts)}")
             return
         for context in contexts:
-            print(f"\n{title(context.table)}")
+            print()
+            say(title(context.table))
             for sentence in context.recommended.reason:
-                print(textwrap.fill(sentence, terminal.NOTE_WIDTH))
+                say(sentence)
             if context.recommended.measured:
                 cells = advice.measured_cells(context.recommended)
                 terminal.show_cells("Labeled rows, each judged by what the others teach", cells)

@@ -161,6 +161,12 @@ class Record:
     scores: str = ""
     version: int = VERSION
 
+    @property
+    def labeled_rows(self) -> int:
+        """Test rows whose right label is known: those that every metric counts."""
+        # A record may come without counts: of all rows then.
+        return sum(self.classes) or self.rows["test"]
+
     def to_json(self) -> str:
         """JSON text; what is None is left out, and a checksum of the others is added."""
         fields = dataclasses.asdict(self)

@@ -76,9 +76,10 @@ class Records(Sequence[Record]):
     def rows(self) -> list[Row]:
         """One dict per context, method and metric: what was found, and every setting.
 
-        `low` and `high` are the ends of the value's 95 % interval, None where it has none. A
-        setting is None where it is the default or not known: `option_NAME` is one of the prompt
-        or of a block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
+        `low` and `high` are the ends of the value's 95 % interval, None where it has none. `rows`
+        counts the test rows whose right label is known, for each metric is of these. A setting is
+        None where it is the default or not known: `option_NAME` is one of the prompt or of a
+        block, `scorer_NAME` one of the scorer, `method_NAME` one of the row's method.
         """
         rows: list[Row] = []
         for record in self:
@@ -123,7 +124,7 @@ def _describe(record: Record) -> Row:
             row[name] = field if isinstance(field, int) else field or None
     row |= prefixed("option", context.every_option) | prefixed("scorer", context.scorer.settings)
     return row | {
-        "id": record.id, "rows": record.rows["test"], "floor": record.floor,
+        "id": record.id, "rows": record.labeled_rows, "floor": record.floor,
         "scorer": context.scorer.kind or None, "scorer_digest": context.scorer.digest or None,
         "demonstrations": list(context.demonstrations), "label_names": list(record.label_names),
     }  # fmt: skip
@@ -231,10 +232,10 @@ def to_csv(table: Columns) -> str:
     return csv_text([list(table), *zip(*csv_columns, strict=True)])
 
 
-def csv_text(rows: Iterable[Sequence[object]]) -> str:
+def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
     """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
     for row in rows:
         writer.writerow(map(_quote_formula, row))
     return buffer.getvalue()

@@ -1,0 +1,248 @@
+"""What the console program writes and prints of other people's names, shares and row counts."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from batch_calibration import cli, importers
+from batch_calibration.cli import prior
+from batch_calibration.errors import InputError
+from batch_calibration.files import process_name
+from batch_calibration.importers import Reading, read
+from batch_calibration.store import Store, csv_text
+
+
+def write_rows(path, head, rows):
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def partly_labeled(tmp_path):
+    """Of A all 100 rows are labeled and right, of B 20 of 1,000, and wrong."""
+    for name, n, labeled, gold in (("A", 100, 100, "no"), ("B", 1000, 20, "yes")):
+        rows = [f"-{0.1 + i % 7 / 100},-{2 + i % 5 / 10},{gold if i < labeled else ''}"
+                for i in range(n)]  # fmt: skip
+        write_rows(tmp_path / f"{name}.csv", "no,yes,gold", rows)
+    return [str(tmp_path / f"{name}.csv") for name in "AB"]
+
+
+def test_accuracy_over_files_is_that_of_their_labeled_rows(partly_labeled, capsys):
+    cli.run(["compare", *partly_labeled, "--gold=gold", "--methods=icl"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "unnamed model  " in line]
+    # 100 of 120 labeled rows are right, and the shares are off where the others are.
+    assert line.split()[2:5] == ["icl", "83.3", "16.7"]
+
+
+def test_rows_of_the_tidy_table_are_those_that_metrics_count(partly_labeled, tmp_path, capsys):
+    work = tmp_path / "W"
+    cli.run(["convert", *partly_labeled, "--gold=gold", f"--workdir={work}"])
+    cli.run(["calibrate", f"--workdir={work}", "--methods=icl,bc"])
+    rows = Store(work).records().rows()
+    assert {(row["task"], row["rows"]) for row in rows} == {("A", 100), ("B", 20)}
+    cli.run(["tables", f"--workdir={work}"])
+    assert "20 labeled of 1000" in capsys.readouterr().out
+
+
+HEAD = "gold,row,prediction,medal"
+
+
+@pytest.fixture
+def named_as_columns(tmp_path):
+    """Twenty rows whose labels are called as columns of the output."""
+    random = np.random.default_rng(0)
+    scores = random.normal(-2, 0.5, (20, 3)).round(4)
+    rows = [f"{a},{b},{c},{HEAD.split(',')[i % 3]}" for i, (a, b, c) in enumerate(scores)]
+    return write_rows(tmp_path / "g.csv", HEAD, rows), scores
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
+def test_labels_named_as_columns_keep_their_scores(named_as_columns, tmp_path, ending, capsys):
+    path, scores = named_as_columns
+    words = ["--labels=gold,row,prediction", "--gold=medal", "--strength=0"]
+    output = tmp_path / f"o.{ending}"
+    cli.run(["calibrate", path, *words, f"--output={output}"])
+    gold = "gold" if ending == "npz" else "gold_"
+    labels = () if ending == "npz" else ("gold", "row", "prediction")
+    (again,) = read(output, Reading(gold=gold, labels=labels))
+    np.testing.assert_allclose(again.blocks["test"].log_probs, scores, atol=1e-6)
+    assert again.label_names == ("gold", "row", "prediction")
+    assert again.blocks["test"].labels.tolist() == [i % 3 for i in range(20)]
+    notes = " ".join(capsys.readouterr().err.split())
+    assert ("what the column holds in 'gold_'" in notes) == (ending != "npz")
+
+
+def test_labels_named_as_columns_are_compared_and_reported(named_as_columns, tmp_path, capsys):
+    path, scores = named_as_columns
+    right = 100 * (scores.argmax(1) == np.arange(20) % 3).mean()
+    words = ["--labels=gold,row,prediction", "--gold=medal"]
+    cli.run(["compare", path, *words, "--methods=icl"])
+    assert f"{right:.1f} [" in capsys.readouterr().out
+    cli.run(["report", path, *words, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}"])
+    page = (tmp_path / "r.html").read_text()
+    assert all(f">{name}</th>" in page for name in HEAD.split(",")[:3])
+
+
+@pytest.mark.parametrize("name", ["task", "model"])
+def test_a_label_named_as_a_fact_of_the_context(tmp_path, name):
+    rows = [f"{-(i + 1) / 20},-1.5" for i in range(12)]
+    files = [write_rows(tmp_path / f"{stem}.csv", f"{name},other", rows) for stem in "xy"]
+    cli.run(["calibrate", *files, "--strength=0", f"--output={tmp_path / 'o.jsonl'}"])
+    lines = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    np.testing.assert_allclose(
+        [line[name] for line in lines], 2 * [-(i + 1) / 20 for i in range(12)]
+    )
+    assert [line[f"{name}_"] for line in lines] == (
+        12 * ["x"] + 12 * ["y"] if name == "task" else 24 * [""]
+    )
+
+
+ROWS = np.random.default_rng(0).random((200, 2))
+
+
+@pytest.fixture
+def two_orders(tmp_path):
+    """The same scores twice, with their columns in another order."""
+    first = write_rows(tmp_path / "a.csv", "no,yes", [f"{-a},{-b}" for a, b in ROWS])
+    second = write_rows(tmp_path / "b.csv", "yes,no", [f"{-b},{-a}" for a, b in ROWS])
+    return first, second
+
+
+def predictions(path):
+    return [json.loads(line)["prediction"] for line in path.read_text().splitlines()]
+
+
+def test_a_prior_by_name_is_of_its_labels(two_orders, tmp_path):
+    output = tmp_path / "o.jsonl"
+    cli.run(["calibrate", *two_orders, "--prior=no=0.9,yes=0.1", f"--output={output}"])
+    first, second = np.split(np.array(predictions(output)), 2)
+    assert first.tolist() == second.tolist() and (first == "no").mean() > 0.9
+    (tmp_path / "shares.csv").write_text("yes,0.1\nno,0.9\n")
+    cli.run(["calibrate", *two_orders, f"--prior={tmp_path / 'shares.csv'}", f"--output={output}"])
+    assert predictions(output) == [*first, *second]
+
+
+def test_a_prior_by_place_needs_one_order(two_orders, tmp_path, capsys):
+    (tmp_path / "shares.txt").write_text("0.9\n0.1\n")
+    for text in ("0.9,0.1", tmp_path / "shares.txt"):
+        with pytest.raises(SystemExit):
+            cli.run(["calibrate", *two_orders, f"--prior={text}", f"--output={tmp_path / 'o.csv'}"])
+        assert "the labels no, yes and the labels yes, no" in (said := capsys.readouterr().err)
+        assert "write them as no=0.5,yes=0.5" in said and not (tmp_path / "o.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("no=0.9,no=0.1", "'no' twice"),
+        ("no=0.9,yes=0.05,no=0.05", "'no' twice"),
+        ("no=0.9", "'no=0.9'"),
+        ("no=0.9,maybe=0.1", "'no=0.9,maybe=0.1'"),
+        ("0.9,yes=0.1", "'0.9,yes=0.1', which is none of these"),
+        ("no=,yes=1", "'no=,yes=1', which is none of these"),
+        ("no=nan,yes=1", "'no=nan,yes=1', which is none of these"),
+        ("no=-1,yes=3", "'no=-1,yes=3'"),
+    ],
+)
+def test_a_prior_names_each_label_once(text, got):
+    with pytest.raises(InputError) as error:
+        prior.given_shares(text, [("no", "yes")])
+    assert error.value.got == got
+
+
+def test_a_file_of_shares_names_each_label_once(tmp_path):
+    path = tmp_path / "shares.csv"
+    path.write_text("no,0.9\nyes,0.05\nno,0.05\n")
+    with pytest.raises(InputError) as error:
+        prior.given_shares(str(path), [("no", "yes")])
+    assert error.value.got == "'no' twice"
+
+
+FORMULAS = ("=1+2", "+a", "@x", "\tx", "-a")
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_ids_and_labels_are_no_formulas_of_a_spreadsheet(tmp_path, ending, delimiter):
+    rows = [{"id": text, "=A()": -1.5 - i, "yes": -2.5, "gold": "=A()"}
+            for i, text in enumerate([*FORMULAS, "-3", "plain"])]  # fmt: skip
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    output = tmp_path / f"o.{ending}"
+    words = ["--ids=id", "--gold=gold", "--strength=0", "--labels==A(),yes"]
+    cli.run(["calibrate", str(path), *words, f"--output={output}"])
+    with output.open(newline="") as file:
+        head, *lines = csv.reader(file, delimiter=delimiter)
+    assert head == ["row", "'=A()", "yes", "prediction", "gold"]
+    quoted = [f"'{text.strip()}" if text[0] != "\t" else "x" for text in FORMULAS]
+    assert [line[0] for line in lines] == [*quoted, "-3", "plain"]
+    assert [float(line[1]) for line in lines] == [-1.5 - i for i in range(7)]
+    assert {line[4] for line in lines} == {"'=A()"}
+
+
+def test_tables_in_tabs_are_quoted_too():
+    assert csv_text([["=a", "-1.5", "b\tc"]], "\t") == '\'=a\t-1.5\t"b\tc"\n'
+
+
+ESC = "\x1b[31mred\x9b2J"
+
+
+def test_signs_that_steer_a_terminal_are_escaped(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", f"{tmp_path}/{ESC}.csv"])
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", "x.csv", f"--{ESC}"])
+    said = capsys.readouterr().err
+    assert said.count(r"\x1b[31mred\x9b2J") == 2 and said.count("\n") == 2
+    rows = [f"{-1 - i % 5 / 10},{-1.2 - i % 7 / 10}" for i in range(30)]
+    path = write_rows(tmp_path / f"{ESC}.csv", f"a,{ESC}", rows)
+    cli.run(["diagnose", path])
+    cli.run(["recommend", path])
+    cli.run(["calibrate", path, f"--output={tmp_path / 'o.npz'}"])
+    said = "".join(capsys.readouterr())
+    assert not set(said) & {"\x1b", "\x9b"} and "red" in said
+
+
+def test_an_error_of_the_disk_is_escaped_too(capsys):
+    from batch_calibration.cli import guard
+
+    def fail():
+        raise OSError(13, "Permission denied", ESC)
+
+    with pytest.raises(SystemExit):
+        guard.answer(fail)
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_what_killed_runs_began_beside_the_output_is_removed(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", "from batch_calibration.files import *; print(process_name())"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    litter = [f".o.csv.{ended}-0123abcd.partial", f".other.npz.{ended}-0123abcd.partial"]
+    kept = [f".o.csv.{process_name()}-0123abcd.partial", ".mine.partial", "sub/.x.partial"]
+    (tmp_path / "sub").mkdir()
+    for name in (*litter, *kept, f"sub/{litter[0]}"):
+        (tmp_path / name).write_text("")
+    path = write_rows(tmp_path / "s.csv", "no,yes", [f"-0.{i + 1},-1.5" for i in range(9)])
+    cli.run(["calibrate", path, f"--output={tmp_path / 'o.csv'}"])
+    assert not [name for name in litter if (tmp_path / name).exists()]
+    assert all((tmp_path / name).exists() for name in (*kept, f"sub/{litter[0]}"))
+
+
+def test_each_file_of_probes_is_read_once(tmp_path, monkeypatch):
+    rows = [f"-0.{i + 1},-1.5" for i in range(9)]
+    files = {name: write_rows(tmp_path / f"{name}.csv", "no,yes", rows) for name in ("s", "c", "d")}
+    seen, read_file = [], importers.read
+
+    def read_and_count(path, reading):
+        seen.append(path.stem)
+        return read_file(path, reading)
+
+    monkeypatch.setattr(importers, "read", read_and_count)
+    probes = [f"--probe=cc={files['c']}", f"--probe=dc={files['d']}"]
+    cli.run(["diagnose", files["s"], "--method=cc", *probes])
+    assert seen == ["s", "c", "d"]
