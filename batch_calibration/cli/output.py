@@ -108,7 +108,8 @@ def write(contexts: Sequence[Scored], output: str) -> None:
 
 def _delimited(rows_written: Sequence[Row], delimiter: str) -> str:
     # The first row has the columns of all: their labels are the same.
-    lines = [list(rows_written[0]), *(list(map(_short, row.values())) for row in rows_written)]
+    lines: list[list[object]] = [list(rows_written[0])]
+    lines += [list(map(_short, row.values())) for row in rows_written]
     return csv_text(lines, delimiter)
 
 
