@@ -2,7 +2,7 @@
 
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from typing import NamedTuple, TextIO
 
@@ -13,7 +13,7 @@ from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.gains import count_signs
 from batch_calibration.cli import advice
-from batch_calibration.diagnosis import Diagnosis, Recommendation, Right
+from batch_calibration.diagnosis import Diagnosis, Recommendation
 from batch_calibration.errors import escape_controls
 from batch_calibration.scores import Block, ScoreTable
 
@@ -189,24 +189,13 @@ def context_cells(contexts: Sequence[Corrected]) -> Cells:
     rows: Cells = [["context", "rows", "prefers", "nats", "changed", "before", "after", "gain"]]
     for context in sorted(contexts, key=lambda context: title(context.table)):
         diagnosis = context.diagnosis
-        rights = [
-            (right and f"{100 * right.accuracy.value:.1f}") or ""
-            for right in (diagnosis.before, diagnosis.after)
-        ]
+        pair = (diagnosis.before, diagnosis.after)  # None without right labels
+        rights = [f"{100 * right.accuracy.value:.1f}" if right else "" for right in pair]
         gain = diagnosis.gain.points if diagnosis.gain else ""
         prefers = diagnosis.label_names[int(diagnosis.preference.argmax())]
         size = f"{np.ptp(diagnosis.preference):.2f}"  # nats
-        rows.append(
-            [
-                title(context.table),
-                f"{diagnosis.rows}",
-                prefers,
-                size,
-                f"{len(diagnosis.changed)}",
-                *rights,
-                gain,
-            ]
-        )
+        counts = f"{diagnosis.rows}", prefers, size, f"{len(diagnosis.changed)}"
+        rows.append([title(context.table), *counts, *rights, gain])
     return rows
 
 
@@ -219,7 +208,7 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
         diagnoses = [context.diagnosis for context in contexts if _model(context.table) == model]
         gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
         if gains:  # a model without right labels has no row
-            before, after = (_over_rows(diagnoses, pick) for pick in (_before, _after))
+            before, after = _over_rows(diagnoses)
             counts = f"{sum(diagnosis.labeled for diagnosis in diagnoses)}"
             shares = f"{before:.1f}", f"{after:.1f}"
             rows.append([model, f"{len(diagnoses)}", counts, *shares, *count_signs(gains)])
@@ -229,14 +218,12 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
 def over_all(contexts: Sequence[Corrected]) -> str:
     """How many predictions change over all contexts, and the accuracy of all their rows."""
     diagnoses = [context.diagnosis for context in contexts]
-    rows, changed = (
-        sum(diagnosis.rows for diagnosis in diagnoses),
-        sum(len(diagnosis.changed) for diagnosis in diagnoses),
-    )
+    rows = sum(diagnosis.rows for diagnosis in diagnoses)
+    changed = sum(len(diagnosis.changed) for diagnosis in diagnoses)
     sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
     if not any(diagnosis.gain for diagnosis in diagnoses):
         return f"{sentence} No right label is known."
-    before, after = (_over_rows(diagnoses, pick) for pick in (_before, _after))
+    before, after = _over_rows(diagnoses)
     sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
     never = sum(
         diagnosis.classes is not None and not diagnosis.classes.all() for diagnosis in diagnoses
@@ -258,24 +245,15 @@ def _model(table: ScoreTable) -> str:
     return str(table.context.get("model") or "unnamed model")
 
 
-def _before(diagnosis: Diagnosis) -> Right | None:
-    return diagnosis.before
-
-
-def _after(diagnosis: Diagnosis) -> Right | None:
-    return diagnosis.after
-
-
-def _over_rows(diagnoses: Sequence[Diagnosis], pick: Callable[[Diagnosis], Right | None]) -> float:
-    """Accuracy in % over the labeled rows of all contexts together."""
-    labeled_accuracies = [
-        (right.accuracy.value, diagnosis.labeled)
-        for diagnosis in diagnoses
-        if (right := pick(diagnosis))
-    ]
-    accuracies, labeled = zip(*labeled_accuracies, strict=True)
-    # As if all rows were of one context.
-    return 100 * float(np.average(accuracies, weights=labeled))
+def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:
+    """Accuracy in %, before and after, over the labeled rows of all contexts together."""
+    labeled = np.array([diagnosis.labeled for diagnosis in diagnoses])
+    means = []
+    for rights in ([d.before for d in diagnoses], [d.after for d in diagnoses]):
+        # A context without right labels weighs nothing.
+        accuracies = [right.accuracy.value if right else 0.0 for right in rights]
+        means.append(100 * float(np.average(accuracies, weights=labeled)))
+    return means
 
 
 def show_range(by_distance: Sequence[Sequence[Corrected]], output_stream: TextIO) -> None:
