@@ -261,7 +261,6 @@ NO_TOPS = {"choices": [{"logprobs": {"tokens": ["a"], "token_logprobs": [-1.0]}}
 SHIFTED = echoed(["Q", " yes"], [None, -1.0], new=1)
 SHIFTED["choices"][0]["text"] += " and"
 SAMPLED = {"completion_probabilities": [{"top_probs": [{"token": "yes", "prob": 0.5}]}]}
-FAILED = {"custom_id": "a", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
 
 
 @pytest.mark.parametrize(
@@ -377,7 +376,6 @@ GOLD = Reading(labels=("yes", "no"), gold="gold")
             Reading(labels=("yes", "no"), ids="row"),
             "There is no field named 'row'.*Known: object, model, choices",
         ),
-        ([chat(yes=0.5, no=0.2), FAILED], YES_NO, r"line 2: the request failed \(\{'message'"),
         ([chat(yes=0.5, no=0.2), NULL], YES_NO, "line 2: its logprobs are null"),
         ([chat(yes=0.5, no=0.2), 7], YES_NO, "line 2: expected a response as a JSON object; got 7"),
         ([chat(yes=0.5, no=0.2), [1]], YES_NO, r"expected a response or \[request, response\]"),

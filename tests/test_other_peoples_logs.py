@@ -54,3 +54,210 @@ def test_a_key_that_stands_twice_in_a_row_of_a_list_is_refused(saved, space):
     rows = ['{"no": -1.0, "yes": -2.0}', '{"no": -3.0, "yes": -2.0, "yes": -1.0}']
     rows = f"[{f',{space}'.join(rows)}]"
     assert refused(saved(rows, "a.json")).got == "'yes' twice"
+
+
+# Saved answers of servers
+
+
+def echo(question, label, nats, index=None):
+    """A choice whose prompt was scored with its label."""
+    log_probs = {"tokens": [f"{question}:", f" {label}"], "token_logprobs": [None, nats]}
+    choice = {"text": "", "logprobs": log_probs}
+    return choice if index is None else {**choice, "index": index}
+
+
+def echoes(cell, n=6, labels=LABELS, right=lambda i: i % 2):
+    """Lines of n questions and each label; `cell` says what a line has beside its answer."""
+    return [
+        {
+            "response": {
+                "model": "m", "usage": {"completion_tokens": 0},
+                "choices": [echo(f"Q{i}", label, -1.0 - (j == right(i)) - i / 99)],
+            },
+            "right": cell(j, right(i)),
+        }
+        for i in range(n) for j, label in enumerate(labels)
+    ]  # fmt: skip
+
+
+CELLS = {
+    "flag": lambda j, right: int(j == right),
+    "flag of JSON": lambda j, right: j == right,
+    "flag as text": lambda j, right: "true" if j == right else "False",
+    "flag with a point": lambda j, right: float(j == right),
+    "index": lambda j, right: right,
+    "index as text": lambda j, right: str(right),
+    "name": lambda j, right: f" {LABELS[right]}",
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_gold_of_echoes_is_a_flag_an_index_or_a_name(saved, kind):
+    """What differs between the lines of a prompt is a flag; what they share names the label."""
+    path = saved(echoes(CELLS[kind]))
+    (table,) = read(path, Reading(labels=LABELS, gold="right"))
+    assert table.blocks["test"].labels.tolist() == [0, 1, 0, 1, 0, 1]
+    (table,) = read(path, Reading(labels=LABELS[::-1], gold="right"))
+    expected = [0, 1, 0, 1, 0, 1] if kind.startswith("index") else [1, 0, 1, 0, 1, 0]
+    assert table.blocks["test"].labels.tolist() == expected
+
+
+def test_flags_of_three_labels_and_prompts_of_which_nothing_is_known(saved):
+    labels = ("no", "yes", "maybe")
+    lines = echoes(CELLS["flag"], 4, labels, right=lambda i: (2, 0, 1, 2)[i])
+    for line in lines[3:6]:
+        line["right"] = None
+    (table,) = read(saved(lines), Reading(labels=labels, gold="right"))
+    assert table.blocks["test"].labels.tolist() == [2, -1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("cell", "got"),
+    [
+        (lambda j, _: LABELS[j], "the name of the label that each line scores itself"),
+        (lambda j, _: j, "the index of the label that each line scores itself"),
+        (lambda j, right: int(right and j == 1), "[0, 0]"),
+        (lambda j, right: int(not right or j == 1), "[1, 1]"),
+        (lambda j, right: 2 * (j == right), "[2, 0]"),
+        (lambda j, right: LABELS[j == right], "['yes', 'no']"),
+    ],
+)
+def test_gold_of_echoes_that_is_neither_flag_nor_label_is_refused(saved, cell, got):
+    error = refused(saved(echoes(cell)), labels=LABELS, gold="right")
+    assert "right" in error.expected and error.got.startswith(got)
+
+
+def test_lines_of_one_prompt_are_of_one_context(saved):
+    path = saved(echoes(CELLS["flag"]))
+    assert refused(path, labels=LABELS, by=("right",)).expected.startswith("one 'right' on all")
+
+
+def completions(*choices, new=0, **beside):
+    """The response to a request of several prompts, each a choice."""
+    response = {"model": "m", "choices": list(choices), "usage": {"completion_tokens": new}}
+    return {**beside, "response": response}
+
+
+def first_list(index=None, **log_probs):
+    """A choice with the likeliest first tokens."""
+    logprobs = {"tokens": ["no"], "token_logprobs": [-1.0], "top_logprobs": [log_probs]}
+    choice = {"text": "no", "logprobs": logprobs}
+    return choice if index is None else {**choice, "index": index}
+
+
+def test_prompts_of_one_request_are_read_by_their_index(saved):
+    """Batches of prompts come back in any order; a list beside them has a member for each."""
+    lines = [
+        completions(first_list(1, no=-2.0, yes=-0.5), first_list(0, no=-0.25, yes=-3.0),
+                    right=["no", "yes"]),
+        completions(first_list(0, no=-1.0, yes=-0.75), first_list(1, no=-0.5, yes=-4.0),
+                    right=["yes", "no"]),
+    ]  # fmt: skip
+    (table,) = read(saved(lines), Reading(labels=LABELS, gold="right"))
+    block = table.blocks["test"]
+    expected = [[-0.25, -3.0], [-2.0, -0.5], [-1.0, -0.75], [-0.5, -4.0]]
+    assert block.log_probs.tolist() == expected
+    assert block.labels.tolist() == [0, 1, 1, 0] and block.row_ids == tuple("0123")
+    lines[1]["right"] = "yes"
+    error = refused(saved(lines), labels=LABELS, gold="right")
+    assert error.expected.startswith("a list of 2 right labels") and error.got == "'yes'"
+
+
+def test_echoes_of_one_request_have_a_flag_each_or_one_gold_for_one_prompt(saved):
+    choices = [echo("Q", "yes", -1.0, 1), echo("Q", "no", -2.0, 0)]
+    other = completions(echo("P", "no", -3.0, 0), echo("P", "yes", -4.0, 1), right=[1, 0])
+    for right, labels in (([0, 1], [1, 0]), ("yes", None), (1, None)):
+        lines = [completions(*choices, right=right), other]
+        (table,) = read(saved(lines if labels else lines[:1]), Reading(labels=LABELS, gold="right"))
+        assert table.blocks["test"].log_probs[0].tolist() == [-2.0, -1.0]
+        assert table.blocks["test"].labels.tolist() == (labels or [1])
+    more = [echo("R", "no", -2.0, 2), echo("R", "yes", -3.0, 3)]
+    path = saved([completions(*choices, *more, right=1)])
+    assert refused(path, labels=LABELS, gold="right").got == "1 for several prompts"
+
+
+@pytest.mark.parametrize(
+    ("choices", "new", "expected"),
+    [
+        ((first_list(0, no=-1.0, yes=-2.0), first_list(1, no=-1.01, yes=-2.0)), 2, "one choice"),
+        ((echo("Q", "no", -1.0), echo("Q", "no", -1.0)), 0, "one choice for each prompt"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 0)), 0, "choices whose index is 0 to 1"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0)), 0, "choices whose index is 0 to 1"),
+        ((echo("Q", "no", -1.0, 0), echo("Q", "yes", -1.0, 1)), 3, "prompts that all wrote as"),
+    ],
+)
+def test_choices_that_are_not_plainly_prompts_are_refused(saved, choices, new, expected):
+    path = saved([completions(*choices, new=new)])
+    assert refused(path, labels=LABELS).expected.startswith(expected)
+
+
+def chat(no, yes, **beside):
+    tops = [{"token": "no", "logprob": no}, {"token": "yes", "logprob": yes}]
+    choice = {"message": {"content": "x"}, "logprobs": {"content": [{"top_logprobs": tops}]}}
+    return {"model": "m", "choices": [choice], **beside}
+
+
+def notes(table):
+    return " ".join(table.blocks["test"].spec.get("notes", ()))
+
+
+def test_several_answers_of_a_chat_are_noted(saved):
+    lines = [chat(-0.5, -1.0), chat(-2.0, -1.5)]
+    lines[1]["choices"] *= 3
+    (table,) = read(saved(lines), Reading(labels=LABELS))
+    assert table.blocks["test"].log_probs.tolist() == [[-0.5, -1.0], [-2.0, -1.5]]
+    assert "1 of 2 responses hold several answers to one prompt" in notes(table)
+
+
+def test_prompt_log_probs_of_several_prompts_of_vllm_are_each_read(saved):
+    choices = []
+    for name, nats in (("no", -1.0), ("yes", -2.5)):
+        place = {"7": {"logprob": nats, "decoded_token": f" {name}"}}
+        choices.append({"text": "", "prompt_logprobs": [None, place]})
+    (table,) = read(saved([completions(*choices, right=1)]), Reading(labels=LABELS, gold="right"))
+    assert table.blocks["test"].log_probs.tolist() == [[-1.0, -2.5]]
+
+
+def sglang(no, yes):
+    return {"text": "", "meta_info": {"output_top_logprobs": [[[no, 1, "no"], [yes, 2, "yes"]]]}}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_lists_of_responses_are_no_pairs_of_request_and_response(saved, size):
+    """SGLang answers several texts by a list; a list of 2 or 3 was read as one response."""
+    numbers = [(-1.0 - i, -2.0 + i / 4) for i in range(2 * size)]
+    batches = [[sglang(*pair) for pair in numbers[at : at + size]] for at in (0, size)]
+    for lines in (batches, [batches[0] + batches[1]]):
+        (table,) = read(saved(lines), Reading(labels=LABELS))
+        assert table.blocks["test"].log_probs.tolist() == [list(pair) for pair in numbers]
+
+
+FAILED = {"custom_id": "x", "response": {"status_code": 429, "body": {"error": {"message": "no"}}}}
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        FAILED, {"error": {"message": "overloaded"}}, {"custom_id": "x", "response": None,
+        "error": {"code": "expired"}}, {"response": {"status_code": 500, "body": "busy"}},
+        [{"model": "m"}, {"error": "timeout"}],
+    ],
+)  # fmt: skip
+def test_requests_that_failed_are_left_out_with_a_note(saved, failed):
+    path = saved([chat(-0.5, -1.0), failed, chat(-2.0, -1.5, right="yes"), failed])
+    (table,) = read(path, Reading(labels=LABELS))
+    assert table.blocks["test"].log_probs.tolist() == [[-0.5, -1.0], [-2.0, -1.5]]
+    assert table.blocks["test"].row_ids == ("0", "2")
+    assert "2 of 4 requests failed and are left out; the first is" in notes(table)
+    error = refused(saved([failed, failed]), labels=LABELS, format="openai")
+    assert "2 of 2 requests failed" in str(error)
+
+
+def test_prompts_of_which_a_request_failed_are_left_out_with_a_note(saved):
+    lines = echoes(CELLS["flag"], 4)
+    lines[2] = FAILED
+    (table,) = read(saved(lines), Reading(labels=LABELS, gold="right"))
+    assert table.blocks["test"].labels.tolist() == [0, 0, 1]
+    assert table.blocks["test"].row_ids == ("0", "2", "3")
+    assert "1 of 4 prompts lack a label that failed" in notes(table)
+    assert "not of 'no'" in str(refused(saved(lines[:2] + lines[3:]), labels=LABELS))
