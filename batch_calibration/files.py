@@ -135,11 +135,12 @@ def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
                 path = Path(parent, name)
                 with suppress(OSError):
                     # Process and random digits, before the ending.
-                    if ended(path.stem.rpartition(".")[2]) or _old(path):
+                    if ended(path.stem.rpartition(".")[2]) or is_day_old(path):
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _old(path: Path) -> bool:
+def is_day_old(path: Path) -> bool:
+    """Whether a file or folder last changed a day ago, by the clock of its file system."""
     with tempfile.TemporaryFile(dir=path.parent) as new:
         return os.fstat(new.fileno()).st_mtime - path.stat().st_mtime > SECONDS_OF_A_DAY  # seconds
 

@@ -9,7 +9,6 @@ python compiling.py FIRST LAST linkless has a file system without links
 import resource
 import signal
 import sys
-import warnings
 from pathlib import Path
 
 import jax
@@ -30,7 +29,6 @@ def main(first: int, last: int, how: str = "") -> None:
     )
     if how == "full":
         leave_room()
-        warnings.filterwarnings("ignore", "Error writing persistent compilation cache")
     for number in range(first, last):
         if how == "killed" and number == last - 1:
             # The kernel does it at once, where Python would go on with an error.

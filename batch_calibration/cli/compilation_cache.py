@@ -3,7 +3,8 @@
 JAX writes an entry of its cache in place: another process may read half of one, and a process that
 is killed leaves half of one for ever. So each process gives JAX a folder of its own, which begins
 with links to the entries of all, and what is new and whole in it is moved to them in one step: at
-the end of the process, or by the next that starts on this machine.
+the end of the process, or by the next that starts on this machine. There an entry's name begins
+with a checksum: what the disk damaged is dropped, as not every compression that JAX uses notices.
 """
 
 import atexit
@@ -12,15 +13,17 @@ import importlib
 import os
 import platform
 import shutil
+import warnings
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from batch_calibration.files import is_day_old
 from batch_calibration.processes import ended, process_name
 
-SHARED = "shared"
+SHARED = "checked"
 """The name of the folder whose entries all processes begin with."""
 
 
@@ -37,6 +40,8 @@ def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
     """
     import jax
 
+    # No program depends on an entry: one that cannot be read or written is compiled anew.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     config: Any = jax.config
     # Also where it is empty: then nothing is kept.
     is_named = "JAX_COMPILATION_CACHE_DIR" in os.environ
@@ -55,12 +60,14 @@ def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
         shared = own.with_name(SHARED)
         shared.mkdir(parents=True, exist_ok=True)
         for sibling in shared.parent.iterdir():
-            # Of a process that was killed before it could share.
-            if ended(sibling.name):
-                _share(sibling)
+            # Of a process that was killed before it could share, here or, a day ago, elsewhere.
+            with suppress(OSError):  # another process may remove it at once
+                if sibling != shared and (ended(sibling.name) or is_day_old(sibling)):
+                    _share(sibling)
         own.mkdir(exist_ok=True)
-        for entry in shared.iterdir():
-            _link(entry, own / entry.name)
+        for entry in list(shared.iterdir()):
+            with suppress(OSError):  # or drop this one
+                _take(entry, own)
         config.update("jax_compilation_cache_dir", str(own))
         atexit.register(_share, own)
 
@@ -81,38 +88,54 @@ def _own_folder(folder: str = "programs") -> Path:
 
 def _share(folder: Path) -> None:
     """Move a process's new entries to those of all, and remove its folder."""
+    shared = folder.with_name(SHARED)
     # Another process may do the same at once.
     with suppress(OSError):
+        known = {_key(entry) for entry in shared.iterdir()}
         for entry in list(folder.iterdir()):  # a list, as entries leave the folder
-            shared = folder.with_name(SHARED) / entry.name
             with suppress(OSError):
-                if not shared.exists() and _is_whole(entry):
-                    entry.replace(shared)
+                if entry.name not in known and (checksum := _checksum(entry)):
+                    entry.replace(shared / f"{checksum}-{entry.name}")
+        # Two processes that ended at once have both moved theirs.
+        keys = set[str]()
+        for entry in sorted(shared.iterdir()):
+            if _key(entry) in keys:
+                entry.unlink(missing_ok=True)
+            keys.add(_key(entry))
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _link(entry: Path, path: Path) -> None:
-    """Give the entry another name; a copy where the file system has no links."""
-    try:
-        path.hardlink_to(entry)
-    # The same program was there already: keys are hashes of all that decides its content.
-    except FileExistsError:
-        pass
-    except OSError:
-        shutil.copyfile(entry, path)
+def _key(entry: Path) -> str:
+    """JAX's name of a shared entry."""
+    return entry.name.partition("-")[2]
 
 
-def _is_whole(entry: Path) -> bool:
-    """Whether JAX could read it; on the disk it is then, too, before it gets its name."""
+def _take(entry: Path, folder: Path) -> None:
+    """Give a shared entry JAX's name in a process's folder, or drop it where it is damaged."""
+    path, checksum = folder / _key(entry), ""
+    with suppress(OSError):  # a folder, a dead link
+        checksum = f"{zlib.crc32(entry.read_bytes()):08x}"
+    if not checksum or not entry.name.startswith(f"{checksum}-"):
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    elif not path.exists():
+        try:
+            path.hardlink_to(entry)
+        except OSError:  # a file system without links
+            shutil.copyfile(entry, path)
+
+
+def _checksum(entry: Path) -> str:
+    """The checksum of an entry that JAX could read, flushed to the disk; else empty."""
     with entry.open("rb") as file:
         # After a power failure a name without its content would pass for an entry.
         os.fsync(file.fileno())
-        try:
-            _decompress()(file.read())
-        # Each library has an error of its own.
-        except Exception:
-            return False
-    return True
+        content = file.read()
+    try:
+        _decompress()(content)
+    # Each library has an error of its own.
+    except Exception:
+        return ""
+    return f"{zlib.crc32(content):08x}"
 
 
 def _decompress() -> Callable[[bytes], bytes]:
