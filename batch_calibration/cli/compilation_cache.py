@@ -65,9 +65,9 @@ def keep_programs(folder: str = "programs", least: float = 0.1) -> None:
                 if sibling != shared and (ended(sibling.name) or is_day_old(sibling)):
                     _share(sibling)
         own.mkdir(exist_ok=True)
-        for entry in list(shared.iterdir()):
+        for name in os.listdir(shared):
             with suppress(OSError):  # or drop this one
-                _take(entry, own)
+                _take(f"{shared}/{name}", str(own))
         config.update("jax_compilation_cache_dir", str(own))
         atexit.register(_share, own)
 
@@ -110,18 +110,22 @@ def _key(entry: Path) -> str:
     return entry.name.partition("-")[2]
 
 
-def _take(entry: Path, folder: Path) -> None:
+def _take(entry: str, folder: str) -> None:
     """Give a shared entry JAX's name in a process's folder, or drop it where it is damaged."""
-    path, checksum = folder / _key(entry), ""
-    with suppress(OSError):  # a folder, a dead link
-        checksum = f"{zlib.crc32(entry.read_bytes()):08x}"
-    if not checksum or not entry.name.startswith(f"{checksum}-"):
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    elif not path.exists():
-        try:
-            path.hardlink_to(entry)
-        except OSError:  # a file system without links
-            shutil.copyfile(entry, path)
+    # Of text: for hundreds of entries each path's own functions would take longer than reading.
+    checksum, _, key = os.path.basename(entry).partition("-")
+    content = b""
+    with suppress(OSError), open(entry, "rb", buffering=0) as file:  # a folder, a dead link
+        content = file.read()
+    if not content or checksum != f"{zlib.crc32(content):08x}":
+        shutil.rmtree(entry) if os.path.isdir(entry) else os.unlink(entry)
+        return
+    try:
+        os.link(entry, os.path.join(folder, key))
+    except FileExistsError:  # two processes shared it at once
+        pass
+    except OSError:  # a file system without links
+        shutil.copyfile(entry, os.path.join(folder, key))
 
 
 def _checksum(entry: Path) -> str:
