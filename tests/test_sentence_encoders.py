@@ -172,6 +172,9 @@ WRONG = {
     "a folder outside": (
         {"modules": [BASE[0], one("Pooling", "../1_Pooling")]}, r"Pooling in '\.\./1_Pooling'"
     ),
+    "a folder above": (
+        {"modules": [BASE[0], one("Pooling", "..")]}, r"Pooling in '\.\.'"
+    ),
     "dot": ({TOLD: {"similarity_fn_name": "dot"}}, "'dot' of embeddings that are not of length"),
     "euclidean": ({TOLD: {"similarity_fn_name": "euclidean"}}, "expected 'cosine', which is"),
     "a sparse encoder": ({TOLD: {"model_type": "SparseEncoder"}}, "model_type = 'SparseEncoder'"),

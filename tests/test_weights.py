@@ -85,7 +85,7 @@ def test_shards(directory):
     for a, b in zip(leaves(before), leaves(after), strict=True):
         np.testing.assert_array_equal(a, b)
     (directory / "two.safetensors").unlink()
-    with pytest.raises(InputError, match=r"two\.safetensors is in"):
+    with pytest.raises(InputError, match=r"the file 'two\.safetensors' beside it"):
         weights.load(directory, gpt2.FAMILY)
 
 
@@ -238,6 +238,75 @@ def test_an_index_that_is_none(directory, index):
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match=r"index\.json: expected weight_map to give each tensor"):
         weights.load(directory, gpt2.FAMILY)
+
+
+@pytest.mark.parametrize("name", ["../model.safetensors", "/model.safetensors", "a/../../b"])
+def test_an_index_that_names_files_elsewhere(directory, name):
+    """Another checkpoint's weights would be read as this one's."""
+    path = directory / "model.safetensors"
+    path.rename(directory.parent / "model.safetensors")
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(InputError) as error:
+        load_checkpoint(directory)
+    assert (error.value.where, error.value.got) == (str(index), repr(name))
+    assert error.value.expected == "names of files in its folder"
+
+
+@pytest.mark.parametrize("name", ["", ".", "absent", "x" * 5000, "a\0b"])
+def test_an_index_that_names_no_file(directory, name):
+    (directory / "model.safetensors").unlink()
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(InputError) as error:
+        load_checkpoint(directory)
+    assert error.value.where == str(index) and error.value.expected.startswith("the file '")
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["weights/part.safetensors", "link.safetensors"])
+def test_an_index_may_name_files_in_folders_and_links_as_the_hub_s_cache_has(directory, name):
+    path = directory / "model.safetensors"
+    (directory / "weights").mkdir()
+    path.rename(directory / "weights" / "part.safetensors")
+    (directory / "link.safetensors").symlink_to(directory / "weights" / "part.safetensors")
+    tensors = load_file(directory / name)
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(tensors, name)}))
+    load_checkpoint(directory)
+
+
+NAME = "transformer.ln_f.bias"
+
+
+def relocate(header):
+    header[NAME]["data_offsets"] = [10**15, 10**15 + 64]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (relocate, "it cannot be read as safetensors"),
+        (lambda h: h.update({NAME: h["transformer.wte.weight"]}), "cannot be read as safetensors"),
+        (lambda h: h[NAME].update(shape=[2**62, 2**62]), "it cannot be read as safetensors"),
+        (lambda h: h[NAME].update(shape=[-16]), "it cannot be read as safetensors"),
+        (lambda h: h[NAME].update(shape=[16, 0]), "it cannot be read as safetensors"),
+        (lambda h: h[NAME].update(shape=[16] + [1] * 10**5), r"mis-shaped .* got \(16, 1, 1,"),
+        (lambda h: h.update({"a b " * 10**5: h.pop(NAME)}), "unexpected a b a b"),
+    ],
+    ids=["beyond", "overlapping", "overflow", "negative", "empty", "deep", "long name"],
+)
+def test_a_header_that_lies(directory, change, sentence):
+    path = directory / "model.safetensors"
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    with pytest.raises(InputError, match=sentence) as error:
+        load_checkpoint(directory)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_folder_in_the_place_of_the_weights(directory):

@@ -142,7 +142,7 @@ def _modules(directory: Path) -> tuple[Module, ...]:
         and kinds[:2] == ["Transformer", "Pooling"]
         and set(kinds[2:]) <= {"Dense", "Normalize"}
         and modules[0].folder == ""  # the transformer lies beside modules.json
-        and all(folder == Path(folder).name != "" for _, folder in modules[1:])
+        and all(folder == Path(folder).name not in ("", "..") for _, folder in modules[1:])
     )
     if not is_known:
         named = ", ".join(f"{kind} in {folder!r}" for kind, folder in modules)

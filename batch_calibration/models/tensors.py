@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from safetensors import SafetensorError, safe_open
 
-from batch_calibration.errors import InputError
+from batch_calibration.errors import InputError, shown
 from batch_calibration.models.config import read_json
 
 PART = 1 << 20
@@ -88,8 +89,7 @@ def shards(directory: Path) -> list[str]:
             )
         names = sorted(set(shard_of.values()))
         for name in names:
-            if not (directory / name).is_file():
-                raise InputError(f"{directory}: {name} is in {index.name}, but there is no file.")
+            _check_shard(index, name)
     else:
         names = sorted(path.name for path in directory.glob("*.safetensors") if path.is_file())
     if not names:
@@ -100,6 +100,28 @@ def shards(directory: Path) -> list[str]:
             remedy="convert them with safetensors first",
         )
     return names
+
+
+def _check_shard(index: Path, name: str) -> None:
+    """Refuse a file that is not there, or that lies elsewhere: whose weights would those be?"""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise InputError(
+            where=index,
+            expected="names of files in its folder",
+            got=shown(name),
+            remedy="fetch the checkpoint again, all files into one folder",
+        )
+    is_file = False
+    with suppress(OSError):  # a name that is too long
+        is_file = (index.parent / path).is_file()
+    if not is_file:
+        raise InputError(
+            where=index,
+            expected=f"the file {shown(name)} beside it",
+            got="none",
+            remedy="fetch the checkpoint again",
+        )
 
 
 def tensors(directory: Path) -> Iterator[Tensor]:

@@ -77,13 +77,13 @@ def load(
         weight = table.get(pattern, Weight("nothing"))  # a path that no network has
         path = weight.path.format(i=number)
         if path in sources:
-            complaints.append(f"a second {name} (our {path})")
+            complaints.append(f"a second {name:.200} (our {path})")
         elif path in leaves:
             sources[path] = tensor, weight._replace(path=path)
         elif pattern in family.tied:
             tied[tensor] = family.tied[pattern]  # compared below, once its equal is known
         elif not any(fnmatchcase(pattern, ignored) for ignored in family.ignored):
-            complaints.append(f"unexpected {name} (our network has no place for it)")
+            complaints.append(f"unexpected {name:.200} (our network has no place for it)")
     placed_leaves: dict[str, jax.Array] = {}
     with ThreadPoolExecutor(READERS) as pool:
 
@@ -158,7 +158,7 @@ def _place(
         return f"{named} in {tensor.kind}: quantized weights, expected one of {', '.join(PLAIN)}"
     got = tensor.shape[::-1] if weight.transpose else tensor.shape
     if got != shape:
-        return f"mis-shaped {named}: got {got}, expected {shape}"
+        return f"mis-shaped {named}: got {got!s:.200}, expected {shape}"
     array = tensor.read(dtype)
     if not _finite(array):
         bad = np.sum(~np.isfinite(array))
