@@ -1,6 +1,7 @@
 """Logs that were cut, mixed or marked in their own way: the right number, or a sentence."""
 
 import json
+import re
 
 import pytest
 
@@ -261,3 +262,75 @@ def test_prompts_of_which_a_request_failed_are_left_out_with_a_note(saved):
     assert table.blocks["test"].row_ids == ("0", "2", "3")
     assert "1 of 4 prompts lack a label that failed" in notes(table)
     assert "not of 'no'" in str(refused(saved(lines[:2] + lines[3:]), labels=LABELS))
+
+
+# Inspect: where the answer stands
+
+
+def top(**log_probs):
+    return [{"token": token, "logprob": nats} for token, nats in log_probs.items()]
+
+
+def sample(i, text, score=True, answer=None, labels="AB"):
+    """What a model wrote, a token a word or sign; the letters of each place tell the places apart.
+
+    The token in place p has A with -p - 0.5 nats and B with -p - 1.
+    """
+    tokens = []
+    for place, token in enumerate(re.findall(r"\s*(?:\w+|[^\w\s])", text)):
+        likely = {labels[0]: -place - 0.5, labels[1]: -place - 1.0}
+        tokens.append({"token": token, "logprob": -0.1, "top_logprobs": top(**likely)})
+    scores = {"choice": {"value": "I", "answer": answer or ""}} if score else {}
+    return {
+        "id": i, "epoch": 1, "choices": ["cat", "dog"], "target": "A", "scores": scores,
+        "output": {"choices": [{"logprobs": {"content": tokens}}]},
+    }  # fmt: skip
+
+
+def inspect(samples):
+    return json.dumps({"version": 2, "status": "success", "eval": {}, "samples": samples})
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("ANSWER: B. A reason", 2), ("ANSWER: B\n\nA dog barks", 2), ("Answer: (B), not A", 3),
+        ("It may be A or B.\nANSWER: A", 9), ("**ANSWER: B**", 4), ("answer: b.", 2),
+        ("I say ANSWER: A, but\nANSWER: B", 9), ("ANSWER: A\nANSWER: B", 2), ("B", 0),
+        ("B) dog", 0), ("B. I say B", 0), ("The choice is B.", 3), ("Cat or dog? B", 4),
+    ],
+)  # fmt: skip
+def test_inspect_s_answer_is_the_one_that_its_scorers_take(saved, text, place):
+    (table,) = read(saved(inspect([sample(0, text), sample(1, text, score=False)]), "t.json"))
+    assert table.blocks["test"].log_probs.tolist() == [[-place - 0.5, -place - 1.0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "place"),
+    [
+        ("A is wrong. B is right", "B", 4), ("ANSWER: A dog", "A", 2), ("So A or B?", "", None),
+        ("A dog", "", None), ("A is wrong. B is right", "", None), ("ANSWER: A dog", "", None),
+        ("A. No, B.", "", None), ("Hm, cat", "", None), ("ANSWER: A", "B", None),
+        ("ANSWER: cat", "", None), ("No way: A. Or B.", "", None),
+    ],
+)  # fmt: skip
+def test_inspect_s_answer_without_a_place_is_left_out_with_a_note(saved, text, answer, place):
+    samples = [sample(0, "ANSWER: B"), sample(1, text, answer=answer), sample(2, "ANSWER: A")]
+    (table,) = read(saved(inspect(samples), "t.json"))
+    expected = [2] if place is None else [2, place]
+    assert table.blocks["test"].log_probs[:-1, 0].tolist() == [-at - 0.5 for at in expected]
+    is_noted = "1 of 3 samples name no answer, or several" in notes(table)
+    assert is_noted == (place is None)
+
+
+def test_inspect_s_log_in_which_no_answer_has_a_place_is_refused(saved):
+    samples = [sample(i, "A is wrong. B is right.") for i in range(3)]
+    assert refused(saved(inspect(samples), "t.json")).got == "none in 3 samples"
+
+
+def test_inspect_s_answers_that_are_no_label_have_the_place_of_the_others(saved):
+    """A model that answers at once has its answer in the first place, whatever it says."""
+    samples = [sample(0, "B"), sample(1, "Cat, sure!"), sample(2, "A")]
+    samples[0]["output"]["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = top(A=-2, B=-1)
+    (table,) = read(saved(inspect(samples), "t.json"))
+    assert table.blocks["test"].log_probs[:, 0].tolist() == [-2.0, -0.5, -0.5]

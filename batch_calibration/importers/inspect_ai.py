@@ -8,6 +8,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
@@ -27,7 +29,8 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
-from batch_calibration.responses import AROUND, add_token, fold, value_at
+from batch_calibration.importers.written_answers import find_answer, names_label
+from batch_calibration.responses import add_token, fold, value_at
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
@@ -35,8 +38,27 @@ ZSTANDARD = 93
 """The method's number in zip files."""
 MAX_BYTES = 1 << 30
 """Of one sample or header, beyond which it is none."""
+MAX_TOKENS_AT_ONCE = 4
+"""Tokens that an answer without an explanation may have."""
 IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
 """Values of a score -> whether the answer is right."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sample's answer stands.
+
+    Attributes:
+        before: tokens that the model wrote before it, None where the place cannot be told.
+        size: tokens that the model wrote.
+        names_label: whether any label stands in what it wrote.
+        log_probs: the likeliest tokens there, or at the beginning where the place is not known.
+    """
+
+    before: int | None
+    size: int
+    names_label: bool
+    log_probs: Mapping[str, float]
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -51,31 +73,26 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a log's samples, of the first epoch."""
     header: Mapping[str, Json] = {}
     rows: list[Row] = []
-    lists: list[dict[str, float]] = []
-    most_before = later_epochs = failed = 0
+    places: list[Place] = []
+    later_epochs = failed = 0
     for where, sample in _header_and_samples(path):
         if "eval" in sample and "id" not in sample:
             header = fields(sample.get("eval"))
         elif sample.get("epoch", 1) != 1:  # the same question again, sampled anew
             later_epochs += 1
-        elif sample.get("error"):
+        elif sample.get("error") or value_at(sample, "output", "error"):
             failed += 1
         else:
             labels = _labels(sample, where, reading)
-            top, tokens_before = _answer_tokens(sample, labels, where)
-            lists.append(top)
-            most_before = max(most_before, tokens_before)
             rows.append(_row(sample, labels, where, reading))
+            places.append(_place(sample, labels, where))
     notes = []
-    if most_before:
-        notes.append(
-            f"The scores are of the token where the answer stands, after {most_before:,} tokens at "
-            "most that the model wrote itself: they are given what it wrote."
-        )
     if failed:
         notes.append(f"{failed:,} samples ended in an error and are left out.")
     if later_epochs:
         notes.append(f"{later_epochs:,} samples of later epochs are left out.")
+    rows, places, answer_notes = _answered(rows, places, str(path))
+    notes = answer_notes + notes
     version = text_or_empty(value_at(header, "packages", "inspect_ai"))
     context: dict[str, Json] = {
         "task": reading.task or text_or_empty(header.get("task")) or path.stem,
@@ -84,7 +101,11 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         "data": text_or_empty(value_at(header, "dataset", "name")),
     }
     context = {name: text for name, text in context.items() if text}
-    scored = score_by_first_tokens(rows, lists, str(path), reading) if rows else []
+    scored = (
+        score_by_first_tokens(rows, [place.log_probs for place in places], str(path), reading)
+        if rows
+        else []
+    )
     return to_imported(scored, str(path), reading, context, notes)
 
 
@@ -151,22 +172,18 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
     )
 
 
-def _answer_tokens(
-    sample: Mapping[str, Json], labels: Sequence[str], where: str
-) -> tuple[dict[str, float], int]:
-    """The likeliest tokens where the answer stands, and how many tokens stand before it.
-
-    The answer is the last token that is one of the labels, as in "ANSWER: B"; the first token where
-    none is.
-    """
+def _place(sample: Mapping[str, Json], labels: Sequence[str], where: str) -> Place:
+    """Where a sample's answer stands."""
     content = value_at(sample, "output", "choices", 0, "logprobs", "content")
     tokens = list(map(fields, members(content)))
-    answers = set(map(fold, labels))
-    position = 0
-    for i, token in enumerate(tokens):
-        if fold(text_or_empty(token.get("token")).strip(AROUND)) in answers:
-            position = i  # the last one that is an answer counts
-    listed = members(tokens[position].get("top_logprobs")) if tokens else []
+    written = [text_or_empty(token.get("token")) for token in tokens]
+    # Of several scorers none is the log's own.
+    scores = list(map(fields, fields(sample.get("scores")).values()))
+    answer = text_or_empty(scores[0].get("answer")).strip() if len(scores) == 1 else ""
+    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
+    # What is one token is the answer, whatever it says.
+    before = 0 if len(tokens) == 1 else find_answer(written, labels, recorded)
+    listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
     if not listed:
         raise InputError(
             f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
@@ -175,7 +192,40 @@ def _answer_tokens(
     log_probs: dict[str, float] = {}
     for likely in listed:
         add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
-    return log_probs, position
+    return Place(before, len(tokens), names_label("".join(written), labels), log_probs)
+
+
+def _answered(
+    rows: list[Row], places: list[Place], where: str
+) -> tuple[list[Row], list[Place], list[str]]:
+    """The samples whose answer has a place, and notes on the others and on what stands before."""
+    told = {place.before for place in places if place.before is not None}
+    longest = max((place.size for place in places), default=0)
+    # Where the others answer by their first token, it is the place of an answer that is no label.
+    is_at_once = told == {0} or (not told and longest <= MAX_TOKENS_AT_ONCE)
+    is_kept = [
+        place.before is not None or (is_at_once and not place.names_label) for place in places
+    ]
+    open_count = is_kept.count(False)
+    if rows and open_count == len(rows):
+        raise InputError(
+            where=where,
+            expected="samples that name one of their labels after 'ANSWER:', or one label alone",
+            got=f"none in {open_count:,} samples",
+            remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
+        )
+    notes = []
+    if any(told):
+        notes.append(
+            f"The scores are of the token where the answer stands, after {max(told):,} tokens at "
+            "most that the model wrote itself: they are given what it wrote."
+        )
+    if open_count:
+        notes.append(
+            f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
+            "'ANSWER:' before one, and are left out."
+        )
+    return list(compress(rows, is_kept)), list(compress(places, is_kept)), notes
 
 
 def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, reading: Reading) -> Row:
