@@ -1,12 +1,17 @@
 """Logs that were cut, mixed or marked in their own way: the right number, or a sentence."""
 
+import io
 import json
 import re
+import zipfile
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, read
+from batch_calibration.importers import Reading, read, unpacking
 
 LABELS = ("no", "yes")
 
@@ -334,3 +339,94 @@ def test_inspect_s_answers_that_are_no_label_have_the_place_of_the_others(saved)
     samples[0]["output"]["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = top(A=-2, B=-1)
     (table,) = read(saved(inspect(samples), "t.json"))
     assert table.blocks["test"].log_probs[:, 0].tolist() == [-2.0, -0.5, -0.5]
+
+
+# Files that unpack to far more than they hold
+
+
+def zipped(contents):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def as_npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def as_parquet(rows):
+    buffer = io.BytesIO()
+    columns = {name: pa.array(np.full(rows, -1.0)) for name in LABELS}
+    parquet.write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    """A file may unpack to a mebibyte."""
+    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 1 << 20)
+
+
+MANY = 1 << 18
+BOMBS = {
+    "a.npz": lambda: zipped({"scores.npy": as_npy(np.zeros((MANY // 2, 2)))}),
+    "a.eval": lambda: zipped({"header.json": " " * (8 * MANY), "samples/1_epoch_1.json": "{}"}),
+    "a.parquet": lambda: as_parquet(MANY),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused(saved, small_limit, name):
+    data = BOMBS[name]()
+    error = refused(saved(data, name))
+    assert error.expected.startswith(f"a file of {len(data):,} bytes to unpack to at most 0.0009")
+    assert error.got.startswith("0.00") and "save it without compression" in error.remedy
+
+
+def test_a_table_that_compresses_well_is_read(saved, small_limit):
+    scores = np.log(np.random.default_rng(0).dirichlet([1, 1], 50_000)).round(1)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, scores=scores)
+    (table,) = read(saved(buffer.getvalue(), "a.npz"))
+    assert len(table.blocks["test"].log_probs) == 50_000
+
+
+@pytest.mark.parametrize("declared", [100, 1 << 40])
+@pytest.mark.parametrize("name", ["a.npz", "a.eval"])
+def test_a_zip_that_declares_another_size_is_refused(saved, name, declared):
+    """A header that says 100 bytes opens no gigabyte, nor does one that says a tebibyte."""
+    data = bytearray(BOMBS[name]())
+    for mark, at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
+        start = data.index(mark) + at
+        data[start : start + 4] = (declared % (1 << 32) or (1 << 32) - 2).to_bytes(4, "little")
+    refused(saved(bytes(data), name), labels=LABELS)
+
+
+def test_an_array_whose_header_declares_more_than_the_file_holds_is_refused(saved):
+    data = as_npy(np.log(np.full((4, 2), 0.5)))
+    for count in (40, 10**9, 10**15):
+        shape = f"({count}, 2), }}".ljust(29).encode()
+        declared = data.replace(b"(4, 2), }" + b" " * 20, shape)
+        assert len(declared) == len(data) and declared != data
+        error = refused(saved(declared, "a.npy"))
+        assert error.expected == "a whole file of arrays"
+        refused(saved(zipped({"scores.npy": declared}), "a.npz"))
+
+
+def test_an_array_without_rows_is_a_sentence(saved):
+    assert "at least one row" in refused(saved(as_npy(np.zeros((0, 2))), "a.npy")).expected
+
+
+def test_zstandard_that_holds_more_than_the_zip_declares_is_refused(saved):
+    content = json.dumps(sample(0, "ANSWER: A")).encode()
+    data = pa.compress(content + b" " * 10_000_000, codec="zstd", asbytes=True)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("samples/0_epoch_1.json", data)
+        archive.infolist()[0].compress_type, archive.infolist()[0].file_size = 93, len(content)
+    path = saved(buffer.getvalue(), "a.eval")
+    assert "unpacks to more than" in str(refused(path))

@@ -24,6 +24,7 @@ from batch_calibration.importers.cells import (
     text_of,
 )
 from batch_calibration.importers.columns import SCORE_NAMES
+from batch_calibration.importers.unpacking import check_archive
 
 Arrays = dict[str, np.ndarray]
 DAMAGED = (
@@ -66,14 +67,16 @@ def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
 
 
 def _load_npz(path: Path) -> Arrays:
+    with zipfile.ZipFile(path) as archive:
+        check_archive(archive, path)
     # Without pickle: an array of objects could run code as it is read.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
 def _load_npy(path: Path) -> Arrays:
-    with path.open("rb") as file:
-        return {"scores": np.load(file, allow_pickle=False)}
+    # Mapped, a header that declares more than the file holds is refused before memory is taken.
+    return {"scores": np.array(np.load(path, mmap_mode="r", allow_pickle=False))}
 
 
 def _load_safetensors(path: Path) -> Arrays:
@@ -94,6 +97,8 @@ def _read(path: Path, reading: Reading, load: Callable[[Path], Arrays]) -> list[
     """The contexts of a file that one function loads."""
     try:
         arrays = load(path)
+    except InputError:
+        raise
     except DAMAGED as error:
         # A zip's error repeats its headers, of any length.
         reason = shown(str(error).partition("\n")[0]) if str(error) else type(error).__name__

@@ -15,6 +15,7 @@ from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading, to_tables
 from batch_calibration.importers.cells import Column, refuse_repeated_columns
 from batch_calibration.importers.columns import from_columns
+from batch_calibration.importers.unpacking import check_rows
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def read_parquet(path: Path, reading: Reading) -> list[Imported]:
     def load() -> "pa.Table":
         from pyarrow import parquet
 
-        return parquet.ParquetFile(path).read()
+        with parquet.ParquetFile(path) as file:
+            check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
+            return file.read()
 
     return _read(path, reading, load)
 

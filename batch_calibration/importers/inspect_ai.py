@@ -29,6 +29,7 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
+from batch_calibration.importers.unpacking import check_archive
 from batch_calibration.importers.written_answers import find_answer, names_label
 from batch_calibration.responses import add_token, fold, value_at
 
@@ -36,7 +37,7 @@ HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
 ZSTANDARD = 93
 """The method's number in zip files."""
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 28
 """Of one sample or header, beyond which it is none."""
 MAX_TOKENS_AT_ONCE = 4
 """Tokens that an answer without an explanation may have."""
@@ -119,6 +120,7 @@ def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
         return
     try:
         with zipfile.ZipFile(path) as archive:
+            check_archive(archive, path)
             names = archive.namelist()
             header = [name for name in HEADERS if name in names][:1]  # a finished log has both
             samples = [name for name in names if re.fullmatch(r"samples/[^/]+\.json", name)]
@@ -155,7 +157,11 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
         file.seek(sum(lengths), 1)  # 1: from here on
         compressed = file.read(member.compress_size)
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(compressed), "zstd") as stream:
-        return bytes(stream.read(MAX_BYTES))
+        # Its own frame may hold more than the zip declares.
+        content = bytes(stream.read(member.file_size + 1))
+    if len(content) > member.file_size:
+        raise zipfile.BadZipFile(f"{member.filename} unpacks to more than {member.file_size} bytes")
+    return content
 
 
 def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:

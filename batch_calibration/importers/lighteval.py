@@ -18,6 +18,7 @@ from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differi
 from batch_calibration.importers.frames import need_pyarrow
 from batch_calibration.importers.lm_eval import DATE
 from batch_calibration.importers.text_files import fields, members
+from batch_calibration.importers.unpacking import check_rows
 
 COLUMNS = {"doc", "model_response"}
 COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}
@@ -69,8 +70,11 @@ def _records(path: Path) -> Iterator[Mapping[str, Json]]:
 
     try:
         with parquet.ParquetFile(path) as file:
+            check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
             for batch in file.iter_batches(ROWS_AT_ONCE):
                 yield from batch.to_pylist()
+    except InputError:
+        raise
     except (ArrowException, OSError, ValueError) as error:
         raise InputError(
             f"{path}: no whole Parquet file ({shown(str(error))}); copy it again."
