@@ -132,11 +132,25 @@ def remove_unfinished(folder: Path, *, is_ours: bool = True) -> None:
             names = [name for name in names if UNFINISHED.fullmatch(name)]
         for name in [*folders, *names]:
             if name.startswith(".") and name.endswith(PARTIAL):
-                path = Path(parent, name)
-                with suppress(OSError):
-                    # Process and random digits, before the ending.
-                    if ended(path.stem.rpartition(".")[2]) or is_day_old(path):
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                _remove_left(Path(parent, name))
+
+
+def _remove_left(path: Path) -> None:
+    """Remove a file or folder in whose name its process stands, if that has ended."""
+    with suppress(OSError):
+        # Process and random digits, before the ending.
+        if ended(path.stem.rpartition(".")[2]) or is_day_old(path):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end of the block, or by the next where that is killed."""
+    for path in Path(tempfile.gettempdir()).glob(f".batch-calibration.*{PARTIAL}"):
+        _remove_left(path)
+    prefix = f".batch-calibration.{process_name()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, suffix=PARTIAL) as name:
+        yield Path(name)
 
 
 def is_day_old(path: Path) -> bool:

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import io
-import tempfile
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from batch_calibration.data import files, tfds_folder
 from batch_calibration.data.binding import UNKNOWN, bind, columns
 from batch_calibration.errors import InputError
+from batch_calibration.files import is_day_old, temporary_folder
 from batch_calibration.tasks import TASKS, Task
 
 RENAMED = (
@@ -182,8 +183,8 @@ def _declaration(name: str) -> tuple[str, Any]:
     dataset, _, config = name.partition("/")
     if dataset != "super_glue":
         # An empty folder: with data in it the builder would read its features from there.
-        with tempfile.TemporaryDirectory() as empty:
-            builder = tfds.builder(name, data_dir=empty)
+        with temporary_folder() as empty:
+            builder = tfds.builder(name, data_dir=str(empty))
         return str(builder.version), builder.info.features
     # Its builder asks TensorFlow for the type int32 and for nothing else; the declaration is plain.
     declared = tfds.builder_cls(dataset).builder_configs[config]
@@ -251,11 +252,15 @@ def _write(
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
-        tempfile.TemporaryDirectory() as downloads,
+        temporary_folder() as downloads,
     ):
         try:
             builder = Folder(config=config_name or None, data_dir=str(data_dir), file_format=FORMAT)
-            builder.download_and_prepare(download_dir=downloads)
+            # What TFDS was writing when it was killed; it does not say which process that was.
+            for left in Path(builder.data_dir).parent.glob("incomplete.*"):
+                if is_day_old(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            builder.download_and_prepare(download_dir=str(downloads))
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{data_dir / name}: TFDS refuses the rows ({' '.join(str(error).split())})."

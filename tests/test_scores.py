@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +134,45 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_writers_file_is_not(t
         os.utime(path, (0, path.stat().st_mtime - 86500))
     Store(tmp_path)
     assert not elsewhere.exists()
+
+
+def test_the_temporary_folder_of_a_process_that_was_killed_is_removed_by_the_next(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    machine, number, began = process_name().split("-")
+    with files.temporary_folder() as living, monkeypatch.context() as patched:
+        assert living.is_dir()
+        patched.setattr(files, "process_name", lambda: f"{machine}-{number}-{int(began) - 1}")
+        killed = files.temporary_folder()
+        left = killed.__enter__()
+        (left / "input").write_bytes(b"a copy of what was piped in")
+        (tmp_path / "another program's").mkdir()
+        with files.temporary_folder() as own:
+            assert own.is_dir() and living.is_dir() and not left.exists()
+        killed.__exit__(None, None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["another program's"]
+
+
+def test_no_other_temporary_folders_are_made():
+    """Those of processes that are killed would stay for ever."""
+    root = pathlib.Path(files.__file__).parents[1]
+    for folder in ("batch_calibration", "experiments"):
+        for path in (root / folder).rglob("*.py"):
+            assert path.name == "files.py" or "TemporaryDirectory(" not in path.read_text(), path
+
+
+def test_a_claim_of_a_worker_that_was_killed_is_removed_by_whoever_opens_the_workdir(tmp_path):
+    machine, number, began = process_name().split("-")
+    store = Store(tmp_path, create=True)
+    for context, name in {"a": f"{machine}-{number}-{int(began) - 1}-0a", "b": "0-7-1-0a"}.items():
+        (tmp_path / "work/claims" / context).mkdir(parents=True)
+        (tmp_path / "work/claims" / context / f"{name}.json").touch()
+    (tmp_path / "work/claims/broken").symlink_to("nowhere")
+    assert store.claims.take("c")
+    Store(tmp_path)
+    names = {path.name for path in (tmp_path / "work/claims").iterdir()}
+    assert names == {"b", "broken", "c"}
 
 
 def test_a_written_file_and_its_name_are_flushed_to_the_disk(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import glob
 import shutil
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from batch_calibration import importers
 from batch_calibration.arrays import check_missing
 from batch_calibration.cli import options
 from batch_calibration.errors import InputError
+from batch_calibration.files import temporary_folder
 from batch_calibration.importers import Reading
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable
@@ -145,8 +145,8 @@ def _on_disk(path: Path) -> Iterator[Path]:
     if str(path) != "-":
         yield path
         return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "input"
+    with temporary_folder() as folder:
+        copy = folder / "input"
         with copy.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield copy

@@ -1,6 +1,5 @@
 """The page of `batch-calibration report`: what each prompt prefers, then the page of a study."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.report import Context, Figure, Section
 from batch_calibration.cli import advice, summaries
+from batch_calibration.files import temporary_folder
 from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
 
@@ -39,8 +39,7 @@ def write(
     by_id = {table.id: table for table in tables}
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
-    with tempfile.TemporaryDirectory() as folder:
-        figures = Path(folder)
+    with temporary_folder() as figures:
         # Without matplotlib the page says that figures are left out.
         missing = [] if _drawn(contexts, results, figures) else [WITHOUT]
         first = _section(contexts, figures / "preferences.png")

@@ -196,6 +196,16 @@ class Claims:
                     beats[folder.name] = read_as(Heartbeat, fields, "heartbeat")
         return beats
 
+    def remove_ended(self) -> None:
+        """Remove the claims of workers whose process has ended here, on whatever context."""
+        for folder in self._folder.glob("[!.]*"):
+            # Another worker may take it over at the moment: then this does nothing.
+            with suppress(InputError, OSError):
+                holder = _read_holder(folder)
+                if holder and ended(holder.path.stem):
+                    holder.path.unlink()
+                    folder.rmdir()
+
     def _put(self, folder: Path, name: str) -> bool:
         """Whether a claim could be laid where there is none, whole or not at all."""
         partial = self._folder / f".{folder.name}.{Path(name).stem}{PARTIAL}"

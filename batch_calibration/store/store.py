@@ -66,7 +66,9 @@ class Store:
                 got="no scores/ in it",
                 remedy="run experiments.score with this --workdir first",
             )
-        remove_unfinished(self.workdir)  # of writers that were killed
+        # Of writers and workers that were killed.
+        remove_unfinished(self.workdir)
+        self.claims.remove_ended()
 
     def get(self, context: Mapping[str, Json]) -> ScoreTable | None:
         """The stored table of a context, or None."""

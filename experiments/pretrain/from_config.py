@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from batch_calibration.artifacts.figures.style import save
 from batch_calibration.embedded import drawing
 from batch_calibration.errors import InputError
+from batch_calibration.files import remove_unfinished
 from batch_calibration.models import clip, gpt2, weights
 from batch_calibration.tasks import TASKS, get_task
 from experiments.pretrain import documents, prose, vocabulary
@@ -156,6 +157,8 @@ def _make_folders(out: Path, workdir: Path) -> None:
     """Make both folders; without a state the curve is of a run that will not go on."""
     workdir.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
+    for folder in (workdir, out):
+        remove_unfinished(folder, is_ours=False)  # of trainings that were killed while they wrote
     if not (workdir / STATE).is_file():
         (workdir / CURVE).unlink(missing_ok=True)
 
