@@ -22,6 +22,8 @@ from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, ma
 
 ALIGNED = ("pmi",)
 """Blocks that may have a row for each row of scores, where the choices differ from row to row."""
+CONTEXT_NAMES = ("model", "model_name", "task", "task_name")
+"""Names of columns that tell whose scores a row has, or of which task."""
 TABLE_START = f'{{"__metadata__":{{"{KEY}"'.encode()
 """How the header of a file that `ScoreTable.save` wrote begins."""
 
@@ -74,7 +76,8 @@ class Imported:
         file_rows: [n], each row's number in the file, from 0; None where they are 0 to n - 1.
         bound: [n], the least log-probability that was returned for each row, of any token.
         about: what is known of the context: task, model, data, shots, seed, template, split ...
-        columns: n values each of the columns of `Reading.by`.
+        columns: n values each of the columns of `Reading.by`, and of those that may tell models or
+            tasks apart.
         blocks: name -> scores [m, k] of other rows, such as "pmi", "cc", "dc".
         notes: what a reader of the numbers must know, in sentences.
         full: whether a label's score is of its whole vocabulary, so that a row's label mass says
@@ -141,6 +144,7 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
 def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     """The contexts of a file: one, or one for each combination of the values of `reading.by`."""
     if not reading.by:
+        _refuse_several(imported, reading)
         return [imported]
     lacking = [name for name in reading.by if name not in imported.columns]
     if lacking:
@@ -158,8 +162,26 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     contexts = []
     for combination, indices in rows.items():
         context = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
-        contexts.append(replace(imported.take_rows(np.array(indices)), about=context))
+        rows_of_context = replace(imported.take_rows(np.array(indices)), about=context)
+        _refuse_several(rows_of_context, reading)
+        contexts.append(rows_of_context)
     return contexts
+
+
+def _refuse_several(context: Imported, reading: Reading) -> None:
+    """Refuse rows of several models or tasks: each has a bias of its own."""
+    for name, cells in context.columns.items():
+        kind, names = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
+        # A person who names the model or task says that it is one.
+        is_said = name in reading.by or (kind in ("model", "task") and getattr(reading, kind))
+        if len(names) > 1 and not is_said:
+            raise InputError(
+                where=f"{context.where}, column {name!r}",
+                expected=f"one {kind} in a context, which has one bias",
+                got=f"{names[0]!r}, {names[1]!r}" + (" ..." if len(names) > 2 else ""),
+                remedy=f"say --by={','.join((*reading.by, name))}, which makes each a context, or "
+                f"--{kind}=NAME where they are one",
+            )
 
 
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:

@@ -1,6 +1,7 @@
 """Cells of a table: what is a number, what a cell says as text, which label it names."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -8,8 +9,15 @@ from batch_calibration.errors import InputError, shown
 
 Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
-EMPTY = ("", "na", "n/a", "nan", "null", "none")
-"""How files of text write that there is no value."""
+EMPTY = ("", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
+"""How files of text write that there is no value; the last as spreadsheets do."""
+DASHES = ("-", "--")
+"""What says so beside numbers, and may be a word of its own elsewhere."""
+MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
+"""Other letters that are written as a minus: the mathematical sign, a dash of word processors."""
+NUMBER_WITH_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
+MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+"""A number with one comma, which may be of thousands: 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
 """Names under which files keep the names of the labels."""
 MAX_LISTED = 8
@@ -37,15 +45,42 @@ def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
     """The numbers [n] of a column, NaN where there is none, and the rows that hold no number."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
         return column.astype(np.float64), []  # as most columns come: no cell is looked at
-    parse_cell = parse_number if isinstance(column, Texts) else number_of
-    cells = list(map(parse_cell, column))
-    numbers = np.array([np.nan if cell is None else cell for cell in cells])
-    return numbers, [row for row, cell in enumerate(cells) if cell is None]
+    cells = list(map(number_of, column))
+    if None in cells and _have_decimal_commas(column):
+        cells = [number_of(str(cell).replace(",", ".")) for cell in column]
+    bad_rows = [row for row, number in enumerate(cells) if number is None]
+    numbers = np.array(cells, np.float64)  # None becomes NaN
+    if bad_rows and np.isfinite(numbers).any():
+        dashes = (text_of(column[row]).translate(MINUS_SIGNS) in DASHES for row in bad_rows)
+        bad_rows = [row for row, is_dash in zip(bad_rows, dashes, strict=True) if not is_dash]
+    return numbers, bad_rows
+
+
+def _have_decimal_commas(column: Column) -> bool:
+    """Whether commas in a column's numbers are plainly decimal ones: in all of them alike.
+
+    Such cells stood in quotes, or in a file of another delimiter; 1,234 alone may be of thousands.
+
+    >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
+    (True, False)
+    """
+    with_comma = []
+    for cell in map(text_of, column):
+        if "," in cell:
+            with_comma.append(cell.translate(MINUS_SIGNS))
+        elif "." in cell or (number_of(cell) is None and cell.translate(MINUS_SIGNS) not in DASHES):
+            return False
+    are_plain = any(not MAYBE_THOUSANDS.fullmatch(cell) for cell in with_comma)
+    return are_plain and all(map(NUMBER_WITH_COMMA.fullmatch, with_comma))
 
 
 def parse_number(text: str) -> float | None:
-    """The number that a text says, NaN where it is empty, None where it says none."""
-    text = text.strip()
+    """The number that a text says, NaN where it is empty, None where it says none.
+
+    >>> parse_number("-0.5"), parse_number("\u22120.5"), parse_number("#N/A"), parse_number("1_0")
+    (-0.5, -0.5, nan, None)
+    """
+    text = text.strip().translate(MINUS_SIGNS)
     if text.lower() in EMPTY:
         return np.nan
     # Python reads 1_000 and digits of other scripts, which no file of numbers means.
@@ -61,6 +96,8 @@ def number_of(cell: object) -> float | None:
     """A cell as a number, NaN where it is empty, None where it is no number."""
     if cell is None:
         return np.nan
+    if isinstance(cell, str):
+        return parse_number(cell)
     if isinstance(cell, bool) or not isinstance(cell, int | float | np.integer | np.floating):
         return None
     try:
@@ -138,11 +175,20 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
     cells = list(map(text_of, column))
     label_of = {"": -1, "-1": -1, **{name: i for i, name in enumerate(names)}}
     if not set(cells) <= label_of.keys() and not all(name.isdecimal() for name in names):
+        refuse_counted_from_one(where, set(cells), len(names))
         # Some are neither: what most of them are decides, and the first of the others is refused.
         indices = {str(i): i for i in range(-1, len(names))}
         if sum(cell in indices for cell in cells) > sum(cell in names for cell in cells):
             label_of = {"": -1, **indices}
-    for row, cell in enumerate(cells):
+    return look_up_gold(where, cells, names, [label_of] * len(cells))
+
+
+def look_up_gold(
+    where: str, cells: Sequence[str], names: Sequence[str], labels: Sequence[Mapping[str, int]]
+) -> np.ndarray:
+    """The right labels [n] of cells, each by its own row's dict of texts and labels."""
+    gold = []
+    for row, (cell, label_of) in enumerate(zip(cells, labels, strict=True)):
         if cell not in label_of:
             listed = ", ".join(map(repr, names[:MAX_LISTED]))
             listed += " ..." if len(names) > MAX_LISTED else ""
@@ -152,7 +198,19 @@ def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray
                 f"{len(names) - 1}, or nothing where it is unknown",
                 got=f"{shown(cell)}, which names no label",
             )
-    return np.array([label_of[cell] for cell in cells], np.int32)
+        gold.append(label_of[cell])
+    return np.array(gold, np.int32)
+
+
+def refuse_counted_from_one(where: str, cells: Set[str], k: int) -> None:
+    """Refuse indices of right labels from 1 to k: all others would be those of the next label."""
+    if str(k) in cells and cells <= {"", "-1", *map(str, range(1, k + 1))}:
+        raise InputError(
+            where=where,
+            expected=f"indices of the right labels, counted from 0 to {k - 1}",
+            got=f"{k}, and no 0: they are counted from 1",
+            remedy="subtract 1 from each, or write the labels' names",
+        )
 
 
 def renumber_labels(

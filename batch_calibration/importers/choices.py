@@ -1,6 +1,5 @@
 """Questions with choices, as logs hold them, as columns of scores that mean one thing each."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,12 @@ import numpy as np
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import choose_labels, renumber_labels
+from batch_calibration.importers.cells import (
+    choose_labels,
+    renumber_labels,
+)
+from batch_calibration.importers.targets import gold_labels, note_other_accuracy
+from batch_calibration.importers.vectors import note_places, numbered_names
 from batch_calibration.responses import scores_of_top_k
 
 CHOICES = "choices"
@@ -95,17 +99,13 @@ def _stack_rows(
     names, are_fixed = label_names(rows)
     notes = list(notes)
     if not are_fixed:
-        notes.append(
-            f"The choices are other texts in each row: {names[0]} is the first of them, whatever "
-            "it says, and a bias is for a place. Where the prompt does not list the choices, a "
-            "place means nothing, and there is no such bias to remove."
-        )
+        notes.append(note_places(names[0]))
     scores = np.array([row.scores for row in rows], np.float64)
     # As a table holds them: what rounds to the same number is a tie there.
     predicted = scores.astype(np.float32).argmax(axis=1)
-    gold, gold_notes = gold_labels(rows, predicted)
+    gold, gold_notes = gold_labels(rows, predicted, where)
     notes += gold_notes
-    notes += _note_other_accuracy(rows, predicted == gold, gold)
+    notes += note_other_accuracy(rows, predicted == gold, gold)
     right_labels = np.unique(gold[gold >= 0])
     if not are_fixed and len(right_labels) == 1 and len(rows) >= MIN_ROWS_TO_WARN:
         notes.append(
@@ -113,9 +113,17 @@ def _stack_rows(
             "answer, and accuracies of corrected scores mean nothing; shuffle the choices and ask "
             "again."
         )
-    blocks = {}
+    alone = None
     if all(row.alone for row in rows):  # a block has scores for every row or is left out
         alone = np.array([row.alone for row in rows], np.float64)
+    orders = choice_orders(rows) if are_fixed else None
+    if orders is not None and (orders != orders[0]).any():
+        notes.append("The choices change places from row to row: they are matched by their texts.")
+        scores = np.take_along_axis(scores, orders, axis=1)
+        alone = None if alone is None else np.take_along_axis(alone, orders, axis=1)
+        gold = np.where(gold < 0, -1, (orders == gold[:, None]).argmax(axis=1))
+    blocks = {}
+    if alone is not None:
         # Choices that are the same in all rows are asked alone once.
         blocks["pmi"] = alone[:1] if (alone == alone[0]).all() else alone
     bound = None
@@ -198,7 +206,7 @@ def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
 
 
 def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
-    """Names of the labels, and whether they are the choices' own texts, the same in all rows.
+    """Names of the labels, and whether they are the choices' own texts, in whatever order.
 
     >>> label_names([Row("0", (-1.0, -2.0), (" no", " yes"))])
     (('no', 'yes'), True)
@@ -207,83 +215,19 @@ def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
     """
     first = rows[0].bare_choices
     are_names = len(set(first)) == len(first) > 0 and all(first)
-    if are_names and all(row.bare_choices == first for row in rows):
+    if are_names and choice_orders(rows) is not None:
         return first, True
-    k = len(rows[0].scores)
-    # A, B, C ...; beyond 26 there is no letter
-    return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k)), False
+    return numbered_names(len(rows[0].scores)), False
 
 
-def gold_labels(rows: Sequence[Row], predicted: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """The right choice [n] of each row, -1 where unknown, and notes on how it was found.
-
-    A target that is the text of one choice and the index of another is what agrees with what the
-    log counts as right. Where no target is a choice, and there are two, what the log counts as
-    right tells it.
-    """
-    index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
-    n, notes = len(rows), []
-    right = np.array([-1 if row.right is None else int(row.right) for row in rows])
-    as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
-    gold = as_index
-    if (as_index != as_text).any():
-        agreement = {}
-        for kind, labels in (("indices", as_index), ("texts", as_text)):
-            agreement[kind] = int((((predicted == labels) == right) & (right >= 0)).sum())
-        kind, other_kind = sorted(agreement, key=lambda kind: -agreement[kind])  # a tie: indices
-        gold = as_index if kind == "indices" else as_text
-        notes.append(
-            f"The targets are both indices and texts of choices; they are read as {kind}, which "
-            f"agrees with what the log counts as right in {agreement[kind]:,} of {n:,} rows, and "
-            f"otherwise in {agreement[other_kind]:,}."
-        )
-    if (gold < 0).all() and len(rows[0].scores) == 2 and (right >= 0).any():
-        gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
-        notes.append(
-            "The log does not name the right choice; of two it is the one with the higher score "
-            "where the log counts the row as right, and the other where it does not."
-        )
-    if lacking := int((gold < 0).sum()):
-        several = int(are_several.sum())
-        why = f", {several:,} of them because several are right" if several else ""
-        notes.append(f"The right choice of {lacking:,} of {n:,} rows is not known{why}.")
-    return gold, notes
-
-
-def _note_other_accuracy(rows: Sequence[Row], is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
-    """A note where the log counts other rows as right than the highest score does."""
-    counted = [i for i, row in enumerate(rows) if row.right is not None and gold[i] >= 0]
-    differing = sum(bool(is_ours[i]) != rows[i].right for i in counted)
-    if not differing:
-        return []
-    log = 100 * float(np.mean([bool(rows[i].right) for i in counted]))
-    return [
-        f"The log's own accuracy is {log:.1f} % and that of the highest score "
-        f"{100 * is_ours[counted].mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
-        "rows, so the log's counts something else, or a target was read wrongly."
-    ]
-
-
-def _target_labels(row: Row) -> tuple[int, int, bool]:
-    """A target as index and as text, -1 where it is none, and whether several are right."""
-    target, k, texts = row.target, len(row.scores), row.bare_choices
-    listed = isinstance(target, str) and re.fullmatch(r"\s*\[(.*)\]\s*", target, re.DOTALL)
-    if listed and str(target).strip() not in texts:
-        # The repr of a list: logs since 0.4.9 hold every target as text.
-        target = [member.strip().strip("'\"") for member in listed[1].split(",")]
-    if isinstance(target, list):
-        if len(target) != 1:
-            return -1, -1, len(target) > 1
-        target = target[0]  # a list of one
-    if isinstance(target, int):
-        # A bool too: False and True are the first choice and the second.
-        return (int(target) if 0 <= target < k else -1), -1, False
-    if not isinstance(target, str):
-        return -1, -1, False
-    target = target.strip()
-    text = texts.index(target) if texts.count(target) == 1 else -1
-    # Few enough digits for 32 bits.
-    index = int(target) if re.fullmatch(r"[0-9]{1,9}", target) else -1
-    if target in ("False", "True") and k == 2:
-        index = int(target == "True")
-    return (index if index < k else -1), text, False
+def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
+    """Where each row [n, k] has the choices of the first row, None where they are other ones."""
+    first = rows[0].bare_choices
+    if not first or len(set(first)) < len(first):
+        return None
+    orders = []
+    for row in rows:
+        if len(row.choices) != len(first) or set(row.bare_choices) != set(first):
+            return None
+        orders.append([row.bare_choices.index(text) for text in first])
+    return np.array(orders)

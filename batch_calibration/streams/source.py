@@ -43,6 +43,7 @@ class Source:
     total: int  # rows in all files
     reading: Reading
     contexts: dict[tuple[str, ...], int]  # values of the by columns, as far as read -> number
+    notes: tuple[str, ...]  # on which columns hold scores
 
     def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, Rows]]:
         """Each batch, and how many rows were read up to its end.
@@ -149,7 +150,7 @@ def open_source(source: str | Path, reading: Reading) -> Source:
         raise InputError(where=source, expected="at least one row of scores", got="none")
     where = str(files[0])
     columns = arrow_columns(where, first_batch)
-    labels = label_columns(where, columns, reading)
+    labels, notes = label_columns(where, columns, reading)
     for name in labels:
         kind = first_batch.schema.field(name).type
         if not (types.is_floating(kind) or types.is_integer(kind)):
@@ -160,7 +161,7 @@ def open_source(source: str | Path, reading: Reading) -> Source:
     to_nats(scores, where, reading.from_probs)
     # Decided by this batch: few rows at the end may look like probabilities by chance.
     reading = replace(reading, from_probs=bool(reading.from_probs))
-    return Source(files, first_batch.schema, labels, total, reading, {})
+    return Source(files, first_batch.schema, labels, total, reading, {}, notes)
 
 
 def _find_files(source: str | Path) -> list[Path]:

@@ -1,0 +1,75 @@
+"""The right labels of rows that list their labels themselves."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.importers.cells import (
+    Column,
+    gold_indices,
+    look_up_gold,
+    refuse_counted_from_one,
+    text_of,
+)
+from batch_calibration.importers.vectors import Names, Vectors
+
+OWN_LISTS = ("choices", "options")
+"""Names of lists in which an index of the right label counts, whatever their order."""
+MIN_ROWS_TO_WARN = 10
+"""Rows a label, beyond which a first label that is never right is no chance."""
+
+
+def note_never_first(gold: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
+    """A note where many right labels are known, and none is the first."""
+    known = gold[gold >= 0]
+    if len(known) < MIN_ROWS_TO_WARN * len(names) or known.min() != 1:
+        return ()
+    return (
+        f"The right label is {names[0]!r} in no row: where the column counts labels from 1, "
+        "subtract 1 from each.",
+    )
+
+
+def gold_of_rows(
+    where: str, column: Column, vectors: Vectors, names: Names
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The right labels [n], and notes: names, texts that the row lists, indices, or nothing.
+
+    Raises:
+        InputError: an index where rows list the labels in different orders, which may count in
+            the row's own list or in another one; a text that is one choice and the index of
+            another; a cell that names no label.
+    """
+    if all(names[: len(listed)] == listed for listed in vectors.lists):
+        return gold_indices(where, column, names), ()
+    cells, k = list(map(text_of, column)), len(names)
+    refuse_counted_from_one(where, set(cells) - set(names), k)
+    label_of = {name: label for label, name in enumerate(names)}
+    by_text, by_index = [], []
+    for listed in vectors.lists:
+        labels = [label_of[text] for text in listed] if vectors.are_named else range(k)
+        indices = {str(i): label for i, label in enumerate(labels)}
+        # A text that stands twice in a row says nothing.
+        texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
+        by_text.append({"": -1, "-1": -1, **(label_of if vectors.are_named else texts)})
+        by_index.append({"": -1, "-1": -1, **indices, **({} if vectors.are_named else label_of)})
+    are_texts = all(cell in row for cell, row in zip(cells, by_text, strict=True))
+    are_indices = all(cell in row for cell, row in zip(cells, by_index, strict=True))
+    if are_texts and (vectors.are_named or not are_indices):
+        return look_up_gold(where, cells, names, by_text), ()
+    if not are_indices:
+        return look_up_gold(where, cells, names, by_text if vectors.are_named else by_index), ()
+    gold = look_up_gold(where, cells, names, by_index)
+    is_own = vectors.source.lower() in OWN_LISTS and not vectors.are_ranked
+    if not vectors.are_named:
+        is_own = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
+    if not is_own:
+        raise InputError(
+            where=where,
+            expected="the right label by its text",
+            got="indices, while the rows list the labels in different orders",
+            remedy="it is not plain in which list they count; write the label's name",
+        )
+    note = f"The right labels are indices in the list {vectors.source!r} of their own row."
+    return gold, (note,) if vectors.are_named else ()

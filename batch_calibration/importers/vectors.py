@@ -1,0 +1,282 @@
+"""Columns whose cells hold all scores of a row, and the labels that each row lists beside them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.importers.base import Reading
+from batch_calibration.importers.cells import (
+    LABEL_NAMES,
+    Column,
+    number_of,
+    text_of,
+)
+
+MAX_TEXTS_PER_PLACE = 5
+"""Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
+
+Names = tuple[str, ...]
+
+
+class Vectors(NamedTuple):
+    """Scores that stand together in a row.
+
+    Attributes:
+        names: of the k labels.
+        scores: [n, k]; NaN where a row does not list a label.
+        lists: what each of the n rows lists, in the order of its scores; () where it lists nothing.
+        are_named: whether the table names the labels; else a label is a place.
+        source: the column that lists them, "" where none does.
+        are_ranked: whether the scores of each row stand in falling order.
+        notes: what was noticed.
+    """
+
+    names: Names
+    scores: np.ndarray
+    lists: Sequence[Names] = ()
+    are_named: bool = True
+    source: str = ""
+    are_ranked: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def first_cell(column: Sequence[object] | np.ndarray) -> object:
+    """The first cell that is not empty."""
+    return next((cell for cell in column if cell is not None), None)
+
+
+def is_vector(column: Column) -> bool:
+    """Whether the cells of a column are lists or dicts of numbers."""
+    cell = _plain(first_cell(column))
+    scores = list(cell.values()) if isinstance(cell, dict) else cell  # label -> score
+    if not isinstance(scores, list):
+        return False
+    # Texts that are numbers may be choices.
+    return any(not isinstance(s, str | None) and number_of(s) is not None for s in scores)
+
+
+def _plain(cell: object) -> object:
+    """A list of Python; one of {"label": ..., "score": ...} as a dict, label -> score."""
+    if isinstance(cell, tuple | np.ndarray):
+        cell = list(cell)
+    if not isinstance(cell, list) or not cell:
+        return cell
+    scores = {}
+    for pair in cell:
+        if not isinstance(pair, dict) or not {"label", "score"} <= pair.keys():
+            return cell
+        scores[text_of(pair["label"])] = pair["score"]
+    return scores if len(scores) == len(cell) else cell
+
+
+def read_vectors(
+    where: str,
+    candidates: Mapping[str, Column],
+    vector_name: str,
+    reading: Reading,
+    names_of_table: Sequence[str],
+) -> Vectors:
+    """The scores of a column of lists or dicts, each under its label's name.
+
+    The names are a dict's keys; or the texts that the row lists beside its scores, in whatever
+    order; or those of the table; or, without any, places.
+
+    Raises:
+        InputError: a cell that is not like those before; lists that may name the labels or not.
+    """
+    at = f"{where}, column {vector_name!r}"
+    cells = list(map(_plain, candidates[vector_name]))
+    if isinstance(first_cell(cells), dict):
+        return _read_dicts(at, cells)
+    rows = _read_lists(at, cells)
+    source, lists = _find_lists(where, candidates, vector_name, list(map(len, rows)))
+    if source and are_labels(lists, rows):
+        vectors = _by_name(f"{where}, column {source!r}", lists, rows, names_of_table)
+        _refuse_incomplete(f"{where}, column {source!r}", vectors, reading)
+        return vectors._replace(source=source, are_ranked=are_ranked(rows))
+    k = len(next(filter(None, rows), names_of_table))
+    names = tuple(names_of_table)
+    if not names:
+        names = numbered_names(k) if source else tuple(f"label {i}" for i in range(k))
+    for row, numbers in enumerate(rows):
+        if len(numbers) != len(names) and cells[row] is not None:
+            raise _other_cell(at, row, len(names), cells[row])
+    empty = [np.nan] * len(names)  # no label was returned
+    scores = np.array([numbers or empty for numbers in rows], np.float64)
+    are_named = bool(names_of_table)
+    notes = (note_places(names[0]),) if source and not are_named else ()
+    return Vectors(names, scores, lists, are_named, source, notes=notes)
+
+
+def numbered_names(k: int) -> Names:
+    """Names of places: A, B, C ..., and numbers where there are more than letters."""
+    return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k))
+
+
+def note_places(first_name: str) -> str:
+    """A note on labels that are places of lists of other texts in each row."""
+    return (
+        f"The choices are other texts in each row: {first_name} is the first of them, whatever "
+        "it says, and a bias is for a place. Where the prompt does not list the choices, a "
+        "place means nothing, and there is no such bias to remove."
+    )
+
+
+def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
+    return InputError(
+        where=f"{where}, row {row} (counted from 0)",
+        expected=f"{k} numbers, one per label as in the rows before",
+        got=shown(cell),
+    )
+
+
+def _read_dicts(where: str, cells: Sequence[object]) -> Vectors:
+    lists: list[Names] = []
+    rows: list[list[float]] = []
+    for row, cell in enumerate(cells):
+        scores = {} if cell is None else cell
+        numbers = list(map(number_of, scores.values())) if isinstance(scores, dict) else [None]
+        if None in numbers:
+            raise _other_cell(where, row, len(lists[0] if lists else numbers), cell)
+        lists.append(tuple(map(str, scores)))  # type: ignore[call-overload]
+        rows.append(numbers)  # type: ignore[arg-type]
+    return _by_name(where, lists, rows)
+
+
+def _read_lists(where: str, cells: Sequence[object]) -> list[list[float]]:
+    """The numbers of each row, none where its cell is empty."""
+    rows: list[list[float]] = []
+    for row, cell in enumerate(cells):
+        numbers = list(map(number_of, cell)) if isinstance(cell, list) else [None]
+        if cell is not None and None in numbers:
+            raise _other_cell(where, row, len(rows[0] if rows else numbers), cell)
+        rows.append([] if cell is None else numbers)  # type: ignore[arg-type]
+    return rows
+
+
+def _find_lists(
+    where: str, candidates: Mapping[str, Column], vector_name: str, lengths: Sequence[int]
+) -> tuple[str, list[Names]]:
+    """The column that lists what each of a row's scores is of, and its lists; "" without one.
+
+    Raises:
+        InputError: lists of other lengths in some rows; several columns, or one of another name,
+            that may list the labels.
+    """
+    known: dict[str, list[Names]] = {}
+    shuffled = []  # columns of the same texts in another order
+    for name, column in candidates.items():
+        lists = None if name == vector_name else _read_texts(column)
+        if lists is None:
+            continue
+        other_lengths = [row for row, k in enumerate(lengths) if len(lists[row]) != k]
+        if not other_lengths and len(set(lists)) > len(set(map(frozenset, lists))) == 1:
+            shuffled.append(name)
+        if name.lower() in LABEL_NAMES and len(other_lengths) < len(lists):
+            known[name] = lists
+            if other_lengths:
+                row = other_lengths[0]
+                raise InputError(
+                    where=f"{where}, column {name!r}, row {row} (counted from 0)",
+                    expected=f"{lengths[row]} labels, one for each score",
+                    got=shown(list(lists[row])),
+                )
+    # Without a list of a known name, texts that change places can be no chance.
+    shuffled = [name for name in shuffled if name in known or not known]
+    if shuffled and list(known) != shuffled[:1]:
+        raise InputError(
+            where=where,
+            expected=f"one column that lists the labels of {vector_name!r}",
+            got=f"{', '.join(map(repr, dict.fromkeys((*known, *shuffled))))}, of which "
+            f"{shuffled[0]!r} lists the same texts in another order from row to row",
+            remedy="call the one that does 'labels', and leave the others out",
+        )
+    if shuffled and set(known[shuffled[0]]) == {("0", "1"), ("1", "0")}:
+        raise InputError(
+            where=f"{where}, column {shuffled[0]!r}",
+            expected="the names of the labels in the order of the scores",
+            got="[0, 1] and [1, 0], which may be flags of the right label",
+            remedy="write names in place of numbers, or call the flags otherwise",
+        )
+    fixed = [name for name in known if len(set(known[name])) == 1]
+    source = next(iter([*fixed, *known]), "")
+    return source, known.get(source, [])
+
+
+def _read_texts(column: Column) -> list[Names] | None:
+    """A column's lists of texts, or of whole numbers that differ; None where it holds others."""
+    lists: list[Names] = []
+    for cell in column:
+        members = [] if cell is None else _plain(cell)
+        if not isinstance(members, list):
+            return None
+        are_texts = all(isinstance(member, str | None) for member in members)
+        if not are_texts and not all(type(member) is int for member in members):
+            return None
+        lists.append(tuple(map(text_of, members)))
+        if not are_texts and len(set(members)) < len(members):
+            return None  # flags of the right label, such as [0, 1, 0]
+    return lists if any(lists) else None
+
+
+def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
+    """Whether rows list labels, the same in all rows but for their order or for some that lack.
+
+    Other texts in each row are the answers to its question: a label is then a place.
+
+    >>> are_labels([("yes", "no"), ("no", "yes")], [[0.9, 0.1], [0.8, 0.2]])
+    True
+    >>> are_labels([("Paris", "Rome"), ("4", "5")], [[0.9, 0.1], [0.2, 0.8]])
+    False
+    """
+    counts = Counter(text for listed in lists for text in listed)
+    if len({frozenset(listed) for listed in lists if listed}) == 1 or are_ranked(rows):
+        return True
+    are_all_different = len(counts) == counts.total()
+    k = max(map(len, lists))
+    return not are_all_different and len(counts) <= MAX_TEXTS_PER_PLACE * k
+
+
+def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
+    """Whether each row's scores stand in falling order, so that a place says nothing of a label."""
+    return all(list(row) == sorted(row, reverse=True) for row in rows)
+
+
+def _by_name(
+    where: str,
+    lists: Sequence[Names],
+    rows: Sequence[Sequence[float]],
+    names_of_table: Sequence[str] = (),
+) -> Vectors:
+    """Each score under the name that its row lists for it."""
+    names = dict.fromkeys(name for listed in lists for name in listed)
+    if set(names_of_table) >= names.keys():
+        names = dict.fromkeys(names_of_table)
+    index = {name: label for label, name in enumerate(names)}
+    scores = np.full((len(rows), len(names)), np.nan)
+    for row, (listed, numbers) in enumerate(zip(lists, rows, strict=True)):
+        if len(set(listed)) < len(listed):
+            raise InputError(
+                where=f"{where}, row {row} (counted from 0)",
+                expected="each label once",
+                got=shown(list(listed)),
+            )
+        scores[row, [index[name] for name in listed]] = numbers
+    return Vectors(tuple(names), scores, lists)
+
+
+def _refuse_incomplete(where: str, vectors: Vectors, reading: Reading) -> None:
+    """Refuse rows that list other labels, unless it is said what becomes of missing ones."""
+    chosen = set(reading.labels) & set(vectors.names) or set(vectors.names)
+    for row, listed in enumerate(vectors.lists):
+        if listed and not chosen <= set(listed) and reading.missing is None:
+            raise InputError(
+                where=f"{where}, row {row} (counted from 0)",
+                expected=f"the labels {shown(list(vectors.names))} in any order",
+                got=shown(list(listed)),
+                remedy="say --missing=least (missing='least') where a row lists some of the "
+                "labels, or leave the column out where a place means one thing in all rows",
+            )
