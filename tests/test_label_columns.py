@@ -1,16 +1,464 @@
 """Which columns are labels and which rows are whose: read as the file means it, or a sentence."""
 
+import json
+import random
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+from batch_calibration.cli import run
+from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read, tables_of
 from batch_calibration.scores import load
+from batch_calibration.streams import correct_stream
 
 
 def write(folder, text, name="t.csv"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def table_of(folder, source, reading=None, name="t.jsonl"):
+    """The only table of a file of a text or of rows."""
+    text = source if isinstance(source, str) else lines(source)
+    (table,) = read(write(folder, text, name), reading)
+    return table
+
+
+def notes(table):
+    return " ".join(table.blocks["test"].spec.get("notes", ()))
+
+
+def scores(table):
+    return table.blocks["test"].log_probs
+
+
+def gold(table):
+    return table.blocks["test"].labels.tolist()
+
+
+def refused(source, reading=None):
+    with pytest.raises(InputError) as error:
+        tables_of(source, reading) if not hasattr(source, "exists") else read(source, reading)
+    return error.value
+
+
+# Labels that each row lists beside its scores
+
+
+def pipeline(n=12, *, labels=("yes", "no")):
+    """Rows as the zero-shot pipeline of Hugging Face writes them: likeliest label first."""
+    draw = random.Random(0)
+    rows = []
+    for i in range(n):
+        share = draw.uniform(0.55, 0.9)
+        order = list(labels) if i % 2 else list(labels)[::-1]
+        rows.append({"labels": order, "scores": [share, 1 - share], "gold": order[0]})
+    return rows
+
+
+PROBS = Reading(from_probs=True, gold="gold")
+
+
+def test_labels_of_the_zero_shot_pipeline_are_matched_by_name(tmp_path):
+    rows = pipeline()
+    for names in ((), ("yes", "no")):
+        table = table_of(tmp_path, rows, Reading(from_probs=True, gold="gold", labels=names))
+        assert table.label_names == names or table.label_names == ("no", "yes")
+        for row, (own, label) in enumerate(zip(scores(table), gold(table), strict=True)):
+            listed = dict(zip(rows[row]["labels"], rows[row]["scores"], strict=True))
+            expected = [np.log(listed[name]) for name in table.label_names]
+            np.testing.assert_allclose(own, expected, rtol=1e-6)
+            assert table.label_names[label] == rows[row]["gold"] and own.argmax() == label
+
+
+@pytest.mark.parametrize("name", ["labels", "label_names", "options", "choices", "Classes"])
+def test_lists_of_every_name_and_container_are_matched_by_name(tmp_path, name):
+    rows = [{name: row["labels"], "scores": row["scores"]} for row in pipeline()]
+    expected = table_of(tmp_path, rows, Reading(from_probs=True))
+    frame = pd.DataFrame(rows)
+    arrays = frame.map(np.asarray)
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    (parquet,) = read(tmp_path / "t.parquet", Reading(from_probs=True))
+    for other in (parquet, *tables_of(frame, Reading(from_probs=True)),
+                  *tables_of(arrays, Reading(from_probs=True))):  # fmt: skip
+        assert other.label_names == expected.label_names == ("no", "yes")
+        np.testing.assert_array_equal(scores(other), scores(expected))
+    assert (scores(expected)[::2, 0] > scores(expected)[::2, 1]).all()
+    assert (scores(expected)[1::2, 0] < scores(expected)[1::2, 1]).all()
+
+
+def test_pairs_of_label_and_score_and_dicts_are_matched_by_name(tmp_path):
+    expected = table_of(tmp_path, pipeline(), PROBS)
+    pairs, dicts = [], []
+    for row in pipeline():
+        listed = list(zip(row["labels"], row["scores"], strict=True))
+        cells = [{"label": label, "score": score} for label, score in listed]
+        pairs.append({"result": cells, "gold": row["gold"]})
+        dicts.append({"probs": dict(listed), "gold": row["gold"]})
+    for rows in (pairs, dicts):
+        table = table_of(tmp_path, rows, PROBS)
+        assert table.label_names == expected.label_names and gold(table) == gold(expected)
+        np.testing.assert_array_equal(scores(table), scores(expected))
+
+
+def test_names_of_labels_must_be_those_listed(tmp_path):
+    path = write(tmp_path, lines(pipeline()), "t.jsonl")
+    error = refused(path, Reading(from_probs=True, labels=("Yes", "No")))
+    assert "no label named 'Yes'" in str(error)
+
+
+TOP = [
+    {"labels": ["a", "b"], "scores": [-0.5, -1.5]},
+    {"labels": ["b", "c"], "scores": [-0.25, -2.5]},
+    {"labels": ["a", "c"], "scores": [-0.75, -1.25]},
+]
+
+
+def test_rows_that_list_some_of_the_labels_lack_the_others(tmp_path):
+    path = write(tmp_path, lines(TOP), "t.jsonl")
+    error = refused(path)
+    assert error.where == f"{path}, column 'labels', row 0 (counted from 0)"
+    assert error.expected == "the labels ['a', 'b', 'c'] in any order"
+    assert error.got == "['a', 'b']" and "--missing=least" in error.remedy
+    (table,) = read(path, Reading(missing="least", below=0.5))
+    expected = [[-0.5, -1.5, -2.0], [-3.0, -0.25, -2.5], [-0.75, -1.75, -1.25]]
+    np.testing.assert_allclose(scores(table), expected)
+    with pytest.raises(InputError, match=r"row 1 .*the labels"):
+        read(path, Reading(labels=("a", "b")))
+
+
+ANSWERS = [
+    {"choices": ["Paris", "Rome"], "scores": [-0.5, -1.5], "answer": 0},
+    {"choices": ["4", "5"], "scores": [-2.5, -0.25], "answer": 1},
+    {"choices": ["red", "blue"], "scores": [-0.75, -1.25], "answer": 1},
+]
+
+
+@pytest.mark.parametrize("answers", [(0, 1, 1), ("Paris", "5", "blue"), ("A", "B", "B")])
+def test_other_texts_in_each_row_are_places(tmp_path, answers):
+    rows = [{**row, "answer": answer} for row, answer in zip(ANSWERS, answers, strict=True)]
+    table = table_of(tmp_path, rows, Reading(gold="answer"))
+    assert table.label_names == ("A", "B") and gold(table) == [0, 1, 1]
+    np.testing.assert_array_equal(scores(table), [row["scores"] for row in rows])
+    assert "A is the first of them, whatever it says" in notes(table)
+    # A question may stand there twice; new names are those of the places.
+    named = table_of(tmp_path, rows[:1] * 3 + rows, Reading(labels=("x", "y")))
+    assert named.label_names == ("x", "y")
+
+
+def test_numbers_that_are_a_text_and_another_index_are_refused(tmp_path):
+    rows = [{"choices": ["1", "2"], "scores": [-0.5, -1.5], "answer": 1},
+            {"choices": ["7", "0"], "scores": [-2.5, -0.25], "answer": 0}]  # fmt: skip
+    error = refused(write(tmp_path, lines(rows), "t.jsonl"), Reading(gold="answer"))
+    assert error.expected == "the right label by its text"
+
+
+def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
+    rows = [
+        {"choices": ["yes", "no"], "scores": [-0.5, -1.5], "answer": 1},
+        {"choices": ["no", "yes"], "scores": [-2.5, -0.25], "answer": 1},
+        {"choices": ["no", "yes"], "scores": [-0.75, -1.25], "answer": -1},
+    ]
+    table = table_of(tmp_path, rows, Reading(gold="answer"))
+    assert table.label_names == ("yes", "no") and gold(table) == [1, 0, -1]
+    assert "indices in the list 'choices' of their own row" in notes(table)
+    # Ranked lists are the model's, and an index of the right label is not of these.
+    ranked = [{**row, "gold": i % 2} for i, row in enumerate(pipeline())]
+    error = refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS)
+    assert "different orders" in error.got and "write the label's name" in error.remedy
+
+
+def test_an_index_into_lists_of_one_order_is_plain(tmp_path):
+    rows = [{"choices": ["yes", "no"], "scores": [-0.5 - i, -1.5], "gold": i} for i in range(2)]
+    table = table_of(tmp_path, rows, Reading(gold="gold"))
+    assert table.label_names == ("yes", "no") and gold(table) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        ([{"labels": ["a", "b"], "scores": [-1.5, -2.5]}, {"labels": ["a"], "scores": [-1.5, -2]}],
+         "['a']"),
+        ([{"labels": ["a", "a"], "scores": [-1.5, -2.5]}], "['a', 'a']"),
+        ([{"labels": [1, 0], "scores": [-1.5, -2.5]}, {"labels": [0, 1], "scores": [-1.5, -2]}],
+         "[0, 1] and [1, 0], which may be flags of the right label"),
+        ([{"tags": ["a", "b"], "scores": [-1.5, -2.5]}, {"tags": ["b", "a"], "scores": [-1.5, -2]}],
+         "'tags', of which 'tags' lists the same texts in another order from row to row"),
+    ],
+)  # fmt: skip
+def test_lists_that_do_not_name_the_labels_plainly_are_refused(tmp_path, rows, got):
+    assert refused(write(tmp_path, lines(rows), "t.jsonl")).got == got
+
+
+def test_lists_without_names_beside_them_are_by_place(tmp_path):
+    rows = [{"scores": [-0.5, -1.5], "labels": [0, 1, 0]}, {"scores": [-2.5, -1.5], "tags": ["x"]}]
+    table = table_of(tmp_path, rows)
+    assert table.label_names == ("label 0", "label 1") and not notes(table)
+    ids = [{"scores": [-0.5, -1.5, -2.5], "labels": [2, 0, 1]},
+           {"scores": [-0.25, -1.5, -3.5], "labels": [0, 1, 2]}]  # fmt: skip
+    table = table_of(tmp_path, ids)
+    assert table.label_names == ("2", "0", "1")
+    np.testing.assert_array_equal(scores(table), [[-0.5, -1.5, -2.5], [-3.5, -0.25, -1.5]])
+
+
+def test_ranked_columns_beside_columns_of_labels_are_refused(tmp_path):
+    text = "label_1,score_1,label_2,score_2\nyes,-0.5,no,-1.5\nno,-0.25,yes,-2.5\n"
+    error = refused(write(tmp_path, text))
+    assert error.got.startswith("'score_1', 'score_2' beside 'label_1', 'label_2', which name")
+    (table,) = read(tmp_path / "t.csv", Reading(labels=("score_1", "score_2")))
+    assert table.label_names == ("score_1", "score_2")
+    fixed = text.replace("no,-0.25,yes", "yes,-0.25,no")
+    assert table_of(tmp_path, fixed, name="t.csv").label_names == ("score_1", "score_2")
+
+
+# Columns that are left out, or may be none
+
+
+def floats(n=8):
+    return [(f"-0.{i + 1}", f"-1.{i}", f"-0.0{i + 1}") for i in range(n)]
+
+
+def csv_of(names, rows, delimiter=","):
+    return "\n".join(map(delimiter.join, [names, *rows])) + "\n"
+
+
+def test_a_column_called_id_may_be_indonesian(tmp_path):
+    text = csv_of(("en", "fr", "id"), floats())
+    table = table_of(tmp_path, text, name="t.csv")
+    assert table.label_names == ("en", "fr", "id")
+    numbered = [(a, b, str(i)) for i, (a, b, _) in enumerate(floats())]
+    table = table_of(tmp_path, csv_of(("en", "fr", "id"), numbered), name="t.csv")
+    assert table.label_names == ("en", "fr") and not notes(table)
+    sections = [(a, b, f"{i}.1") for i, (a, b, _) in enumerate(floats())]
+    error = refused(write(tmp_path, csv_of(("en", "fr", "id"), sections)))
+    assert "the column 'id' holds other numbers than those beside it" in str(error)
+    shares = [(0.5, 0.25, 0.2), (0.125, 0.5, 0.3)]
+    frame = pd.DataFrame(shares, columns=["en", "fr", "id"])
+    assert tables_of(frame, Reading(from_probs=True))[0].label_names == ("en", "fr", "id")
+
+
+@pytest.mark.parametrize("mark", ["#N/A", "-", "\u2013", "<NA>"])
+def test_marks_of_empty_cells_are_missing_labels(tmp_path, mark):
+    rows = [(a, b, "-0.7" if i % 3 == 0 else mark) for i, (a, b, _) in enumerate(floats())]
+    path = write(tmp_path, csv_of("ABC", rows))
+    assert "row 1 has nan as the score of 'C' (5 such in 5 of 8 rows)" in str(refused(path))
+    (table,) = read(path, Reading(missing="least"))
+    assert table.label_names == ("A", "B", "C")
+
+
+def test_a_column_of_dashes_alone_is_a_column_of_texts(tmp_path):
+    rows = [(a, b, "-") for a, b, _ in floats()]
+    table = table_of(tmp_path, csv_of(("A", "B", "note"), rows), name="t.csv")
+    assert table.label_names == ("A", "B")
+
+
+def same_numbers(table):
+    np.testing.assert_array_equal(scores(table), np.array(floats(), np.float32))
+    return True
+
+
+@pytest.mark.parametrize("minus", ["\u2212", "\u2013", "\uff0d"])
+def test_every_minus_is_read(tmp_path, minus):
+    text = csv_of("ABC", floats()).replace("-", minus)
+    assert same_numbers(table_of(tmp_path, text, name="t.csv"))
+    rows = [dict(zip("ABC", (row[0], row[1], row[2].replace("-", minus)), strict=True))
+            for row in floats()]  # fmt: skip
+    assert same_numbers(table_of(tmp_path, rows))
+
+
+def test_numbers_as_texts_are_read(tmp_path):
+    rows = [{"A": float(a), "B": float(b), "C": c} for a, b, c in floats()]
+    assert same_numbers(table_of(tmp_path, rows))
+    assert same_numbers(tables_of(pd.DataFrame(rows))[0])
+    lists = [{"scores": list(row)} for row in floats()]
+    assert same_numbers(table_of(tmp_path, lists))
+    # Codes as texts beside numbers are none.
+    codes = [{**row, "zip": "12345", "version": "x"} for row in rows]
+    table = table_of(tmp_path, codes)
+    assert table.label_names == ("A", "B", "C") and not notes(table)
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_decimal_commas_are_read(tmp_path, delimiter):
+    quote = '"' if delimiter == "," else ""
+    rows = [[quote + cell.replace(".", ",") + quote for cell in row] for row in floats()]
+    assert same_numbers(table_of(tmp_path, csv_of("ABC", rows, delimiter), name="t.csv"))
+    mixed = [(a, b.replace(".", ","), c.replace(".", ",")) for a, b, c in floats()]
+    if delimiter != ",":
+        assert same_numbers(table_of(tmp_path, csv_of("ABC", mixed, delimiter), name="t.csv"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (["-1,234", "-2,345", "-3,456"], "3 of 3 cells are no numbers, such as '-1,234'"),
+        (["-1.234,5", "-2,3", "-3,4"], "3 of 3 cells are no numbers, such as '-1.234,5'"),
+        (["35 %", "20 %", "11 %"], "3 of 3 cells are no numbers, such as '35 %'"),
+        (["-0.5", "see below", "n.b."], "2 of 3 cells are no numbers, such as 'see below'"),
+    ],
+)
+def test_a_column_that_is_left_out_is_named_with_the_reason(tmp_path, cells, reason):
+    rows = [(a, b, cell) for (a, b, _), cell in zip(floats(), cells, strict=False)]
+    path = write(tmp_path, csv_of("ABC", rows, ";"))
+    (table,) = read(path)
+    assert table.label_names == ("A", "B")
+    assert notes(table) == f"The column 'C' is left out: {reason}."
+    error = refused(path, Reading(labels=("A", "B", "C")))
+    bad_row = next(i for i, cell in enumerate(cells) if cell in reason)
+    assert error.where == f"{path}, column 'C', row {bad_row} (counted from 0)"
+    assert error.got.startswith(repr(cells[bad_row]))
+
+
+def test_columns_of_texts_are_left_out_without_a_note(tmp_path):
+    rows = [(a, b, text) for (a, b, _), text in zip(floats(), ["x, y", "7", "no, 3"], strict=False)]
+    table = table_of(tmp_path, csv_of(("A", "B", "text"), rows, ";"), name="t.csv")
+    assert table.label_names == ("A", "B") and not notes(table)
+
+
+@pytest.mark.parametrize("name", ["seconds", "entropy", "PPL", "latency_ms", "length", "x"])
+def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
+    rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats())]
+    table = table_of(tmp_path, csv_of(("no", "yes", name), rows), name="t.csv")
+    assert table.label_names == ("no", "yes", name)
+    assert f"{name!r} may be no label's: name those that are, --labels=no,yes." in notes(table)
+    table = table_of(
+        tmp_path, csv_of(("no", "yes", name), rows), Reading(labels=("no", "yes", name)), "t.csv"
+    )
+    assert not notes(table)
+
+
+def test_columns_that_are_plainly_labels_are_not_noted(tmp_path):
+    names = ("positive", "negative", "neutral")
+    assert not notes(table_of(tmp_path, csv_of(names, floats()), name="t.csv"))
+
+
+def test_notes_are_printed(tmp_path, capsys):
+    rows = [(a, b, f"{0.5 + i}") for i, (a, b, _) in enumerate(floats(12))]
+    path = write(tmp_path, csv_of(("no", "yes", "seconds"), rows))
+    run(["calibrate", str(path), "--output=-"])
+    assert "'seconds' may be no label's" in " ".join(capsys.readouterr().err.split())
+    pd.read_csv(path).to_parquet(tmp_path / "t.parquet")
+    run(["calibrate", str(tmp_path / "t.parquet"), f"--output={tmp_path / 'o.parquet'}"])
+    assert "'seconds' may be no label's" in " ".join(capsys.readouterr().err.split())
+
+
+# Right labels that are counted from 1
+
+
+def test_right_labels_counted_from_one_are_refused(tmp_path):
+    rows = [{"a": -1.5 - i, "b": -2.5, "c": -3.5, "gold": 1 + i % 3} for i in range(6)]
+    error = refused(write(tmp_path, lines(rows), "t.jsonl"), Reading(gold="gold"))
+    assert error.expected == "indices of the right labels, counted from 0 to 2"
+    assert error.got == "3, and no 0: they are counted from 1"
+    lists = [{"choices": [f"p{i}", f"q{i}", f"r{i}"], "scores": [-1.5 - i, -2.5, -3.5],
+              "gold": 1 + i % 3} for i in range(6)]  # fmt: skip
+    assert (
+        "counted from 1" in refused(write(tmp_path, lines(lists)), Reading("json", gold="gold")).got
+    )
+    names = [{"1": -1.5 - i, "2": -2.5, "3": -3.5, "gold": 1 + i % 3} for i in range(6)]
+    table = table_of(tmp_path, names, Reading(gold="gold", labels=("1", "2", "3")))
+    assert gold(table) == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_first_label_that_is_never_right_is_noted():
+    columns = {"a": -1.5 - np.arange(40), "b": -2.5 - np.arange(40), "c": -np.arange(40) / 7 - 3}
+    (table,) = tables_of({**columns, "gold": 1 + np.arange(40) % 2}, Reading(gold="gold"))
+    assert "The right label is 'a' in no row: where the column counts labels from 1" in notes(table)
+    (table,) = tables_of({**columns, "gold": np.arange(40) % 2}, Reading(gold="gold"))
+    assert not notes(table)
+
+
+def harness(targets, choices, **fields):
+    rows = []
+    for i, target in enumerate(targets):
+        own = choices[i % len(choices)]
+        pairs = [[f"Q{i}:", f" {text}"] for text in own]
+        answers = [[-1.5 - (i + j) % len(own), False] for j in range(len(own))]
+        row = {"doc_id": i, "doc": {}, "target": target, "arguments": pairs, **fields}
+        rows.append({**row, "resps": [[a] for a in answers], "filtered_resps": answers})
+    return rows
+
+
+def test_targets_of_a_log_that_are_counted_from_one_are_refused(tmp_path):
+    log = harness([1, 2, 3, 1], [("a", "b", "c")])
+    assert "counted from 1" in refused(write(tmp_path, lines(log), "samples_t.jsonl")).got
+
+
+def test_numbers_that_are_choices_and_indices_need_an_accuracy(tmp_path):
+    log = harness(["1", "2", "1"], [("2", "1", "3")])
+    error = refused(write(tmp_path, lines(log), "samples_t.jsonl"))
+    assert error.got == "numbers that are both, and no `acc` that tells"
+    # What all of them can be decides without an accuracy.
+    texts = harness(["1", "2", "3"], [("1", "2", "3")])
+    table = table_of(tmp_path, texts)
+    assert gold(table) == [0, 1, 2] and "read as texts" in notes(table)
+    right = [{**row, "acc": acc} for row, acc in zip(log, (1.0, 0.0, 0.0), strict=True)]
+    assert "read as texts" in notes(table_of(tmp_path, right))
+
+
+def test_choices_of_a_log_that_change_places_are_matched_by_their_texts(tmp_path):
+    log = harness([0, 0, 1], [("no", "yes"), ("yes", "no")])
+    table = table_of(tmp_path, log)
+    assert table.label_names == ("no", "yes") and gold(table) == [0, 1, 1]
+    np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -2.5], [-1.5, -2.5]])
+    assert "they are matched by their texts" in notes(table)
+
+
+# Models and tasks in one file
+
+
+MODELS = [
+    {"model": "xy"[i % 2], "task": "s", "no": -0.5 - i, "yes": -1.25 * i - 1} for i in range(6)
+]
+
+
+def test_two_models_in_one_file_are_refused_unless_it_is_said_what_they_are(tmp_path):
+    path = write(tmp_path, lines(MODELS), "t.jsonl")
+    error = refused(path)
+    assert error.where == f"{path}, column 'model'" and error.got == "'x', 'y'"
+    assert "--by=model" in error.remedy and "--model=NAME" in error.remedy
+    assert [t.context["task"] for t in read(path, Reading(by=("model",)))] == ["t x", "t y"]
+    assert len(scores(read(path, Reading(model="both"))[0])) == 6
+    tasks = [{**row, "model": "m", "task": row["model"]} for row in MODELS]
+    path = write(tmp_path, lines(tasks), "t.jsonl")
+    assert "--by=task" in refused(path).remedy
+    # Each subject is of one task.
+    by_subject = [{**row, "subject": row["task"]} for row in tasks]
+    assert len(read(write(tmp_path, lines(by_subject), "t.jsonl"), Reading(by=("subject",)))) == 2
+    one = [{**row, "model": "m"} for row in MODELS]
+    assert len(scores(read(write(tmp_path, lines(one), "t.jsonl"))[0])) == 6
+
+
+def test_labels_called_model_and_task_are_labels(tmp_path):
+    rows = [{"model": -0.5 - i, "task": -1.25 * i - 1} for i in range(6)]
+    assert table_of(tmp_path, rows).label_names == ("model", "task")
+
+
+def test_two_models_in_a_stream_are_refused(tmp_path):
+    rows = [row for row in MODELS for _ in range(5)]
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    with pytest.raises(InputError) as error:
+        correct_stream(tmp_path / "t.parquet", tmp_path / "o.parquet")
+    assert error.value.got == "'x', 'y'"
+    done = correct_stream(tmp_path / "t.parquet", tmp_path / "o.parquet", Reading(by=("model",)))
+    assert set(done.bias) == {"x", "y"}
+
+
+# Keys that stand twice, lines that are torn
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    text = '{"no": -0.5, "yes": -1.5, "no": -2.5}\n'
+    assert "'no'" in refused(write(tmp_path, text * 2, "t.jsonl")).got
 
 
 # A row keeps its place and number in the file

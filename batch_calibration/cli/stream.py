@@ -9,7 +9,7 @@ import numpy as np
 
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
-from batch_calibration.cli import inputs, prior
+from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.errors import InputError
 from batch_calibration.streams import Streamed, correct_stream
 from batch_calibration.streams.source import open_source
@@ -60,6 +60,7 @@ def calibrate(args: Namespace) -> None:
         target_prior=prior.given_shares(args.prior, [labels])[0] if args.prior else None,
         progress=_Progress(sys.stderr),
     )  # fmt: skip
+    summaries.say_notes(list(done.notes))
     _show(args, done)
 
 

@@ -144,7 +144,7 @@ def own_tables(path: Path) -> list[ScoreTable] | None:
 def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     """The contexts of a file: one, or one for each combination of the values of `reading.by`."""
     if not reading.by:
-        _refuse_several(imported, reading)
+        refuse_several(imported.where, imported.columns, reading)
         return [imported]
     lacking = [name for name in reading.by if name not in imported.columns]
     if lacking:
@@ -163,20 +163,25 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
     for combination, indices in rows.items():
         context = {**imported.about, "task": f"{task} {', '.join(combination)}".strip()}
         rows_of_context = replace(imported.take_rows(np.array(indices)), about=context)
-        _refuse_several(rows_of_context, reading)
+        refuse_several(imported.where, rows_of_context.columns, reading)
         contexts.append(rows_of_context)
     return contexts
 
 
-def _refuse_several(context: Imported, reading: Reading) -> None:
-    """Refuse rows of several models or tasks: each has a bias of its own."""
-    for name, cells in context.columns.items():
+def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Reading) -> None:
+    """Refuse rows of several models or tasks in one context: each has a bias of its own.
+
+    Args:
+        where: what to call the file in sentences.
+        columns: the cells of columns that tell rows apart.
+        reading: a model or task that it names is said to be one.
+    """
+    for name, cells in columns.items():
         kind, names = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
-        # A person who names the model or task says that it is one.
         is_said = name in reading.by or (kind in ("model", "task") and getattr(reading, kind))
         if len(names) > 1 and not is_said:
             raise InputError(
-                where=f"{context.where}, column {name!r}",
+                where=f"{where}, column {name!r}",
                 expected=f"one {kind} in a context, which has one bias",
                 got=f"{names[0]!r}, {names[1]!r}" + (" ..." if len(names) > 2 else ""),
                 remedy=f"say --by={','.join((*reading.by, name))}, which makes each a context, or "

@@ -34,7 +34,8 @@ def text_of(cell: object) -> str:
     >>> list(map(text_of, (None, float("nan"), 2.0, " a ")))
     ['', '', '2', 'a']
     """
-    if cell is None or cell != cell:  # NaN is not itself
+    # NaN is not itself; an array is compared cell by cell.
+    if cell is None or (not isinstance(cell, np.ndarray) and cell != cell):
         return ""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))  # pandas makes floats of integers beside a missing one

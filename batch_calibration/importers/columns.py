@@ -123,7 +123,10 @@ def _vector_column(
     where: str, candidates: Mapping[str, Column], labels: tuple[str, ...]
 ) -> str | None:
     """The column that holds all scores of a row, None where each label has one of its own."""
-    vectors = [name for name, column in candidates.items() if is_vector(column)]
+    vectors = []
+    for name, column in candidates.items():
+        if is_vector(column, may_be_texts=name.lower() in SCORE_NAMES):
+            vectors.append(name)
     lacking = [name for name in labels if name not in candidates]
     if labels and not lacking:
         return labels[0] if len(labels) == 1 and labels[0] in vectors else None

@@ -48,14 +48,18 @@ def first_cell(column: Sequence[object] | np.ndarray) -> object:
     return next((cell for cell in column if cell is not None), None)
 
 
-def is_vector(column: Column) -> bool:
-    """Whether the cells of a column are lists or dicts of numbers."""
+def is_vector(column: Column, *, may_be_texts: bool = False) -> bool:
+    """Whether the cells of a column are lists or dicts of numbers, or of these as texts."""
     cell = _plain(first_cell(column))
     scores = list(cell.values()) if isinstance(cell, dict) else cell  # label -> score
     if not isinstance(scores, list):
         return False
-    # Texts that are numbers may be choices.
-    return any(not isinstance(s, str | None) and number_of(s) is not None for s in scores)
+    for score in scores:
+        # Texts that are numbers may be choices.
+        is_text = isinstance(score, str) and not may_be_texts
+        if score is not None and not is_text and number_of(score) is not None:
+            return True
+    return False
 
 
 def _plain(cell: object) -> object:
@@ -232,9 +236,10 @@ def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
     >>> are_labels([("Paris", "Rome"), ("4", "5")], [[0.9, 0.1], [0.2, 0.8]])
     False
     """
-    counts = Counter(text for listed in lists for text in listed)
-    if len({frozenset(listed) for listed in lists if listed}) == 1 or are_ranked(rows):
+    different_lists = set(filter(None, lists))  # a question may stand there twice
+    if len(set(map(frozenset, different_lists))) == 1 or are_ranked(rows):
         return True
+    counts = Counter(text for listed in different_lists for text in listed)
     are_all_different = len(counts) == counts.total()
     k = max(map(len, lists))
     return not are_all_different and len(counts) <= MAX_TEXTS_PER_PLACE * k

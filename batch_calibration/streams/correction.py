@@ -41,6 +41,7 @@ class Streamed(NamedTuple):
         after: the same of the corrected scores.
         changed: rows whose prediction changed.
         accuracy: of the scores and of the corrected ones, where right labels are known.
+        notes: on which columns hold scores, where that is not plain.
     """
 
     rows: int
@@ -51,6 +52,7 @@ class Streamed(NamedTuple):
     after: np.ndarray
     changed: int
     accuracy: tuple[float, float] | None
+    notes: tuple[str, ...] = ()
 
 
 def correct_stream(
@@ -109,7 +111,7 @@ def correct_stream(
     bias_by_context = {}
     for key, number in (opened.contexts or {(): 0}).items():
         bias_by_context[", ".join(key)] = means[number if bias is None else 0]
-    return streamed._replace(bias=bias_by_context)
+    return streamed._replace(bias=bias_by_context, notes=opened.notes)
 
 
 def _check_target(target: Path, source: Source) -> None:

@@ -3,7 +3,7 @@
 import glob
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,13 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, to_nats
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import Imported, Reading, fill_missing
+from batch_calibration.importers.base import (
+    CONTEXT_NAMES,
+    Imported,
+    Reading,
+    fill_missing,
+    refuse_several,
+)
 from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
 from batch_calibration.importers.frames import arrow_columns, need_pyarrow
@@ -44,6 +50,8 @@ class Source:
     reading: Reading
     contexts: dict[tuple[str, ...], int]  # values of the by columns, as far as read -> number
     notes: tuple[str, ...]  # on which columns hold scores
+    # A column and the number of a context -> the model or task there, as far as read
+    telling: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, Rows]]:
         """Each batch, and how many rows were read up to its end.
@@ -55,10 +63,10 @@ class Source:
                 scores that are no number or all equal; with file and row.
         """
         rows_read, low, high = 0, np.inf, -np.inf
-        names = list(dict.fromkeys((*self.labels, *self.reading.by))) if scores_alone else None
+        names = (*self.labels, *self.reading.by, *self._telling()) if scores_alone else None
         for path in self.files:
             first_row = 0
-            for table in _read_batches(path, names):
+            for table in _read_batches(path, list(dict.fromkeys(names)) if names else None):
                 rows = self._check(table, path, first_row)
                 first_row += table.num_rows
                 if len(rows.scores):
@@ -88,7 +96,29 @@ class Source:
         scores, is_kept, _ = fill_missing(imported, self.reading)
         if not is_kept.all():
             table = table.filter(is_kept)
-        return Rows(table, scores, self._number_contexts(table, where))
+        contexts = self._number_contexts(table, where)
+        self._refuse_several(table, contexts, where)
+        return Rows(table, scores, contexts)
+
+    def _telling(self) -> list[str]:
+        """Columns that may tell models or tasks apart, and are nothing else."""
+        read_names = {*self.labels, self.reading.gold, self.reading.ids, *self.reading.by}
+        return [
+            name
+            for name in self.schema.names
+            if name.lower() in CONTEXT_NAMES and name not in read_names
+        ]
+
+    def _refuse_several(self, table: "pa.Table", contexts: np.ndarray, where: str) -> None:
+        """Refuse several models or tasks in one context, in this batch and those before it."""
+        for name in self._telling():
+            column = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
+            texts = list(map(text_of, column.dictionary.to_pylist()))
+            pairs = np.stack([contexts, column.indices.to_numpy()], axis=1)
+            for context, code in np.unique(pairs, axis=0).tolist():
+                if texts[code]:
+                    first = self.telling.setdefault((name, context), texts[code])
+                    refuse_several(where, {name: (first, texts[code])}, self.reading)
 
     def _number_contexts(self, table: "pa.Table", where: str) -> np.ndarray:
         """The number of each row's context; contexts not met before are added."""
