@@ -9,7 +9,7 @@ import pytest
 from batch_calibration import importers
 from batch_calibration.arrays import BELOW
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, lm_eval
+from batch_calibration.importers import Reading, lm_eval, lm_eval_results
 from batch_calibration.importers.demonstrations import note_differing_demonstrations
 from batch_calibration.study import run_calibration
 
@@ -238,7 +238,7 @@ def test_choices_that_are_other_texts_are_named_by_their_place(log):
 
 
 def test_a_place_that_tells_the_answer_is_said(log):
-    found = [row(i, (-3.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
+    found = [row(i, (-13.0 + i, -2.0), (f"a{i}", f"b{i}"), target=0) for i in range(10)]
     assert "right choice is A in every row" in notes(the_one(log(found)))
 
 
@@ -482,4 +482,4 @@ def test_whether_prompts_are_one_context(prompts, shots, differ):
     [("meta/llama", "meta/llama"), ("/data/run/last", "run/last"), ("./run/last", "./run/last")],
 )
 def test_a_model_in_a_folder_has_the_end_of_its_path_as_name(given, name):
-    assert lm_eval._model({"model_name": given}, {}) == name
+    assert lm_eval_results._model({"model_name": given}, {}) == name

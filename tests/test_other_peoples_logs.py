@@ -430,3 +430,99 @@ def test_zstandard_that_holds_more_than_the_zip_declares_is_refused(saved):
         archive.infolist()[0].compress_type, archive.infolist()[0].file_size = 93, len(content)
     path = saved(buffer.getvalue(), "a.eval")
     assert "unpacks to more than" in str(refused(path))
+
+
+# Logs of lm-evaluation-harness that were cut or mixed
+
+
+def harness(i, shift=0.0, doc=None, **more):
+    """A line of a log; `doc` is the number of its document, where it is not that of the line."""
+    doc = i if doc is None else doc
+    pairs = [[f"Q: a?\nA: no\n\nQ: {doc}?\nA:", f" {name}"] for name in LABELS]
+    answers = [[str(-1.0 - doc / 8 - shift), "False"], [str(-2.0 + doc / 16 - shift), "False"]]
+    return {
+        "doc_id": i, "doc": {"question": doc}, "target": str(doc % 2), "arguments": pairs,
+        "filtered_resps": answers, "doc_hash": f"h{doc}", **more,
+    }  # fmt: skip
+
+
+NAME = "samples_t_2026-01-02T03-04-05.6.jsonl"
+
+
+def results(path, **counts):
+    content = {"results": {}, "configs": {"t": {}}, "n-samples": {"t": counts}}
+    path.with_name("results_2026-01-02T03-04-05.6.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(("rows", "count"), [(6, 10), (10, 6), (10, 10)])
+def test_a_log_that_holds_other_rows_than_its_results_count_is_noted(saved, rows, count):
+    """A log that is cut at the end of a line looks whole."""
+    path = saved(map(harness, range(rows)), NAME)
+    results(path, original=1000, effective=count)
+    (table,) = read(path)
+    assert len(table.blocks["test"].labels) == rows
+    is_noted = f"holds {rows} rows, and {count} were evaluated, as results_2026-01" in notes(table)
+    assert is_noted == (rows != count)
+
+
+@pytest.mark.parametrize(
+    ("others", "got"),
+    [
+        ([harness(i, 3.0, doc=i - 8) for i in range(8, 16)], "others for the doc_id 8 than for 0"),
+        (
+            [harness(i, doc=i - 8, arguments=[["other", " no"], ["other", " yes"]])
+             for i in range(8, 16)],
+            "8 of 16 rows that are of a document before them",
+        ),
+        ([harness(i, task="b", model="m") for i in range(8, 16)], "b m"),
+        ([harness(i, model="n") for i in range(8, 16)], "n"),
+        ([harness(i, 3.0, doc_hash="") for i in range(8)], ""),
+    ],
+)  # fmt: skip
+def test_two_logs_in_one_file_are_refused(saved, others, got):
+    """Whether ids are repeated or go on; by what is asked, by documents, or by their fields."""
+    lines = [harness(i) for i in range(8)]
+    if "model" in others[0]:
+        lines = [{**line, "task": "a", "model": "m"} for line in lines]
+    assert refused(saved(lines + others, NAME)).got.startswith(got)
+
+
+def test_a_document_that_a_data_set_repeats_is_noted(saved):
+    lines = [*map(harness, range(12)), harness(12, 0.01, doc=3)]
+    (table,) = read(saved(lines, NAME))
+    assert len(table.blocks["test"].labels) == 13
+    assert "1 of 13 rows are of a document that another row is of" in notes(table)
+    without = [{**line, "doc": {}, "doc_hash": ""} for line in lines[:12]]
+    assert "of a document" not in notes(read(saved(without, NAME))[0])
+
+
+# Numbers that are no log-probabilities
+
+
+def losses(kind, nats):
+    """A file of a kind that has a loss in place of a log-probability."""
+    if kind == "lm_eval":
+        return [harness(0), {**harness(1), "filtered_resps": [[str(nats), "False"], ["-1", ""]]}]
+    if kind == "echo":
+        return [completions(echo("Q", "no", -1.0)), completions(echo("Q", "yes", nats))]
+    if kind == "sglang":
+        return [sglang(-1.0, -2.0), sglang(-3.0, nats)]
+    return [chat(-1.0, -2.0), chat(-1.0, nats)]
+
+
+@pytest.mark.parametrize("kind", ["lm_eval", "echo", "chat", "sglang"])
+def test_a_log_probability_above_0_is_refused(saved, kind):
+    path = saved(losses(kind, 1.5), NAME if kind == "lm_eval" else "a.jsonl")
+    error = refused(path, labels=LABELS)
+    assert error.expected == "a log-probability in nats, which is at most 0" and error.got == "1.5"
+    near = 0.004 if kind in ("lm_eval", "echo") else -1.0  # the tokens of a list sum to 1
+    assert read(saved(losses(kind, near), path.name), Reading(labels=LABELS))
+
+
+def test_whole_numbers_of_hundreds_of_digits_are_a_sentence(saved):
+    state = {"instance": {"id": "a", "references": [{"output": {"text": "no"}}] * 2},
+             "reference_index": 0, "request": {"prompt": "Q no"}, "result": {"completions": [
+                 {"tokens": [{"text": " no", "logprob": 10**400}]}]}}  # fmt: skip
+    run = {"adapter_spec": {"method": "multiple_choice_separate_original"}}
+    path = saved(json.dumps({**run, "request_states": [state]}), "scenario_state.json")
+    assert refused(path).expected == "a log-probability in nats"

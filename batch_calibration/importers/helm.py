@@ -24,6 +24,7 @@ from batch_calibration.importers.choices import (
 )
 from batch_calibration.importers.demonstrations import note_differing_demonstrations
 from batch_calibration.importers.text_files import beginning, fields, members, parse, read_text
+from batch_calibration.responses import read_log_prob
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
@@ -251,6 +252,7 @@ def _end_log_prob(request: HelmRequest, choice: str) -> float:
 
 
 def _number(number: Json, where: str) -> float:
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    log_prob = read_log_prob(number, where)
+    if not math.isfinite(log_prob):
         raise InputError(where=where, expected="a log-probability", got=shown(number))
-    return float(number)
+    return log_prob

@@ -16,9 +16,10 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
 from batch_calibration.importers.frames import need_pyarrow
-from batch_calibration.importers.lm_eval import DATE
+from batch_calibration.importers.lm_eval_results import DATE
 from batch_calibration.importers.text_files import fields, members
 from batch_calibration.importers.unpacking import check_rows
+from batch_calibration.responses import check_log_prob
 
 COLUMNS = {"doc", "model_response"}
 COLUMNS_TO_0_9 = {"full_prompt", "predictions", "gold_index", "choices"}
@@ -138,7 +139,7 @@ def _numbers(answers: Json, where: str) -> list[float]:
                 got=number,
                 remedy="ask the model again, in float32 or bfloat16",
             )
-        log_probs.append(float(number))
+        log_probs.append(check_log_prob(float(number), where))
     return log_probs
 
 

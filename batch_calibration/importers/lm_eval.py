@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import Row, by_columns, target_of, to_imported
 from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
+from batch_calibration.importers.lm_eval_results import about_log
 from batch_calibration.importers.text_files import (
     beginning,
     fields,
@@ -18,14 +19,18 @@ from batch_calibration.importers.text_files import (
     members,
     text_or_empty,
 )
+from batch_calibration.responses import check_log_prob
 
-DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
-MAX_RESULTS_BYTES = 1 << 26
-"""Beyond these a results file is none."""
+MAX_REPEATED = 0.1
+"""Share of the rows of a log that may be of a document that another row is of, too."""
+NOISE = (0.5, 0.02)
+"""What two answers of one model to one request differ by in half precision: nats, and a share."""
 REMEDY = (
     "`fewshot_config: {sampler: first_n}` in the task's YAML gives every row the same "
     "demonstrations."
 )
+SOURCE = ("task", "task_name", "model", "model_name")
+"""Fields that a line may have of the log that it is from."""
 ROLLING = "log-likelihoods of whole texts (loglikelihood_rolling)"
 GENERATED = "generated texts (generate_until)"
 
@@ -39,12 +44,18 @@ class Sample:
         prompt: before its first choice.
         filter: which of the harness's filters the line is for, "" in older logs.
         content_hash: of what was asked and answered.
+        document_hash: of the data set's own row.
+        request_hash: of what was asked, and of which document.
+        source: the task and the model, of lines that name them.
     """
 
     row: Row
     prompt: str
     filter: str
     content_hash: int
+    document_hash: int
+    request_hash: int
+    source: tuple[str, ...]
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -79,12 +90,57 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         if len(prompts) < MAX_PROMPTS:
             prompts.append(sample.prompt)
         samples[sample.row.id] = replace(sample, prompt="")  # a long log has long prompts
+        first = next(iter(samples.values()))
+        if sample.source != first.source:
+            raise InputError(
+                where=where,
+                expected=f"a line of {' '.join(filter(None, first.source))}, as those before",
+                got=" ".join(filter(None, sample.source)),
+                remedy="two logs are in one file; keep one of them",
+            )
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
-    context, shots = about_log(path, reading)
-    note = note_differing_demonstrations(prompts, shots, REMEDY)
+    about = about_log(path, reading)
+    demonstrations = note_differing_demonstrations(prompts, about.shots, REMEDY)
+    notes = [demonstrations] if demonstrations else []
+    notes += _note_repeated(list(samples.values()), str(path))
+    if samples and about.rows not in (None, len(samples)):
+        notes.append(
+            f"The log holds {len(samples):,} rows, and {about.rows:,} were evaluated, as "
+            f"{about.results} says: it was cut, or is not of that run."
+        )
     rows = [sample.row for sample in samples.values()]
-    return to_imported(rows, str(path), reading, context, [note] if note else [])
+    return to_imported(rows, str(path), reading, about.context, notes)
+
+
+def _note_repeated(samples: list[Sample], where: str) -> list[str]:
+    """A note on documents that stand there again, with another doc_id; many are another log."""
+    answered: dict[int, Row] = {}
+    documents: set[int] = set()
+    repeated = 0
+    for sample in samples:
+        first = answered.setdefault(sample.request_hash, sample.row)
+        differences = zip(first.scores, sample.row.scores, strict=True)
+        if any(abs(a - b) > max(NOISE[0], NOISE[1] * abs(a)) for a, b in differences):
+            raise InputError(
+                where=where,
+                expected="one score of each request",
+                got=f"others for the doc_id {sample.row.id} than for {first.id}, which asks the "
+                "same",
+                remedy="two models are in one file; keep the log of one",
+            )
+        repeated += sample.document_hash in documents
+        documents.add(sample.document_hash)
+    if repeated > max(1, MAX_REPEATED * len(samples)):
+        raise InputError(
+            where=where,
+            expected="a row for each document",
+            got=f"{repeated:,} of {len(samples):,} rows that are of a document before them",
+            remedy="two logs are in one file; keep one of them",
+        )
+    if not repeated:
+        return []
+    return [f"{repeated:,} of {len(samples):,} rows are of a document that another row is of, too."]
 
 
 def _is_results(path: Path, start: bytes) -> bool:
@@ -142,8 +198,17 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         columns=by_columns(document, where, reading),
     )
     content_hash = hash((tuple(requests), tuple(scores), str(line.get("target"))))
-    name = text_or_empty(line.get("filter"))
-    return Sample(row, requests[with_question[0]][0], name, content_hash)
+    # Logs of before 0.4.3 hash no documents, and others may hold a part of them alone.
+    document_hash = hash(text_or_empty(line.get("doc_hash")) or (str(document), *requests))
+    return Sample(
+        row,
+        prompt=requests[with_question[0]][0],
+        filter=text_or_empty(line.get("filter")),
+        content_hash=content_hash,
+        document_hash=document_hash,
+        request_hash=hash((tuple(requests), document_hash)),
+        source=tuple(text_or_empty(line.get(name)) for name in SOURCE),
+    )
 
 
 def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
@@ -197,7 +262,7 @@ def _log_likelihood(answer: Json, where: str, reading: Reading) -> float:
             raise _no_choices(GENERATED, where) from None
         number = math.inf  # a whole number of hundreds of digits
     if math.isfinite(number) or (number == -math.inf and reading.missing is not None):
-        return number
+        return check_log_prob(number, where)
     raise InputError(
         where=where,
         expected="a finite log-likelihood",
@@ -232,65 +297,3 @@ def _right(accuracy: Json) -> bool | None:
     except (ValueError, OverflowError):
         number = math.nan
     return bool(number) if number in (0.0, 1.0) else None
-
-
-# What the results file beside a log says, and the log's name
-
-
-def about_log(path: Path, reading: Reading) -> tuple[dict[str, Json], int | None]:
-    """What is known of a log's context, and its number of demonstrations where it is known.
-
-    `samples_TASK_DATE.jsonl` has `results_DATE.json` beside it, and the logs of 0.4.0 to 0.4.2,
-    `MODEL_ARGS_TASK.jsonl`, have `results.json`.
-    """
-    named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
-    # Without a date there is one file of results a folder.
-    name = f"results_{named[2]}.json" if named else "results.json"
-    averages = _read_results(path.with_name(name))
-    configs = fields(averages.get("configs"))
-    if named:
-        task = named[1]
-    else:  # the longest known task that the name ends in
-        tasks = [name for name in configs if path.stem.endswith(f"_{name}")]
-        task = max(tasks, key=len, default=path.stem)
-    config, run = fields(configs.get(task)), fields(averages.get("config"))
-    shots = fields(averages.get("n-shot")).get(task, config.get("num_fewshot"))
-    shots = shots if type(shots) is int and shots >= 0 else None
-    seed = run.get("fewshot_seed")
-    context: dict[str, Json] = {
-        "task": reading.task or task,
-        "scorer": f"lm-evaluation-harness {averages.get('lm_eval_version') or ''}".strip(),
-        "model": _model(averages, run),
-        "data": _join(config.get("dataset_path"), config.get("dataset_name")),
-        "split": _join(config.get("test_split") or config.get("validation_split")),
-        "template": _join(config.get("doc_to_text")),
-        "shots": shots,
-        "seed": seed if type(seed) is int else None,
-    }
-    return {name: detail for name, detail in context.items() if detail not in (None, "")}, shots
-
-
-def _read_results(path: Path) -> Mapping[str, Json]:
-    """The results file, or nothing where there is none that can be read: it is never demanded."""
-    try:
-        if path.stat().st_size > MAX_RESULTS_BYTES:
-            return {}
-        return fields(parse_json(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError):
-        return {}
-
-
-def _model(averages: Mapping[str, Json], run: Mapping[str, Json]) -> str:
-    """The model's name: since 0.4.3 as such, before that in the arguments; of a path the end."""
-    arguments = run.get("model_args")
-    pretrained = fields(arguments).get("pretrained")
-    if isinstance(arguments, str):
-        match = re.search(r"(?:pretrained|model)=([^,]+)", arguments)
-        pretrained = match[1] if match else ""
-    name = _join(averages.get("model_name")) or _join(pretrained) or _join(run.get("model"))
-    # Two folders: checkpoints of several runs are often called alike.
-    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
-
-
-def _join(*texts: Json) -> str:
-    return " ".join(text for text in texts if isinstance(text, str) and text)

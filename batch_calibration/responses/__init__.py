@@ -3,10 +3,12 @@
 from batch_calibration.responses.reading import (
     PromptTokens,
     add_token,
+    check_log_prob,
     end_log_prob,
     label_mass,
     label_probs,
     note_little_mass,
+    read_log_prob,
     refuse_constant,
     value_at,
 )
@@ -14,7 +16,8 @@ from batch_calibration.responses.servers import RESPONSE_FORMATS
 from batch_calibration.responses.top_k import AROUND, SPACES, TopK, fold, scores_of_top_k
 
 __all__ = [
-    "AROUND", "RESPONSE_FORMATS", "SPACES", "PromptTokens", "TopK", "add_token", "end_log_prob",
-    "fold", "label_mass", "label_probs", "note_little_mass", "refuse_constant",
+    "AROUND", "RESPONSE_FORMATS", "SPACES", "PromptTokens", "TopK", "add_token",
+    "check_log_prob", "end_log_prob",
+    "fold", "label_mass", "label_probs", "note_little_mass", "read_log_prob", "refuse_constant",
     "scores_of_top_k", "value_at",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ Response = Mapping[str, object]
 """One answer, a JSON object."""
 MIN_LABEL_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
+MAX_LOG_PROB = 0.1
+"""Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
 
 
 def value_at(value: object, *keys: str | int) -> object:
@@ -27,8 +29,8 @@ def value_at(value: object, *keys: str | int) -> object:
     return value
 
 
-def read_log_prob(number: object, where: str) -> float:
-    """A log-probability; null is the sentinel for one that was not returned."""
+def read_number(number: object, where: str) -> float:
+    """A number of JSON; null is the sentinel for one that was not returned."""
     if number is None:
         return float("nan")
     # True is an int to Python, and no log-probability.
@@ -38,6 +40,24 @@ def read_log_prob(number: object, where: str) -> float:
         except OverflowError:  # a whole number of hundreds of digits
             pass
     raise InputError(where=where, expected="a log-probability in nats", got=shown(number))
+
+
+def read_log_prob(number: object, where: str) -> float:
+    """A log-probability, null for one that was not returned."""
+    return check_log_prob(read_number(number, where), where)
+
+
+def check_log_prob(number: float, where: str) -> float:
+    """The same number, where a log-probability may be it."""
+    if number > MAX_LOG_PROB:
+        raise InputError(
+            where=where,
+            expected="a log-probability in nats, which is at most 0",
+            got=f"{number:g}",
+            remedy="if these are losses (negated log-probabilities), write them with their sign; "
+            "if probabilities, write their logarithms",
+        )
+    return number
 
 
 def read_log_probs(numbers: Iterable[object], where: str) -> tuple[float, ...]:
@@ -121,7 +141,7 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     rows = response.get("scores")
     if not isinstance(rows, list) or not rows or not all(_is_like(row, rows[0]) for row in rows):
         raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
-    numbers = [read_log_probs(row, where) for row in rows]
+    numbers = [[read_number(number, where) for number in row] for row in rows]
     probs = np.array(numbers, np.float64)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():

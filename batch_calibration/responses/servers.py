@@ -12,6 +12,7 @@ from batch_calibration.responses.reading import (
     end_log_prob,
     read_log_prob,
     read_log_probs,
+    read_number,
     value_at,
 )
 
@@ -255,7 +256,7 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
             yield value_at(token, "token"), value_at(token, "logprob")
         return
     for token in older if isinstance(older, list) else []:
-        prob = read_log_prob(value_at(token, "prob"), where)
+        prob = read_number(value_at(token, "prob"), where)
         if not 0 <= prob <= 1:
             raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))
         # The logarithm of 0 is refused by Python's math.
