@@ -220,7 +220,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, rows):
     written(out, table.slice(0, 0))
     refused("expected at least one row of scores", name=out, target=tmp_path / "other.parquet")
     out.write_bytes(path.read_bytes()[:-50])
-    refused("no whole Parquet file", name=out, target=tmp_path / "other.parquet")
+    refused("no whole Parquet or Arrow file", name=out, target=tmp_path / "other.parquet")
     together = pa.table({"scores": scores.tolist(), "gold": gold})
     refused("all scores of a row in 'scores'", name=written(out, together), target=path)
     wrong = table_of(scores, np.where(np.arange(N) == 700, 7, gold))

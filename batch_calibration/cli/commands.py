@@ -25,22 +25,23 @@ def calibrate(args: Namespace) -> None:
     _check_plot(args.plot)
     # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
-    if stream.takes(args):
-        stream.calibrate(args)
+    if stream.takes(args, paths := inputs.paths(args)):
+        stream.calibrate(args, paths)
         return
-    corrected = _corrected(args, _tables(args))
+    files, tables = _contexts(args)
+    corrected = _corrected(args, tables)
     # A pipe gets scores without --output, too.
     to_output = args.output == "-" or (not args.output and not sys.stdout.isatty())
     # Scores alone go to an output that another program reads.
     stream_out = sys.stderr if to_output else sys.stdout
     summaries.show(corrected, args.changed, stream_out)
     _range(args, stream_out)
+    scored = [output.Scored(context.table, context.scores, file)
+              for context, file in zip(corrected, files, strict=True)]  # fmt: skip
     if to_output:
-        output.write([output.Scored(context.table, context.scores) for context in corrected], "-")
+        output.write(scored, "-")
     elif args.output:
-        output.write(
-            [output.Scored(context.table, context.scores) for context in corrected], args.output
-        )
+        output.write(scored, args.output)
         print(f"corrected scores: {args.output}", file=stream_out)
     else:
         print("Write the corrected scores with --output=FILE.", file=stream_out)
@@ -127,7 +128,7 @@ def convert(args: Namespace) -> None:
             remedy="give one",
         )
     output.check_output(args.output, (".safetensors",))
-    tables = _tables(args)
+    files, tables = _contexts(args)
     # A workdir holds many contexts, a .safetensors file one, and other files rows of all.
     if args.workdir:
         store = Store(args.workdir, create=True)
@@ -144,9 +145,10 @@ def convert(args: Namespace) -> None:
         tables[0].save(args.output)
         print(f"score table: {args.output}")
     else:
-        scores = [one.blocks["test"].log_probs for one in tables]  # [n, k] each
-        pairs = zip(tables, scores, strict=True)
-        output.write([output.Scored(*pair) for pair in pairs], args.output)
+        pairs = zip(tables, files, strict=True)
+        scored = [output.Scored(table, table.blocks["test"].log_probs, file)
+                  for table, file in pairs]  # fmt: skip
+        output.write(scored, args.output)
 
 
 def report(args: Namespace) -> None:
@@ -171,13 +173,18 @@ def _methods(args: Namespace) -> list[str] | None:
     return [get_method(name) and name for name in chosen] or None
 
 
-def _tables(args: Namespace, **changes: float) -> list[ScoreTable]:
-    """The contexts; what was noticed while reading them is printed."""
-    tables, notes = inputs.tables(args, **changes), list[str]()
-    for table in tables:
+def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
+    """Each context's file and scores; what was noticed while reading them is printed."""
+    pairs = inputs.contexts(args)
+    notes = inputs.note_of_files(args, inputs.paths(args))
+    for _, table in pairs:
         notes += [note for block in table.blocks.values() for note in summaries.notes(block)]
     summaries.say_notes(notes)
-    return tables
+    return [path for path, _ in pairs], [table for _, table in pairs]
+
+
+def _tables(args: Namespace) -> list[ScoreTable]:
+    return _contexts(args)[1]
 
 
 def _check_method(args: Namespace) -> None:
@@ -246,7 +253,10 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
     if args.missing != "bound":
         return
     # Read anew at each distance, in nats.
-    by_distance = [_corrected(args, inputs.tables(args, below=nats)) for nats in DISTANCES]
+    by_distance = []
+    for nats in DISTANCES:
+        tables = [table for _, table in inputs.contexts(args, below=nats)]
+        by_distance.append(_corrected(args, tables))
     summaries.show_range(by_distance, output_stream)
 
 

@@ -1,6 +1,7 @@
 """The score tables that the options name: files, folders, globs, the input; probes beside them."""
 
 import glob
+import re
 import shutil
 import sys
 from argparse import Namespace
@@ -20,6 +21,9 @@ from batch_calibration.scores import ScoreTable
 
 INPUT = "the input"
 """What sentences call standard input."""
+SHARD = re.compile(r"-\d{3,}-of-\d{3,}|^part-\d{4,}")
+"""How Hugging Face's and Spark's writers name the parts of one data set."""
+BESIDE_PARQUET = ("_SUCCESS", "_metadata", "_common_metadata")
 RANGES = ("calibrate", "diagnose")
 """Commands that tell the range of predictions that missing labels allow."""
 PROBES = tuple(
@@ -61,8 +65,8 @@ def reading_of(args: Namespace) -> Reading:
     )
 
 
-def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
-    """Every context in the files, with the blocks of --probe and --labeled.
+def contexts(args: Namespace, **changes: float) -> list[tuple[Path, ScoreTable]]:
+    """Every context in the files, with its file and with the blocks of --probe and --labeled.
 
     Args:
         args: the options.
@@ -72,17 +76,54 @@ def tables(args: Namespace, **changes: float) -> list[ScoreTable]:
         InputError: a sentence on what is wrong with them.
     """
     reading = replace(reading_of(args), **changes)  # type: ignore[arg-type]
-    contexts = _named_apart(list(_read(args.files, reading)))
+    files = paths(args)
+    if args.shards and len(files) > 1:
+        pairs = [(files[0], table) for table in importers.read_shards(files, reading)]
+    else:
+        pairs = list(_read(files, reading))
+    tables = _named_apart(pairs)
     probe_tables: dict[str, list[ScoreTable]] = {}
     for block, table in probes(args):
         probe_tables.setdefault(block, []).append(table)
     for block, of_block in probe_tables.items():
-        contexts = _with_block(contexts, block, of_block)
+        tables = _with_block(tables, block, of_block)
     if getattr(args, "labeled", ""):
         # --by does not split it: a context finds its model's rows.
-        labeled_tables = _read([args.labeled], replace(reading, by=()))
-        contexts = _with_block(contexts, "labeled", [table for _, table in labeled_tables])
-    return contexts
+        labeled_tables = _read(expand(args.labeled), replace(reading, by=()))
+        tables = _with_block(tables, "labeled", [table for _, table in labeled_tables])
+    return [(path, table) for (path, _), table in zip(pairs, tables, strict=True)]
+
+
+def paths(args: Namespace) -> list[Path]:
+    """The files that hold the scores.
+
+    Raises:
+        InputError: no such files; shards by their names, of which nobody said what they are.
+    """
+    files = [path for name in args.files for path in expand(name)]
+    named_as_shards = [path for path in files if SHARD.search(path.name)]
+    if len(named_as_shards) > 1 and args.shards is None:
+        raise InputError(
+            where=named_as_shards[0],
+            expected=f"to be told what the {len(named_as_shards)} files named so are",
+            remedy="say --shards if they are parts of one data set, which has one bias, or "
+            "--no-shards if each is a context with a bias of its own",
+        )
+    return files
+
+
+def note_of_files(args: Namespace, files: Sequence[Path]) -> list[str]:
+    """What a context is, where there are several files."""
+    # Score tables are contexts, and nobody takes them for anything else.
+    is_plain = args.shards is None and all(path.suffix == ".safetensors" for path in files)
+    if len(files) < 2 or args.shards is False or is_plain:
+        return []
+    if args.shards:
+        return [f"The {len(files):,} files are parts of one data set: one bias is learned of all."]
+    return [
+        f"Each of the {len(files):,} files is a context with a bias of its own; say --shards if "
+        "they are parts of one data set, which has one bias."
+    ]
 
 
 def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
@@ -96,7 +137,7 @@ def probes(args: Namespace) -> Iterator[tuple[str, ScoreTable]]:
         reading = reading_of(args)
         gold = reading.gold if name in LABELED else ""
         without = replace(reading, by=(), gold=gold, ids="")
-        yield from ((name, table) for _, table in _read([file], without))
+        yield from ((name, table) for _, table in _read(expand(file), without))
 
 
 def _block_of(method: str) -> str:
@@ -105,19 +146,18 @@ def _block_of(method: str) -> str:
     return next((block for block in blocks if block in PROBES), "cc")
 
 
-def _read(files: Sequence[str], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
-    for name in files:
-        for path in _paths(name):
-            with _on_disk(path) as file:
-                try:
-                    contexts = importers.read(file, reading)
-                except InputError as error:
-                    # Standard input lies in a temporary file, whose path means nothing to the user.
-                    raise InputError(str(error).replace(str(file), _title(path))) from error
-            yield from ((path, table) for table in contexts)
+def _read(files: Sequence[Path], reading: Reading) -> Iterator[tuple[Path, ScoreTable]]:
+    for path in files:
+        with _on_disk(path) as file:
+            try:
+                tables = importers.read(file, reading)
+            except InputError as error:
+                # Standard input lies in a temporary file, whose path means nothing to the user.
+                raise InputError(str(error).replace(str(file), _title(path))) from error
+        yield from ((path, table) for table in tables)
 
 
-def _paths(name: str) -> list[Path]:
+def expand(name: str) -> list[Path]:
     """The files that a word names: itself, what a glob finds, a folder's harness logs."""
     path = Path(name)
     if name == "-" or path.is_file():
@@ -126,8 +166,10 @@ def _paths(name: str) -> list[Path]:
         if (path / "scores").is_dir():  # a workdir
             return sorted((path / "scores").glob("*.safetensors"))
         # lm-evaluation-harness writes results_*.json beside its logs, which hold no scores.
-        logs = sorted(path.rglob("samples_*.jsonl"))
-        files = logs or sorted(file for file in path.iterdir() if file.is_file())
+        files = sorted(path.rglob("samples_*.jsonl"))
+        files = files or sorted(file for file in path.iterdir() if _may_hold_scores(file))
+        # A data set may lie in folders below, one a part.
+        files = files or sorted(filter(_may_hold_scores, path.rglob("*.parquet")))
         if not files:
             raise InputError(where=name, expected="files of scores in the folder", got="none")
         return files
@@ -136,7 +178,12 @@ def _paths(name: str) -> list[Path]:
         raise InputError(
             where=name, expected="a file of scores", got="none", remedy="correct the path"
         )
-    return [file for match in matches for file in _paths(match)]  # a match may be a folder
+    return [file for match in matches for file in expand(match)]  # a match may be a folder
+
+
+def _may_hold_scores(path: Path) -> bool:
+    """Whether a file of a folder is no hidden one, and none that writers of Parquet put beside."""
+    return path.is_file() and not path.name.startswith(".") and path.name not in BESIDE_PARQUET
 
 
 @contextmanager
@@ -156,34 +203,35 @@ def _title(path: Path) -> str:
     return INPUT if str(path) == "-" else str(path)
 
 
-def _named_apart(contexts: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
+def _named_apart(pairs: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:
     """Contexts of one name, as of several files, take their file's name into the task's."""
 
     def name(table: ScoreTable) -> tuple[str, ...]:
         return tuple(str(table.context.get(key)) for key in ("task", "model", "shots", "seed"))
 
     # What tables and records tell contexts apart by.
-    names = [name(table) for _, table in contexts]
+    names = [name(table) for _, table in pairs]
     if len(set(names)) == len(names):
-        return [table for _, table in contexts]
+        return [table for _, table in pairs]
     renamed = []
-    for path, table in contexts:
+    for path, table in pairs:
         stem = INPUT if str(path) == "-" else path.stem
         task = str(table.context.get("task", ""))
-        # A task that is called as its file is not named twice.
-        twice = names.count(name(table)) > 1 and task != stem
-        facts = {**table.context, "task": f"{task} {stem}".strip()} if twice else table.context
+        # A task that is called as its file is not named twice; its folder tells it apart.
+        apart = stem if task != stem else path.parent.name
+        is_twice = names.count(name(table)) > 1
+        facts = {**table.context, "task": f"{task} {apart}".strip()} if is_twice else table.context
         renamed.append(table._replace(context=facts))
     if len({name(table) for table in renamed}) < len(renamed):
         raise InputError(
-            f"{_title(contexts[0][0])}: two contexts have one name, so that their numbers could "
+            f"{_title(pairs[0][0])}: two contexts have one name, so that their numbers could "
             "not be told apart; name what differs with --by, or give each file a name of its own."
         )
     return renamed
 
 
 def _with_block(
-    contexts: list[ScoreTable], name: str, probe_tables: Sequence[ScoreTable]
+    tables: list[ScoreTable], name: str, probe_tables: Sequence[ScoreTable]
 ) -> list[ScoreTable]:
     """Each context with the rows of another file: the only context there, or its own model's."""
     # A single probe serves all contexts; of several, each model must have exactly one.
@@ -191,7 +239,7 @@ def _with_block(
         str(probe_table.context.get("model", "")): probe_table for probe_table in probe_tables
     }
     widened = []
-    for table in contexts:
+    for table in tables:
         model = str(table.context.get("model", ""))
         probe_of_model = probe_tables[0] if len(probe_tables) == 1 else by_model.get(model)
         if probe_of_model is None or (len(probe_tables) > 1 and len(by_model) < len(probe_tables)):

@@ -143,6 +143,9 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     for name, metavar, explanation in READING:
         add(f"--{name}", default="", metavar=metavar, help=explanation)
     add("--missing", help=MISSING)
+    # None, the default: each file is a context, unless their names say that they are shards.
+    add("--shards", action=BooleanOptionalAction,
+        help="the files are parts of one data set; by default each is a context")  # fmt: skip
     # None, the default: found out from the numbers.
     add("--from-probs", action=BooleanOptionalAction,
         help="the numbers are probabilities, or are not")  # fmt: skip

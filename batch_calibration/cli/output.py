@@ -3,7 +3,8 @@
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +24,11 @@ Row = dict[str, object]
 
 
 class Scored(NamedTuple):
-    """A context, and the scores [n, k] of its test rows that are written."""
+    """A context, the scores [n, k] of its test rows that are written, and the file it is of."""
 
     table: ScoreTable
     scores: np.ndarray
+    file: Path
 
 
 def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
@@ -40,11 +42,15 @@ def check_output(output: str, more_endings: Sequence[str] = ()) -> None:
         )
 
 
-def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
-    """Each row: its id, its scores by label, the prediction, the right label where any is known."""
+def rows(contexts: Sequence[Scored]) -> list[Row]:
+    """Each row: its id, its scores by label, the prediction, the right label where any is known.
+
+    Rows of one file stand in its order, whatever contexts they are of.
+    """
     # The column is in all rows or in none.
     has_gold = any((scored.table.blocks["test"].labels >= 0).any() for scored in contexts)
     column = _name_columns(contexts, has_gold=has_gold)
+    all_rows: list[Row] = []
     for scored in contexts:
         names, block = scored.table.label_names, scored.table.blocks["test"]
         facts = {column[key]: scored.table.context.get(key, "") for key in ABOUT if key in column}
@@ -54,7 +60,22 @@ def rows(contexts: Sequence[Scored]) -> Iterator[Row]:
             cells[column["prediction"]] = names[int(row_scores.argmax())]
             if has_gold:
                 cells[column["gold"]] = names[right] if right >= 0 else ""  # -1: unknown
-            yield cells
+            all_rows.append(cells)
+    return [all_rows[i] for i in _file_order(contexts)]
+
+
+def _file_order(contexts: Sequence[Scored]) -> np.ndarray:
+    """Which row of all contexts' rows, counted one context after the other, stands where."""
+    order, count = list[np.ndarray](), 0
+    for _, scored_of_file in groupby(contexts, key=lambda scored: scored.file):
+        rows_of_file = [scored.table.blocks["test"].file_rows for scored in scored_of_file]
+        numbers = np.concatenate(rows_of_file)
+        # A file may hold each row once for each of its models: these stay one after the other.
+        is_split = len(np.unique(numbers)) == len(numbers)
+        places = np.argsort(numbers, kind="stable") if is_split else np.arange(len(numbers))
+        order.append(count + places)
+        count += len(numbers)
+    return np.concatenate(order)
 
 
 def _name_columns(contexts: Sequence[Scored], *, has_gold: bool) -> dict[str, str]:
@@ -91,7 +112,7 @@ def write(contexts: Sequence[Scored], output: str) -> None:
     if ending == ".npz":
         write_whole(Path(output), _npz(contexts))
         return
-    all_rows = list(rows(contexts))
+    all_rows = rows(contexts)
     if output == "-":
         sys.stdout.write(_delimited(all_rows, ","))
     elif ending == ".parquet":
@@ -137,19 +158,17 @@ def _parquet(rows_written: Sequence[Row]) -> bytes:
 
 def _npz(contexts: Sequence[Scored]) -> bytes:
     blocks = [context.table.blocks["test"] for context in contexts]
+    counts = [len(block.row_ids) for block in blocks]
     arrays: dict[str, Any] = {
         "scores": np.concatenate([context.scores for context in contexts]),  # [n, k]
-        "labels": np.array(contexts[0].table.label_names),
         "gold": np.concatenate([block.labels for block in blocks]),
         "row": np.array([row for block in blocks for row in block.row_ids]),
-        **{
-            key: np.repeat(
-                [str(context.table.context.get(key, "")) for context in contexts],
-                [len(block.row_ids) for block in blocks],
-            )
-            for key in ABOUT
-        },
     }
+    for key in ABOUT:
+        facts = [str(context.table.context.get(key, "")) for context in contexts]
+        arrays[key] = np.repeat(facts, counts)
+    order = _file_order(contexts)
+    arrays = {name: array[order] for name, array in arrays.items()}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    np.savez_compressed(buffer, labels=np.array(contexts[0].table.label_names), **arrays)
     return buffer.getvalue()

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -12,7 +13,7 @@ from batch_calibration.artifacts.cells import Cells
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.errors import InputError
 from batch_calibration.streams import Streamed, correct_stream
-from batch_calibration.streams.source import open_source
+from batch_calibration.streams.source import count_rows, open_source
 
 METHODS = ("bc", "cc")
 """What needs no more than a mean of rows."""
@@ -21,21 +22,21 @@ MAX_ROWS_IN_MEMORY = 20_000_000
 """Rows that a table in memory may have; of more Parquet must be written."""
 
 
-def takes(args: Namespace) -> bool:
+def takes(args: Namespace, files: Sequence[Path]) -> bool:
     """Whether the options ask for Parquet out of Parquet, by a method that needs one mean.
 
     Raises:
         InputError: files too large for a table in memory, and another output or method.
     """
-    if len(args.files) != 1 or not _is_parquet(args.files[0]):
+    if {path.suffix for path in files} != {ENDING}:
         return False
     # All others need a row more than once, or rows beside it.
     fits = args.method in METHODS and not args.labeled and args.missing != "bound"
-    fits = fits and not args.option
     # Estimated shares are counted before the first batch.
-    if fits and args.prior != prior.ESTIMATED and Path(args.output).suffix == ENDING:
+    fits = fits and not args.option and args.prior != prior.ESTIMATED
+    if fits and Path(args.output).suffix == ENDING:
         return True
-    if (rows := open_source(args.files[0], inputs.reading_of(args)).total) > MAX_ROWS_IN_MEMORY:
+    if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
         raise InputError(
             f"{args.files[0]}: {rows:,} rows are more than a table in memory is made of; give "
             f"--output=FILE{ENDING} and --method=bc or cc, which read batch by batch."
@@ -43,24 +44,20 @@ def takes(args: Namespace) -> bool:
     return False
 
 
-def _is_parquet(name: str) -> bool:
-    path = Path(name)
-    return path.suffix == ENDING or (path.is_dir() and any(path.glob(f"*{ENDING}")))
-
-
-def calibrate(args: Namespace) -> None:
+def calibrate(args: Namespace, files: Sequence[Path]) -> None:
     """Correct the files batch by batch, and say what changed."""
     if args.plot:
         raise InputError("--plot: a stream of Parquet is not drawn; leave it out, or plot a part.")
     reading = inputs.reading_of(args)
-    labels = open_source(args.files[0], reading).labels
+    labels = open_source(files, reading).labels
+    summaries.say_notes(inputs.note_of_files(args, files))
     done = correct_stream(
-        args.files[0], args.output, reading, bias=_bias(args, labels),
+        files, args.output, reading, bias=_bias(args, labels),
         strength=1.0 if args.strength is None else args.strength,
         target_prior=prior.given_shares(args.prior, [labels])[0] if args.prior else None,
-        progress=_Progress(sys.stderr),
+        by_file=not args.shards, progress=_Progress(sys.stderr),
     )  # fmt: skip
-    summaries.say_notes(list(done.notes))
+    summaries.say_notes(done.notes)
     _show(args, done)
 
 
@@ -104,8 +101,6 @@ def _show(args: Namespace, done: Streamed) -> None:
         cells.append([name, *(f"{100 * share:.1f}" for share in shares)])
     terminal.show_cells(f"{done.rows:,} rows: share of each label in %", cells)
     print(f"\n{args.method} changes the prediction of {done.changed:,} of {done.rows:,} rows.")
-    if done.left_out:
-        print(f"{done.left_out:,} rows lacked the score of a label and are left out.")
     if done.accuracy:
         before, after = (100 * share for share in done.accuracy)
         print(f"Accuracy moves from {before:.1f} to {after:.1f} %.")

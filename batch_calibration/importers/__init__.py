@@ -1,6 +1,6 @@
 """Other people's scores: files, logs and frames read as score tables, one importer a format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +19,13 @@ from batch_calibration.importers import (
 )
 from batch_calibration.importers.base import Imported, Reading, own_tables, to_table, to_tables
 from batch_calibration.importers.frames import tables_of
+from batch_calibration.importers.shards import join_shards
 from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 
 __all__ = [
-    "IMPORTERS", "Imported", "Importer", "Reading", "read", "tables_of", "to_table", "to_tables",
+    "IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards", "tables_of",
+    "to_table", "to_tables",
 ]  # fmt: skip
 
 
@@ -96,6 +98,30 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     if tables is not None:
         return tables
     return to_tables(find(path, reading).read(path, reading), reading)
+
+
+def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> list[ScoreTable]:
+    """The score tables of files that are parts (shards) of one data set, read as one file.
+
+    Args:
+        paths: the files; their rows are numbered through in this order.
+        reading: what is said of all of them.
+
+    Raises:
+        InputError: files of other labels, or of several contexts each; what `read` refuses.
+    """
+    reading, shards = reading or Reading(), list[Imported]()
+    for path in map(Path, paths):
+        contexts = find(path, reading).read(path, reading) if own_tables(path) is None else []
+        if len(contexts) != 1:
+            raise InputError(
+                where=path,
+                expected="a part of one data set, with the rows of one context",
+                got=f"{len(contexts)} contexts" if contexts else "a score table",
+                remedy="leave --shards out",
+            )
+        shards += contexts
+    return to_tables([join_shards(shards)], reading)
 
 
 def find(path: Path, reading: Reading) -> Importer:

@@ -17,6 +17,7 @@ from batch_calibration.arrays import (
 )
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
+from batch_calibration.importers.gaps import Gaps
 from batch_calibration.responses import label_mass, note_little_mass, refuse_constant
 from batch_calibration.scores import FILE_ROWS, KEY, ScoreTable, check, load, make_block
 
@@ -206,7 +207,10 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
         raise InputError(where=where, expected="at least one row of scores", got="none")
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
     scores = to_nats(scores, where, reading.from_probs)
-    scores, is_kept, notes = fill_missing(replace(imported, log_probs=scores), reading)
+    scores, is_kept, gaps = fill_missing(replace(imported, log_probs=scores), reading)
+    if not is_kept.any():
+        raise gaps.no_rows(where)
+    notes = gaps.notes(imported.label_names, reading.missing, is_named=bool(reading.labels))
     imported = imported.take_rows(is_kept)
     refuse_constant(scores, where)
     # Rows of one context among several, and those beside dropped ones, keep their numbers.
@@ -253,34 +257,29 @@ def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
     return tables
 
 
-def fill_missing(
-    imported: Imported, reading: Reading
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Scores without missing labels, a mask of the rows kept, and notes on what was done."""
+def fill_missing(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
+    """Scores without missing labels, a mask of the rows kept, and what was missing.
+
+    Raises:
+        InputError: labels are missing, and `reading.missing` does not say what to do.
+    """
     scores, where, is_absent = imported.log_probs, imported.where, find_missing(imported.log_probs)
+    n = len(scores)
     if not is_absent.any():
-        return scores, np.ones(len(scores), bool), ()
-    row, label = np.argwhere(is_absent)[0]
-    lacking, n = int(is_absent.any(axis=1).sum()), len(scores)
-    file_row = row if imported.file_rows is None else imported.file_rows[row]
+        return scores, np.ones(n, bool), Gaps(n)
+    lacking, empty = is_absent.any(axis=1).sum(), is_absent.all(axis=1).sum()
+    gaps = Gaps(n, int(lacking), int(empty), is_absent.sum(axis=0))
     if reading.missing is None:
+        row, label = np.argwhere(is_absent)[0]
+        file_row = row if imported.file_rows is None else imported.file_rows[row]
+        rare_labels = "" if reading.labels else gaps.rare_labels(imported.label_names)
         raise InputError(
             f"{where}: row {file_row} has {scores[row, label]:g} as the score of "
             f"{imported.label_names[label]!r} ({int(is_absent.sum())} such in {lacking} of {n} "
             "rows): it was not among the tokens returned, so it lies below the least of them; say "
             "--missing=least (missing='least'), which puts it there: a far lower number such as "
-            "-100 would decide the mean of its label."
+            f"-100 would decide the mean of its label. {rare_labels}".strip()
         )
     # Just below the least returned: of all tokens where the file says it (bound).
     filled, is_kept = fill_scores(scores, reading.missing, imported.bound, below=reading.below)
-    if not is_kept.any():
-        raise InputError(
-            f"{where}: no row is left once those with missing labels are dropped ({lacking} of "
-            f"{n}); say --missing=least, or ask for more tokens."
-        )
-    ways = {"least": "just below the least returned", "drop": "dropped"}
-    way = ways.get(str(reading.missing), f"at {reading.missing} nats")
-    notes = [f"{lacking:,} of {n:,} rows lack the score of a label: {way}."]
-    if reading.missing != "drop" and not is_kept.all():
-        notes.append(f"{int((~is_kept).sum()):,} rows had no label at all and are left out.")
-    return filled, is_kept, tuple(notes)
+    return filled, is_kept, gaps

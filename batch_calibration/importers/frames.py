@@ -3,7 +3,8 @@
 In memory arrays and tensors are read too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,18 +70,11 @@ def read_arrow(path: Path, reading: Reading) -> list[Imported]:
 def _read(path: Path, reading: Reading, load: "Callable[[], pa.Table]") -> list[Imported]:
     """The scores of a file that one function loads."""
     need_pyarrow(str(path))
-    import pyarrow as pa
-
-    try:
+    with arrow_errors(path):
         table = load()
         # Damaged offsets would be followed out of memory.
         table.validate(full=True)
         columns = arrow_columns(str(path), table)
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{path}: no whole Parquet or Arrow file ({reason}).") from error
     return [from_columns(str(path), columns, reading, task=path.stem)]
 
 
@@ -91,6 +85,22 @@ def need_pyarrow(where: str) -> None:
     except ImportError as error:
         raise InputError(
             f"{where}: Parquet and Arrow need pyarrow; pip install 'batch-calibration[tables]'."
+        ) from error
+
+
+@contextmanager
+def arrow_errors(path: Path) -> Iterator[None]:
+    """Answer in a sentence where a file of Arrow or Parquet cannot be read or written."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path}: no whole Parquet or Arrow file, or no space left ({reason})."
         ) from error
 
 

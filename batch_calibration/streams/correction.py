@@ -13,13 +13,17 @@ from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
 from batch_calibration.files import whole_file
-from batch_calibration.importers.base import Reading
+from batch_calibration.importers import Reading
+from batch_calibration.importers.frames import arrow_errors
 from batch_calibration.methods import METHODS, check_options, check_scores, warn_of_few_rows
 from batch_calibration.streams import source as sources
-from batch_calibration.streams.source import Rows, Source, open_source, parquet_errors
+from batch_calibration.streams.learning import Learned
+from batch_calibration.streams.source import Rows, Source, open_source
 
 PREDICTION = "prediction"
 """The column of the label that the corrected scores favor."""
+FILE = "task"
+"""The column of a row's file, where each is a context; `task_` beside one that is called so."""
 
 
 class Progress(Protocol):
@@ -41,7 +45,7 @@ class Streamed(NamedTuple):
         after: the same of the corrected scores.
         changed: rows whose prediction changed.
         accuracy: of the scores and of the corrected ones, where right labels are known.
-        notes: on which columns hold scores, where that is not plain.
+        notes: what a reader of the numbers must know, in sentences.
     """
 
     rows: int
@@ -56,13 +60,14 @@ class Streamed(NamedTuple):
 
 
 def correct_stream(
-    source: str | Path,
+    source: str | Path | Sequence[Path],
     target: str | Path,
     reading: Reading | None = None,
     *,
     bias: Sequence[float] | None = None,
     strength: float = 1.0,
     target_prior: Sequence[float] | None = None,
+    by_file: bool = False,
     progress: Progress | None = None,
 ) -> Streamed:
     """BC on Parquet of any size: s_ij - gamma b_j, b_j the mean of all rows of a context.
@@ -72,46 +77,54 @@ def correct_stream(
     at a time.
 
     Args:
-        source: a Parquet file, a folder of them, or a pattern such as "scores/*.parquet".
+        source: a Parquet file, a folder of them, a pattern such as "scores/*.parquet", or a list.
         target: the Parquet file to write, whole or not at all.
         reading: what is said of the columns; `by` tells contexts apart.
         bias: [k] in nats, learned elsewhere, such as the mean of content-free rows (CC); the rows
             are then read once.
         strength: gamma.
         target_prior: the share of each of the k labels one expects.
+        by_file: whether each file is a context of its own, which a column `task` then names, not
+            a part of one data set.
         progress: called after each batch.
 
     Raises:
         InputError: what a table in memory is refused for, with file and row; `target` is one of
             the files read.
     """
-    opened = open_source(source, reading or Reading())
+    opened = open_source(source, reading or Reading(), by_file=by_file)
     target = Path(target)
     _check_target(target, opened)
-    k = len(opened.labels)
     options = {"strength": strength, "target_prior": target_prior}
-    check_options("bc", METHODS["bc"].factory, options, k)
-    start, total = time.monotonic(), opened.total * (1 if bias is not None else 2)
+    check_options("bc", METHODS["bc"].factory, options, len(opened.labels))
+    learned, start = Learned(opened), time.monotonic()
+    total = opened.total * (1 if bias is not None else 2)
 
-    def rows_of_pass(rows_before: int, *, scores_alone: bool = False) -> Iterator[Rows]:
+    def read_rows(rows_before: int, *, scores_alone: bool = False) -> Iterator[Rows]:
         """The batches of a pass; `rows_before` were read in the pass before."""
         for rows_read, rows in opened.batches(scores_alone=scores_alone):
+            if not rows_before:
+                learned.add(rows)
             yield rows
             if progress:
                 done = rows_before + rows_read
                 progress(done, total, done / max(time.monotonic() - start, 1e-9))  # never 0 seconds
+        if not rows_before:
+            learned.check()
 
     if bias is None:
-        means = _mean_by_context(opened, rows_of_pass(0, scores_alone=True))
+        for _ in read_rows(0, scores_alone=True):
+            pass
+        means, rows_before = learned.means(), opened.total
+        warn_of_few_rows("bc", ("test",), int(learned.counts.min()), learned.where)
     else:
-        means = np.asarray(check_scores([list(bias)], "bias", labels=k), np.float64)
-    means = means - np.asarray(log_target(target_prior), np.float64)
-    rows_before = opened.total if bias is None else 0
-    streamed = _write(opened, target, means, strength, rows_of_pass(rows_before))
+        means, rows_before = check_scores([list(bias)], "bias", labels=len(opened.labels)), 0
+    means = np.asarray(means, np.float64) - np.asarray(log_target(target_prior), np.float64)
+    streamed = _write(opened, target, means, strength, read_rows(rows_before))
     bias_by_context = {}
-    for key, number in (opened.contexts or {(): 0}).items():
-        bias_by_context[", ".join(key)] = means[number if bias is None else 0]
-    return streamed._replace(bias=bias_by_context, notes=opened.notes)
+    for key, number in opened.contexts.items():
+        bias_by_context[", ".join(filter(None, key))] = means[0 if len(means) == 1 else number]
+    return streamed._replace(bias=bias_by_context)
 
 
 def _check_target(target: Path, source: Source) -> None:
@@ -126,31 +139,9 @@ def _check_target(target: Path, source: Source) -> None:
         )
     if PREDICTION in source.schema.names:
         raise InputError(
-            f"{source.files[0]}: has a column {PREDICTION!r}, which the corrected file would have "
-            "twice; rename it."
+            f"{next(iter(source.files))}: has a column {PREDICTION!r}, which the corrected file "
+            "would have twice; rename it."
         )
-
-
-def _mean_by_context(source: Source, batches: Iterator[Rows]) -> np.ndarray:
-    """The mean score [contexts, k] of each context's rows, in float64."""
-    k = len(source.labels)
-    sums, counts = np.zeros((0, k)), np.zeros(0)
-    for rows in batches:
-        # A batch may bring contexts that were not met before.
-        number = max(len(source.contexts), 1)
-        sums = np.pad(sums, ((0, number - len(sums)), (0, 0)))
-        counts = np.pad(counts, (0, number - len(counts)))
-        counts += np.bincount(rows.contexts, minlength=number)
-        for label in range(k):
-            # bincount adds in float64, as float32 sums of many rows lose digits.
-            sums[:, label] += np.bincount(rows.contexts, rows.scores[:, label], minlength=number)
-    if not counts.all():
-        raise InputError(
-            f"{source.files[0]}: no row is left once those with missing labels are dropped; say "
-            "--missing=least, or ask for more tokens."
-        )
-    warn_of_few_rows("bc", ("test",), int(counts.min()), str(source.files[0]))
-    return sums / counts[:, None]
 
 
 @jax.jit
@@ -173,11 +164,15 @@ def _write(
     # Without the fields' metadata, as a table that is built anew has none.
     score_types = dict.fromkeys(source.labels, pa.float32())
     fields = [pa.field(f.name, score_types.get(f.name, f.type)) for f in source.schema]
+    file_column = FILE
+    while file_column in source.schema.names:
+        file_column += "_"
+    fields += [pa.field(file_column, pa.string())] if source.is_by_file else []
     fields.append(pa.field(PREDICTION, pa.dictionary(pa.int32(), pa.string())))
     schema = pa.schema(fields)
     encoded = [name for name in schema.names if name not in source.labels]
     with (
-        parquet_errors(target),
+        arrow_errors(target),
         whole_file(target) as file,
         parquet.ParquetWriter(pa.PythonFile(file), schema, use_dictionary=encoded) as writer,
     ):
@@ -199,10 +194,15 @@ def _write(
             columns = {name: rows.table[name] for name in source.schema.names}
             for label, name in enumerate(source.labels):
                 columns[name] = pa.array(corrected[:, label])
+            if source.is_by_file:
+                columns[file_column] = pa.repeat(rows.file, n)
             columns[PREDICTION] = pa.DictionaryArray.from_arrays(after, list(source.labels))
             writer.write_table(pa.table(columns, schema=schema))
+    # Counted by the rows of the pass that wrote.
+    missing, is_named = source.reading.missing, bool(source.reading.labels)
     return Streamed(
         rows_written, source.total - rows_written, source.labels, {},
         predicted[0] / rows_written, predicted[1] / rows_written, rows_changed,
         (float(right[0] / rows_labeled), float(right[1] / rows_labeled)) if rows_labeled else None,
+        (*source.notes, *source.gaps.notes(source.labels, missing, is_named=is_named)),
     )  # fmt: skip

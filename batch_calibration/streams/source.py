@@ -1,8 +1,7 @@
 """Rows of Parquet files in batches of bounded size, checked as tables in memory are."""
 
 import glob
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,24 +10,18 @@ import numpy as np
 
 from batch_calibration.arrays import LARGEST, to_nats
 from batch_calibration.errors import InputError
-from batch_calibration.importers.base import (
-    CONTEXT_NAMES,
-    Imported,
-    Reading,
-    fill_missing,
-    refuse_several,
-)
+from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading, fill_missing
 from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
-from batch_calibration.importers.frames import arrow_columns, need_pyarrow
-from batch_calibration.responses import refuse_constant
+from batch_calibration.importers.frames import arrow_columns, arrow_errors, need_pyarrow
+from batch_calibration.importers.gaps import Gaps
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_BATCH_ROWS = 2**16
 MAX_BATCH_BYTES = 2**25  # by the mean size of a row, where rows hold long texts
-MAX_CONTEXTS = 100_000  # combinations of the values of --by; each has a bias in memory
+MAX_CONTEXTS = 100_000  # each has a bias in memory
 
 
 class Rows(NamedTuple):
@@ -37,21 +30,33 @@ class Rows(NamedTuple):
     table: "pa.Table"  # all columns that were read
     scores: np.ndarray  # float64 [n, k], nats
     contexts: np.ndarray  # int [n], which context each row is of
+    file: str  # what tells its file apart, "" where all files are one context
 
 
 @dataclass
 class Source:
     """Parquet files of one schema."""
 
-    files: list[Path]
+    files: dict[Path, str]  # file -> what tells its contexts apart, "" where all are one
     schema: "pa.Schema"
     labels: tuple[str, ...]  # the columns of scores
     total: int  # rows in all files
     reading: Reading
-    contexts: dict[tuple[str, ...], int]  # values of the by columns, as far as read -> number
     notes: tuple[str, ...]  # on which columns hold scores
-    # A column and the number of a context -> the model or task there, as far as read
-    telling: dict[tuple[str, int], str] = field(default_factory=dict)
+    # Its file and the values of its by columns -> number of a context, as far as read.
+    contexts: dict[tuple[str, ...], int] = field(default_factory=dict)
+    gaps: Gaps = field(default_factory=Gaps)  # of the rows read in the last pass
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether each of several files is a context of its own."""
+        return any(self.files.values())
+
+    @property
+    def telling(self) -> list[str]:
+        """Columns that may tell models or tasks apart, and are nothing else."""
+        named = {*self.labels, self.reading.gold, self.reading.ids, *self.reading.by}
+        return [n for n in self.schema.names if n.lower() in CONTEXT_NAMES and n not in named]
 
     def batches(self, *, scores_alone: bool = False) -> Iterator[tuple[int, Rows]]:
         """Each batch, and how many rows were read up to its end.
@@ -60,28 +65,25 @@ class Source:
 
         Raises:
             InputError: probabilities; missing labels that `reading.missing` does not settle;
-                scores that are no number or all equal; with file and row.
+                scores that are no number; with file and row.
         """
-        rows_read, low, high = 0, np.inf, -np.inf
-        names = (*self.labels, *self.reading.by, *self._telling()) if scores_alone else None
+        rows_read, reading = 0, self.reading
+        learned_from = [*self.labels, *reading.by, *self.telling, *filter(None, [reading.ids])]
+        names = list(dict.fromkeys(learned_from)) if scores_alone else None
+        self.gaps = Gaps()
         for path in self.files:
             first_row = 0
-            for table in _read_batches(path, list(dict.fromkeys(names)) if names else None):
-                rows = self._check(table, path, first_row)
+            for table in _read_batches(path, names):
+                yield rows_read + first_row + table.num_rows, self._check(table, path, first_row)
                 first_row += table.num_rows
-                if len(rows.scores):
-                    low = min(low, float(rows.scores.min()))
-                    high = max(high, float(rows.scores.max()))
-                yield rows_read + first_row, rows
             rows_read += first_row
-        if low == high:
-            refuse_constant(np.full((rows_read, len(self.labels)), low), str(self.files[0]))
 
     def _check(self, table: "pa.Table", path: Path, first_row: int) -> Rows:
         """Rows of a file from number `first_row` on, without those that are dropped."""
         where = f"{path}, rows {first_row} to {first_row + table.num_rows - 1}"
-        raw = np.stack([table[name].to_numpy() for name in self.labels], axis=1)  # [n, k]
-        scores = to_nats(raw.astype(np.float64), where, self.reading.from_probs)
+        columns = arrow_columns(where, table.select(self.labels))
+        scores = np.stack([np.asarray(columns[name], np.float64) for name in self.labels], axis=1)
+        scores = to_nats(scores, where, self.reading.from_probs)
         # NaN is no error here: it may be a missing label.
         too_high = np.argwhere(scores > LARGEST)
         if len(too_high):
@@ -93,80 +95,63 @@ class Source:
             )
         file_rows = first_row + np.arange(len(scores))
         imported = Imported(where, scores, self.labels, file_rows=file_rows)
-        scores, is_kept, _ = fill_missing(imported, self.reading)
-        if not is_kept.all():
-            table = table.filter(is_kept)
-        contexts = self._number_contexts(table, where)
-        self._refuse_several(table, contexts, where)
-        return Rows(table, scores, contexts)
+        scores, is_kept, gaps = fill_missing(imported, self.reading)
+        self.gaps = self.gaps.plus(gaps)
+        table = table if is_kept.all() else table.filter(is_kept)
+        return Rows(table, scores, self._number_contexts(table, path), self.files[path])
 
-    def _telling(self) -> list[str]:
-        """Columns that may tell models or tasks apart, and are nothing else."""
-        read_names = {*self.labels, self.reading.gold, self.reading.ids, *self.reading.by}
-        return [
-            name
-            for name in self.schema.names
-            if name.lower() in CONTEXT_NAMES and name not in read_names
-        ]
-
-    def _refuse_several(self, table: "pa.Table", contexts: np.ndarray, where: str) -> None:
-        """Refuse several models or tasks in one context, in this batch and those before it."""
-        for name in self._telling():
-            column = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
-            texts = list(map(text_of, column.dictionary.to_pylist()))
-            pairs = np.stack([contexts, column.indices.to_numpy()], axis=1)
-            for context, code in np.unique(pairs, axis=0).tolist():
-                if texts[code]:
-                    first = self.telling.setdefault((name, context), texts[code])
-                    refuse_several(where, {name: (first, texts[code])}, self.reading)
-
-    def _number_contexts(self, table: "pa.Table", where: str) -> np.ndarray:
+    def _number_contexts(self, table: "pa.Table", path: Path) -> np.ndarray:
         """The number of each row's context; contexts not met before are added."""
-        if not self.reading.by:
-            return np.zeros(table.num_rows, np.int64)
-        codes, texts = [], []
+        codes, keys = np.zeros(table.num_rows, np.int64), [(self.files[path],)]
         for name in self.reading.by:
-            column = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
-            codes.append(column.indices.to_numpy())
-            texts.append(list(map(text_of, column.dictionary.to_pylist())))
-        # A batch has few different contexts, so that only these are looked up by their texts.
-        unique, of_row = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
-        numbers = np.empty(len(unique), np.int64)
-        for i, codes_of_context in enumerate(unique):
-            key = tuple(text[code] for text, code in zip(texts, codes_of_context, strict=True))
-            numbers[i] = self.contexts.setdefault(key, len(self.contexts))
+            codes_of_column, cells = encode(table[name])
+            # A batch has few different contexts, so that only these are looked up by their texts.
+            pairs, codes = np.unique(codes * len(cells) + codes_of_column, return_inverse=True)
+            split = [divmod(pair, len(cells)) for pair in pairs.tolist()]
+            keys = [(*keys[first], text_of(cells[last])) for first, last in split]
+        numbers = [self.contexts.setdefault(key, len(self.contexts)) for key in keys]
         if len(self.contexts) > MAX_CONTEXTS:
             raise InputError(
-                f"{where}: {', '.join(self.reading.by)} of --by has more than {MAX_CONTEXTS:,} "
+                f"{path}: {', '.join(self.reading.by)} of --by has more than {MAX_CONTEXTS:,} "
                 "values; name a column that tells contexts apart, such as a prompt."
             )
-        return numbers[of_row.reshape(-1)]
+        return np.array(numbers, np.int64)[codes]
 
     def gold(self, rows: Rows) -> np.ndarray | None:
         """The right label [n] of each row, -1 where unknown; None without a gold column."""
         if not self.reading.gold:
             return None
-        column = rows.table[self.reading.gold].combine_chunks()
-        encoded = column.dictionary_encode(null_encoding="encode")
-        where = f"{self.files[0].parent}, values of the column {self.reading.gold!r}"
-        label_of_code = gold_indices(where, encoded.dictionary.to_pylist(), self.labels)
-        return np.asarray(label_of_code[encoded.indices.to_numpy()])
+        codes, cells = encode(rows.table[self.reading.gold])
+        where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
+        return gold_indices(where, cells, self.labels)[codes]
 
 
-def open_source(source: str | Path, reading: Reading) -> Source:
+def encode(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
+    """Which of its different cells stands in each row [n] of a column, and these."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):  # whose nulls have no code
+        column = column.cast(column.type.value_type)
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+
+
+def open_source(
+    source: str | Path | Sequence[Path], reading: Reading, *, by_file: bool = False
+) -> Source:
     """The Parquet files of a name, a folder or a pattern; a few rows of the first are looked at.
 
     Raises:
         InputError: pyarrow is not installed; no such files, or damaged ones; files of different
             columns; columns that are not plain.
     """
-    need_pyarrow(str(source))
-    from pyarrow import parquet, types
+    files = find_files(source)
+    need_pyarrow(str(files[0]))
+    from pyarrow import parquet
 
-    files = _find_files(source)
-    schema, total = None, 0
+    schema, total, first_batch = None, 0, None
     for path in files:
-        with parquet_errors(path), parquet.ParquetFile(path) as file:
+        with arrow_errors(path), parquet.ParquetFile(path) as file:
             total += file.metadata.num_rows
             schema = schema or file.schema_arrow
             if not file.schema_arrow.equals(schema):
@@ -175,15 +160,15 @@ def open_source(source: str | Path, reading: Reading) -> Source:
                     expected=f"the columns of {files[0]} ({', '.join(schema.names)})",
                     got=f"others or of other types ({', '.join(file.schema_arrow.names)})",
                 )
-    first_batch = next((batch for path in files for batch in _read_batches(path)), None)
+        first_batch = first_batch or next(_read_batches(path), None)
     if first_batch is None:
-        raise InputError(where=source, expected="at least one row of scores", got="none")
+        raise InputError(where=files[0], expected="at least one row of scores", got="none")
     where = str(files[0])
     columns = arrow_columns(where, first_batch)
     labels, notes = label_columns(where, columns, reading)
     for name in labels:
-        kind = first_batch.schema.field(name).type
-        if not (types.is_floating(kind) or types.is_integer(kind)):
+        if not isinstance(columns[name], np.ndarray):  # as columns of numbers are
+            kind = first_batch.schema.field(name).type
             raise InputError(where=where, expected=f"numbers in column {name!r}", got=kind)
     if len(labels) < 2:
         raise InputError(where=where, expected="two labels or more", got=list(labels))
@@ -191,10 +176,30 @@ def open_source(source: str | Path, reading: Reading) -> Source:
     to_nats(scores, where, reading.from_probs)
     # Decided by this batch: few rows at the end may look like probabilities by chance.
     reading = replace(reading, from_probs=bool(reading.from_probs))
-    return Source(files, first_batch.schema, labels, total, reading, {}, notes)
+    stems = [path.stem for path in files]
+    names = {}
+    for path in files:
+        is_alone = stems.count(path.stem) == 1
+        names[path] = (path.stem if is_alone else str(path)) if by_file and files[1:] else ""
+    return Source(names, first_batch.schema, labels, total, reading, notes)
 
 
-def _find_files(source: str | Path) -> list[Path]:
+def count_rows(files: Sequence[Path]) -> int:
+    """The rows of Parquet files, by their metadata alone."""
+    need_pyarrow(str(files[0]))
+    from pyarrow import parquet
+
+    total = 0
+    for path in files:
+        with arrow_errors(path), parquet.ParquetFile(path) as file:
+            total += file.metadata.num_rows
+    return total
+
+
+def find_files(source: str | Path | Sequence[Path]) -> list[Path]:
+    """The Parquet files of a name, a folder or a pattern."""
+    if not isinstance(source, str | Path):
+        return list(source)
     path = Path(source)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith("."))
@@ -211,7 +216,7 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
     from pyarrow import parquet
 
     # With a buffer, and not read ahead, a column is read page by page.
-    with parquet_errors(path), parquet.ParquetFile(
+    with arrow_errors(path), parquet.ParquetFile(
         path, buffer_size=2**20, pre_buffer=False
     ) as file:  # fmt: skip
         metadata = file.metadata
@@ -221,17 +226,3 @@ def _read_batches(path: Path, columns: list[str] | None = None) -> "Iterator[pa.
         batch_rows = min(max(rows_that_fit, 1), MAX_BATCH_ROWS)
         for batch in file.iter_batches(batch_rows, columns=columns):
             yield pa.Table.from_batches([batch])
-
-
-@contextmanager
-def parquet_errors(path: Path) -> Iterator[None]:
-    """Answer in a sentence where a file cannot be read or written."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        cause = str(error).partition("\n")[0]
-        raise InputError(f"{path}: no whole Parquet file, or no space left ({cause}).") from error

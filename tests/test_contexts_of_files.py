@@ -1,0 +1,268 @@
+"""What a context is, and where its rows stand, is the same however files are read and written."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batch_calibration import cli
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, read_shards
+from batch_calibration.streams import source
+
+RANDOM = np.random.default_rng(1)
+SCORES = (RANDOM.random((2, 200, 2)) * -1 - [[[0, 1]], [[1, 0]]]).round(4)
+"""Of two files [2, n, k]: each prefers another label."""
+LABELS = ("no", "yes")
+
+
+def write_parquet(path, scores, **more):
+    columns = {name: scores[:, i] for i, name in enumerate(LABELS)}
+    pq.write_table(pa.table({**columns, **more}), path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    for number, scores in enumerate(SCORES):
+        write_parquet(tmp_path / f"data/{number}.parquet", scores)
+    return tmp_path / "data"
+
+
+def predictions(path):
+    if path.suffix == ".parquet":
+        return pq.read_table(path)["prediction"].to_pylist()
+    with path.open() as file:
+        return [row["prediction"] for row in csv.DictReader(file)]
+
+
+def by_hand(scores, one_bias):
+    mean = scores.mean(axis=(0, 1) if one_bias else 1, keepdims=True)
+    return [LABELS[i] for i in (scores - mean).argmax(-1).reshape(-1)]
+
+
+@pytest.mark.parametrize("name", ["", "/*.parquet"])
+@pytest.mark.parametrize("flags", [[], ["--no-shards"], ["--shards"]])
+def test_files_are_the_same_contexts_in_memory_and_streamed(folder, name, flags, capsys):
+    expected = by_hand(SCORES, one_bias=flags == ["--shards"])
+    notes = []
+    for ending in ("csv", "parquet"):
+        output = folder.parent / f"o.{ending}"
+        cli.run(["calibrate", f"{folder}{name}", *flags, f"--output={output}"])
+        assert predictions(output) == expected
+        notes.append([line for line in capsys.readouterr().err.splitlines() if "files" in line])
+    said = {"": "Each of the 2 files is a context with a bias of its own", "--no-shards": "",
+            "--shards": "The 2 files are parts of one data set"}["".join(flags)]  # fmt: skip
+    assert notes[0] == notes[1] and said in "".join(notes[0]) and bool(notes[0]) == bool(said)
+
+
+def test_files_named_one_by_one_are_those_of_their_folder(folder):
+    output = folder.parent / "o.parquet"
+    cli.run(["calibrate", *map(str, sorted(folder.iterdir())), f"--output={output}"])
+    assert predictions(output) == by_hand(SCORES, one_bias=False)
+
+
+@pytest.mark.parametrize("names", [("train-00000-of-00002", "train-00001-of-00002"),
+                                   ("part-00000-ab.snappy", "part-00001-ab.snappy")])  # fmt: skip
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_files_named_as_shards_are_asked_about(tmp_path, names, ending, capsys):
+    for name, scores in zip(names, SCORES, strict=True):
+        write_parquet(tmp_path / f"{name}.parquet", scores)
+    (tmp_path / "_SUCCESS").write_text("")
+    output = tmp_path / "out" / f"o.{ending}"
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", str(tmp_path), f"--output={output}"])
+    assert "say --shards if they are parts" in capsys.readouterr().err and not output.exists()
+    cli.run(["calibrate", str(tmp_path), "--shards", f"--output={output}"])
+    assert predictions(output) == by_hand(SCORES, one_bias=True)
+
+
+def test_parts_in_folders_below_are_found_both_ways(tmp_path):
+    for number, scores in enumerate(SCORES):
+        (tmp_path / f"data/subject={number}").mkdir(parents=True)
+        write_parquet(tmp_path / f"data/subject={number}/data.parquet", scores)
+    for ending in ("csv", "parquet"):
+        output = tmp_path / f"o.{ending}"
+        cli.run(["calibrate", str(tmp_path / "data"), f"--output={output}"])
+        assert predictions(output) == by_hand(SCORES, one_bias=False)
+
+
+def test_shards_are_one_table(tmp_path):
+    rows = [{"no": a, "yes": b, "gold": LABELS[i % 2], "id": f"r{i}"}
+            for i, (a, b) in enumerate(SCORES.reshape(-1, 2)[:30])]  # fmt: skip
+    for name, part in (("a", rows[:10]), ("b", rows[10:])):
+        # Columns of a JSON object may come in any order.
+        part = [dict(reversed(row.items())) for row in part] if name == "b" else part
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    (table,) = read_shards(files, Reading(gold="gold", ids="id"))
+    block = table.blocks["test"]
+    np.testing.assert_allclose(block.log_probs, SCORES.reshape(-1, 2)[:30], rtol=1e-6)
+    assert block.labels.tolist() == [i % 2 for i in range(30)]
+    assert block.row_ids == tuple(f"r{i}" for i in range(30))
+    assert table.context["task"] == tmp_path.name
+    (numbered,) = read_shards(files, Reading(gold="gold"))
+    assert numbered.blocks["test"].row_ids == tuple(map(str, range(30)))
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [('{"no": -1.5, "maybe": -2.5}', "no, maybe"), ('{"no": -1.5, "yes": null}', None)],
+)
+def test_shards_of_other_labels_are_refused(tmp_path, text, got):
+    (tmp_path / "a.jsonl").write_text('{"no": -1.5, "yes": -0.5}\n' * 3)
+    (tmp_path / "b.jsonl").write_text(f"{text}\n" * 3)
+    with pytest.raises(InputError) as error:
+        read_shards([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    assert got is None or error.value.got == got
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Rows of three subjects, mixed, and a row that lacks a label."""
+    subjects = [("x", "y", "z")[i % 3] for i in range(60)]
+    scores = SCORES[0][:60]
+    cells = [f"{s},{a},{b if i != 7 else ''},r{i}"
+             for i, (s, (a, b)) in enumerate(zip(subjects, scores, strict=True))]  # fmt: skip
+    path = tmp_path / "mixed.csv"
+    path.write_text("\n".join(["s,no,yes,id", *cells]))
+    return path, scores, [i for i in range(60) if i != 7]
+
+
+@pytest.mark.parametrize("ids", [[], ["--ids=id"]])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "npz"])
+def test_rows_of_several_contexts_stand_in_the_order_of_their_file(mixed, ids, ending, tmp_path):
+    path, scores, kept = mixed
+    output = tmp_path / f"o.{ending}"
+    flags = ["--by=s", "--strength=0", "--labels=no,yes", "--missing=drop"]
+    if not ids:  # a column of texts that is no label
+        flags.append("--format=csv")
+    cli.run(["calibrate", str(path), *flags, *ids, f"--output={output}"])
+    if ending == "npz":
+        with np.load(output) as arrays:
+            rows, written = arrays["row"].tolist(), arrays["scores"]
+            tasks = arrays["task"].tolist()
+    else:
+        if ending == "parquet":
+            lines = pq.read_table(output).to_pylist()
+        elif ending == "jsonl":
+            lines = list(map(json.loads, output.read_text().splitlines()))
+        else:
+            with output.open() as file:
+                lines = list(csv.DictReader(file, delimiter=",\t"[ending == "tsv"]))
+        rows = [line["row"] for line in lines]
+        written = [[float(line["no"]), float(line["yes"])] for line in lines]
+        tasks = [line["task"] for line in lines]
+    assert rows == [f"r{i}" if ids else str(i) for i in kept]
+    np.testing.assert_allclose(written, scores[kept], atol=1e-6)
+    assert tasks == [f"mixed {'xyz'[i % 3]}" for i in kept]
+
+
+def test_rows_of_each_file_stay_together(mixed, tmp_path):
+    path, _, kept = mixed
+    (tmp_path / "next.csv").write_text(path.read_text())
+    flags = ["--by=s", "--labels=no,yes", "--missing=drop", f"--output={tmp_path / 'o.csv'}"]
+    cli.run(["calibrate", str(path), str(tmp_path / "next.csv"), *flags])
+    with (tmp_path / "o.csv").open() as file:
+        rows = [(row["task"].split()[0], row["row"]) for row in csv.DictReader(file)]
+    assert rows == [(name, str(i)) for name in ("mixed", "next") for i in kept]
+
+
+def test_rows_that_each_model_has_stay_by_model(tmp_path):
+    scores = SCORES[:, :20]
+    np.savez(tmp_path / "s.npz", scores=scores, models=np.array(["a", "b"]))
+    cli.run(["convert", str(tmp_path / "s.npz"), f"--output={tmp_path / 'o.csv'}"])
+    with (tmp_path / "o.csv").open() as file:
+        rows = [(row["model"], row["row"]) for row in csv.DictReader(file)]
+    assert rows == [(model, str(i)) for model in "ab" for i in range(20)]
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(source, "MAX_BATCH_ROWS", 16)
+
+
+def calibrate_both_ways(path, flags, capsys):
+    """Predictions in memory and streamed, and the notes of each."""
+    predicted, notes = [], []
+    for ending in ("csv", "parquet"):
+        output = path.parent / f"out.{ending}"
+        cli.run(["calibrate", str(path), *flags, f"--output={output}"])
+        predicted.append(predictions(output))
+        said = " ".join(capsys.readouterr().err.split())
+        notes.append([note for note in said.split("note: ") if "label" in note])
+    return predicted, notes
+
+
+@pytest.mark.parametrize("missing", ["least", "drop", "-9"])
+def test_missing_labels_of_a_stream_are_those_in_memory(tmp_path, missing, small_batches, capsys):
+    scores = SCORES[0].copy()
+    scores[40:80, 1] = np.nan  # whole batches lack a label
+    scores[100] = np.nan
+    write_parquet(tmp_path / "s.parquet", scores)
+    flags = ["--labels=no,yes", f"--missing={missing}"]
+    predicted, notes = calibrate_both_ways(tmp_path / "s.parquet", flags, capsys)
+    assert predicted[0] == predicted[1] and len(predicted[0]) == (159 if missing == "drop" else 199)
+    assert notes[0] == notes[1] and "41 of 200 rows lack the score of a label" in notes[0][0]
+    assert ("1 rows had no label at all" in "".join(notes[0])) == (missing != "drop")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_repeated_ids_are_refused_both_ways(tmp_path, ending, small_batches, capsys):
+    ids = [f"r{i}" for i in range(200)]
+    half = ["x"] * 100 + ["y"] * 100
+    # An id may stand in each of two contexts.
+    write_parquet(tmp_path / "s.parquet", SCORES[0], id=2 * ids[:100], s=half)
+    output = tmp_path / f"o.{ending}"
+    words = ["calibrate", str(tmp_path / "s.parquet"), "--ids=id", "--labels=no,yes"]
+    cli.run([*words, "--by=s", f"--output={output}"])
+    output.unlink()
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        cli.run([*words, f"--output={output}"])
+    assert "s.parquet" in capsys.readouterr().err and not output.exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_context_of_one_score_is_refused_both_ways(folder, ending, capsys):
+    write_parquet(folder / "0.parquet", np.full((20, 2), -1.5))
+    output = folder.parent / f"o.{ending}"
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", str(folder), f"--output={output}"])
+    assert "every score is -1.5" in capsys.readouterr().err and not output.exists()
+
+
+def test_decimals_and_categories_are_read_both_ways(tmp_path, capsys):
+    cells = {name: pa.array(SCORES[0][:, i]).cast(pa.decimal128(8, 4))
+             for i, name in enumerate(LABELS)}  # fmt: skip
+    gold = pa.array([None if i == 3 else LABELS[i % 2] for i in range(200)]).dictionary_encode()
+    pq.write_table(pa.table({**cells, "gold": gold}), tmp_path / "s.parquet")
+    predicted, _ = calibrate_both_ways(tmp_path / "s.parquet", ["--gold=gold"], capsys)
+    assert predicted[0] == predicted[1] == by_hand(SCORES[:1], one_bias=False)
+
+
+def write_rare(path):
+    rows = [{"no": -1.5 - i / 400, "yes": -0.5 - i % 7 / 9} for i in range(300)]
+    rows[17]["perhaps"] = -4.5
+    path.write_text("\n".join(json.dumps({"probs": row}) for row in rows))
+    return str(path)
+
+
+def test_a_label_that_one_row_mentions_is_named(tmp_path, capsys):
+    path, output = write_rare(tmp_path / "s.jsonl"), tmp_path / "o.csv"
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", path, f"--output={output}"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Most rows lack 'perhaps' (299 of 300)" in said and "--labels=no,yes" in said
+    cli.run(["calibrate", path, "--missing=least", f"--output={output}"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "299 of 300 rows lack the score of a label" in said
+    assert "Most rows lack 'perhaps' (299 of 300)" in said and "--labels=no,yes" in said
+    cli.run(["calibrate", path, "--labels=no,yes", f"--output={output}"])
+    assert "lack" not in capsys.readouterr().err
+    # Who named the labels knows that some are rare.
+    cli.run(["calibrate", path, "--labels=no,yes,perhaps", "--missing=least", f"--output={output}"])
+    assert "Most rows" not in capsys.readouterr().err
