@@ -29,7 +29,12 @@ class Gaps(NamedTuple):
 
     def plus(self, others: "Gaps") -> "Gaps":
         """Those of both parts together."""
-        return Gaps(*(mine + more for mine, more in zip(self, others, strict=True)))
+        return Gaps(
+            self.rows + others.rows,
+            self.lacking + others.lacking,
+            self.empty + others.empty,
+            self.by_label + others.by_label,
+        )
 
     def notes(
         self, label_names: Sequence[str], missing: Missing | None, *, is_named: bool

@@ -123,7 +123,7 @@ class Source:
             return None
         codes, cells = encode(rows.table[self.reading.gold])
         where = f"{next(iter(self.files)).parent}, values of the column {self.reading.gold!r}"
-        return gold_indices(where, cells, self.labels)[codes]
+        return np.asarray(gold_indices(where, cells, self.labels)[codes])
 
 
 def encode(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
