@@ -61,7 +61,7 @@ class Line:
         """
         # A name with dots itself comes first.
         cell = self.fields.get(name, value_at(self.fields, *name.split(".")))
-        is_of_choices = self.request and isinstance(cell, list) and len(cell) == self.choices
+        is_of_choices = isinstance(cell, list) and len(cell) == self.choices
         return value_at(cell, self.choice) if is_of_choices else cell
 
     def is_shared(self, name: str) -> bool:

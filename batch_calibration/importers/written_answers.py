@@ -30,8 +30,8 @@ def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "
     """The number of the token where the answer begins, None where that cannot be told.
 
     After "ANSWER:" it is the first label so marked, as Inspect's own scorers take it: of those on a
-    line of their own, or else of all. Without such a mark it is the label that the text names, once
-    or several times, if it names no other.
+    line of their own, or else of all. Without such a mark it is the only label that the text names,
+    or the one that it begins with and names again.
 
     Args:
         written: the tokens.
@@ -50,8 +50,10 @@ def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "
     if recorded:
         mentions = [mention for mention in mentions if mention.label == recorded]
     marked = [mention for mention in mentions if mention.is_marked]
-    if not marked and len({mention.label for mention in mentions}) > 1:
-        return None
+    if not marked and len(mentions) > 1:
+        is_begun = not text[: mentions[0].start].strip(AROUND) and not mentions[0].is_article
+        if not is_begun or len({mention.label for mention in mentions}) > 1:
+            return None
     lines = [mention for mention in marked if mention.is_line]
     first = next(iter(lines or marked or mentions), None)
     if first is None or (first.is_article and not recorded):
