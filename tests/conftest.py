@@ -40,7 +40,7 @@ install_import_hook(
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("fixed")
 
-MOST_MAPS = 20_000
+MOST_MAPS = 40_000
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 

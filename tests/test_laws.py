@@ -58,6 +58,7 @@ def test_methods_that_need_log_probs_are_those_that_row_constants_change(name, p
     key = jax.random.key(0) if method.needs_key else None
     labels = jnp.where(jnp.arange(42) < 20, -1, gold)
 
+    @jax.jit
     def differences(probe):
         scores = made.apply(made.fit(probe, labels, key=key), rows)
         return scores - scores[:, :1]

@@ -76,10 +76,9 @@ def test_constants_of_rows_and_labels_do_not_matter():
 
 def test_many_rounds_end_in_the_match():
     scores, prior = table(80, 3, 1.0)
-    exact = prior_matching(target_prior=prior.tolist()).fit(scores).bias
-    ten, many = (
-        prior_matching(rounds=rounds, target_prior=prior.tolist()).fit(scores).bias
-        for rounds in (10, 300)
+    exact, ten, many = (
+        jax.jit(prior_matching(**rounds, target_prior=prior.tolist()).fit)(scores).bias
+        for rounds in ({}, {"rounds": 10}, {"rounds": 300})
     )
     np.testing.assert_allclose(many, exact, atol=1e-4)
     assert np.abs(ten - exact).max() < np.abs(mean_log_prob(scores) - exact).max()
@@ -130,7 +129,8 @@ def test_otter_predicts_as_the_optimal_plan(rows, labels, scale):
     prior /= prior.sum()
     exact, cost = plan(-scores.astype(np.float64), prior)
     fit, apply = otter(target_prior=prior.tolist())
-    said = np.asarray(apply(fit(scores), scores)).argmax(axis=1)
+    corrected = jax.jit(lambda rows: apply(fit(rows), rows))(scores)
+    said = np.asarray(corrected).argmax(axis=1)
     whole = exact.max(axis=1) > 1 - 1e-9
     np.testing.assert_array_equal(said[whole], exact.argmax(axis=1)[whole])
     assert (~whole).sum() < labels
@@ -153,22 +153,23 @@ def test_em_finds_the_shares_of_rows_free_of_bias():
     centers = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
     points = centers[labels] + random.normal(size=(4000, 2))
     scores = -0.5 * ((points[:, None] - centers) ** 2).sum(-1)
-    state = sld_em(damping=0.0).fit(scores.astype(np.float32))
+    state = jax.jit(sld_em(damping=0.0).fit)(scores.astype(np.float32))
     np.testing.assert_allclose(softmax(-np.asarray(state.bias)), shares_of(labels, 3), atol=0.02)
 
 
 def test_where_em_stands_still_its_shares_are_matched():
     scores, _ = table(200, 3, 3.0)
-    state = sld_em(damping=0.0).fit(scores)
+    state = jax.jit(sld_em(damping=0.0).fit)(scores)
     shares = softmax(-np.asarray(state.bias, np.float64))
     np.testing.assert_allclose(softmax(scores + np.log(shares), 1).mean(0), shares, atol=1e-3)
 
 
 def test_em_of_nothing_but_equal_shares_is_prior_matching():
     scores, _ = table(60, 3, 1.0)
-    np.testing.assert_allclose(
-        sld_em(damping=1.0).fit(scores).bias, prior_matching().fit(scores).bias, atol=1e-5
+    by_em, matched_bias = (
+        jax.jit(made.fit)(scores).bias for made in (sld_em(damping=1.0), prior_matching())
     )
+    np.testing.assert_allclose(by_em, matched_bias, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_bbse_tells_the_shares_of_a_batch_that_are_not_the_labeled_rows_own():
     labels = np.where(np.arange(12000) < 6000, -1, gold)
     batch = scores[:6000]
     means = {
-        make: softmax(batch - np.asarray(make().fit(scores, labels).bias), axis=1).mean(axis=0)
+        make: softmax(batch - np.asarray(jax.jit(make().fit)(scores, labels).bias), axis=1).mean(0)
         for make in (bbse, prior_counted)
     }
     np.testing.assert_allclose(means[bbse], shares_of(gold[:6000], 3), atol=0.02)

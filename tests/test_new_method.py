@@ -24,20 +24,22 @@ def median_log_prob(log_probs, weight=None):
     return jnp.nanmedian(present, axis=0)
 
 
-@pytest.fixture
-def toy(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def toy():
     """The table of methods with one line more."""
     row = Method(
         probes.BATCH, partial(shift, estimate=median_log_prob), "this test",
         keeps_bias=True, over_probe_sizes=True,
     )  # fmt: skip
-    monkeypatch.setitem(METHODS, "toy", row)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "toy", row)
+        yield
 
 
-@pytest.fixture
-def workdir(toy, planted, tmp_path):
+@pytest.fixture(scope="module")
+def workdir(toy, planted, tmp_path_factory):
     """Score tables of two tasks, two shots and two templates, calibrated with every method."""
-    store = Store(tmp_path, create=True)
+    store = Store(tmp_path_factory.mktemp("toy"), create=True)
     for task in ("rte", "sst2"):
         for seed in range(2):
             for context in ({"shots": 0}, {"shots": 1}, {"options": {"template": "2"}},
@@ -58,7 +60,7 @@ def workdir(toy, planted, tmp_path):
     return store
 
 
-def test_calibrate_takes_it(toy):
+def test_calibrate_takes_it():
     rows = np.array(4 * [[-1.0, -3.0], [-2.0, -2.5], [-4.0, -2.0]], np.float32)
     np.testing.assert_allclose(calibrate(rows, "toy"), rows - np.median(rows, axis=0))
 

@@ -135,8 +135,8 @@ def test_a_report_shows_its_own_studys_figures_alone(program, tmp_path):
     for limit in (40, 50):
         program("score", "--config=configs/mini.py:smoke", "--config.tasks=('sst2',)",
                 f"--config.limit={limit}", workdir)  # fmt: skip
-    for name in ("calibrate", "figures"):
-        program(name, workdir)
+    program("calibrate", "--methods=icl,cc,bc,bcl", workdir)
+    program("figures", workdir)
     drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
     for path in (tmp_path / "figures").glob("*first40-differences.png"):
         name = "mini-1shot-validation-first40-again-differences.png"
