@@ -5,6 +5,7 @@ By default a sample of each validation split; BOUNDARY_ROWS=0 takes every row.
 
 import os
 import random
+from functools import cache
 
 import pytest
 from rendering import label_texts, rendered, settings_of
@@ -18,16 +19,19 @@ ROWS = int(os.environ.get("BOUNDARY_ROWS", "200"))
 PAPER = settings_of("main_table.py").tasks
 
 
+@cache
 def gpt2(shared):
     folder = shared / "tokenizers" / "gpt2"
     made = ByteLevelBPETokenizer(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     return made._tokenizer
 
 
+@cache
 def neox(shared):
     return Tokenizer.from_file(str(shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"))
 
 
+@cache
 def t5(shared):
     return Tokenizer.from_file(str(shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"))
 

@@ -93,7 +93,7 @@ def test_shares_that_are_given_are_used():
 
 def test_labeled_rows_decide():
     # One label is so rare that BC errs, and its rows are as sure as others: no signal shows that.
-    scores, gold = world([0.05, 0.15, 0.8], rows=700, bias=(0.0, 0.5, 0.0), apart=1.5)
+    scores, gold = world([0.05, 0.15, 0.8], rows=500, bias=(0.0, 0.5, 0.0), apart=1.5)
     drawn, rest = slice(0, 100), slice(100, None)
     found = recommend(scores[rest], labeled=scores[drawn], labels=gold[drawn])
     assert set(found.measured) >= {"icl", "bc", "bcl"}
@@ -110,10 +110,10 @@ def test_labeled_rows_decide():
 
 
 def test_a_method_that_learns_from_labels_is_judged_on_rows_that_it_did_not_see():
-    scores, gold = world([1 / 3] * 3, rows=96)
-    found = recommend(scores, labeled=scores[:40], labels=gold[:40])
-    part = np.empty(40, int)
-    part[gold[:40].argsort(kind="stable")] = np.arange(40) % 8
+    scores, gold = world([1 / 3] * 3)
+    found = recommend(scores, labeled=scores[:100], labels=gold[:100])
+    part = np.empty(100, int)
+    part[gold[:100].argsort(kind="stable")] = np.arange(100) % 8
     hits = []
     for fold in range(8):
         seen, out = np.flatnonzero(part != fold), np.flatnonzero(part == fold)
@@ -145,8 +145,8 @@ def test_few_labeled_rows_are_not_measured_and_unknown_ones_do_not_count():
 def test_a_probe_is_measured_on_labeled_rows():
     scores, gold = world([1 / 3] * 3)
     probe = np.tile([-4.0, -3.0, -4.0], (3, 1))
-    found = recommend(scores, probe=probe, labeled=scores[:60], labels=gold[:60])
-    cc = (scores[:60] - probe[0]).argmax(axis=1) == gold[:60]
+    found = recommend(scores, probe=probe, labeled=scores[:100], labels=gold[:100])
+    cc = (scores[:100] - probe[0]).argmax(axis=1) == gold[:100]
     assert found.measured["cc"].value == pytest.approx(cc.mean())
 
 
