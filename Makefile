@@ -9,6 +9,9 @@ MUTATIONS := .venv-mutations
 RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# `make test` compiles thousands of small programs once each: without optimizations that takes half
+# the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`.
+QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
 .PHONY: run paper test check test-all docs tools reference bench mutations wheel clean
 
@@ -43,11 +46,10 @@ test: check
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --cache-dir=.mypy_cache/strict --strict -p batch_calibration
-	$(BIN)/mypy -p experiments -p configs
+	$(BIN)/mypy -p batch_calibration -p experiments -p configs
 	$(BIN)/python docs/draw_architecture.py --check
 	$(MAKE) docs
-	$(BIN)/python -m pytest -m "not slow" --numprocesses=2 --dist=worksteal
+	XLA_FLAGS="$(QUICK)" $(BIN)/python -m pytest -m "not slow" --numprocesses=2 --dist=worksteal
 
 # The rest: training, shipped data, workers that are killed, browsers, every case of every option.
 test-all: $(VENV)/.test
@@ -87,16 +89,20 @@ mutations: $(VENV)/.test $(MUTATIONS)/.installed
 wheel:
 	$(PYTHON) tests/wheel.py
 
+# Modules are compiled when they are first imported: most of them never are.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+
 # A constraints file for each environment: one lock would have to hold two builds of torch and what
 # peers pin against ours, which pip installs from no lock of groups yet.
 $(VENV)/.run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments]'
+	$(INSTALL) --editable '.[experiments]'
 	touch $@
 
-$(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs,test]'
-	touch $@
+$(VENV)/.test: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[docs,test]'
+	touch $(VENV)/.run $@
 
 # torch alone and first, at an exact version: a range would take a build with gigabytes of CUDA.
 $(REFERENCE)/.installed: pyproject.toml constraints.txt constraints-reference.txt

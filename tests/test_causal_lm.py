@@ -122,20 +122,20 @@ def test_beginning_token(tmp_path):
 
 
 def test_batch_size_order_and_rows_tokenized_at_once_do_not_matter(checkpoint, monkeypatch):
-    texts = [SHOTS + query for query in queries(257)]
+    texts = [SHOTS + query for query in queries(65)]  # a row more than a batch
     heard: list[int] = []
-    scores = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
-    assert heard[-1] == 257 and heard == sorted(heard)
+    scores = CausalLM(checkpoint, batch_size=64).score(texts, LABELS, progress=heard.append)
+    assert heard[-1] == 65 and heard == sorted(heard)
     single = CausalLM(checkpoint, batch_size=1).score(texts, LABELS)
     np.testing.assert_allclose(scores.log_probs, single.log_probs, atol=2e-5)
-    order = np.random.default_rng(1).permutation(257)
-    shuffled = CausalLM(checkpoint).score([texts[row] for row in order], LABELS)
+    order = np.random.default_rng(1).permutation(65)
+    shuffled = CausalLM(checkpoint, batch_size=64).score([texts[row] for row in order], LABELS)
     np.testing.assert_allclose(scores.log_probs[order], shuffled.log_probs, atol=2e-5)
     np.testing.assert_array_equal(scores.tokens[order], shuffled.tokens)
-    monkeypatch.setattr(causal_lm, "TOKENIZED_ROWS", {"cpu": 100})
-    parts = CausalLM(checkpoint).score(texts, LABELS, progress=heard.append)
+    monkeypatch.setattr(causal_lm, "TOKENIZED_ROWS", {"cpu": 25})
+    parts = CausalLM(checkpoint, batch_size=64).score(texts, LABELS, progress=heard.append)
     np.testing.assert_allclose(scores.log_probs, parts.log_probs, atol=2e-5)
-    assert heard[-1] == 257
+    assert heard[-1] == 65
 
 
 def test_other_contexts_of_like_length_do_not_recompile(checkpoint):

@@ -32,11 +32,12 @@ def rows(planted):
     "name",
     [name for name in METHODS if not (METHODS[name].needs_key or METHODS[name].probe.labels)],
 )
-def test_transform_is_fit_and_apply(name, rows):
+def test_transform_is_fit_and_apply(name, planted):
     made = METHODS[name].make()
-    scores = np.asarray(rows[0], np.float32)
+    scores = np.asarray(planted(24, 3)[0])  # the contract's shape, whose programs are there
     expected = made.apply(made.fit(scores), scores)
-    got = LabelBiasCorrector(name).fit(rows[0]).transform(rows[0])
+    rows = scores.astype(np.float64)
+    got = LabelBiasCorrector(name).fit(rows).transform(rows)
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 

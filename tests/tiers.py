@@ -26,7 +26,6 @@ RULES = {
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[1-sst2": "",
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[1-mnli": "",
     "test_calibration_study.py::test_every_metric_is_that_of_the_method_alone": COMBINATIONS,
-    "test_calibration_study.py::test_every_metric_is_that_of_the_method_alone[0": "",
     "test_calibration_study.py::test_every_metric_is_that_of_the_method_alone[2": "",
     "test_compilation_cache.py": PROGRAMS,
     "test_contract.py": COMBINATIONS,
@@ -55,6 +54,7 @@ RULES = {
     "test_families.py::test_every_weight_matters": COMBINATIONS,
     "test_families.py::test_half_precision_stays_half": COMBINATIONS,
     "test_families.py::test_logits_of_some_tokens_alone": COMBINATIONS,
+    "test_families.py::test_what_was_saved_comes_back": COMBINATIONS,
     "test_fuzz.py": SIZE,
     "test_image_tasks.py::test_captions_hold_the_tasks_own_statements": SHIPPED,
     "test_image_tasks.py::test_drawn_images_are_the_same_every_time": SHIPPED,
@@ -118,6 +118,7 @@ RULES = {
 FAMILIES = ("gemma3_text_local", "gpt2_plain", "llama_biased", "neox_parallel")
 OF_NETWORKS = (
     "every_weight_matters", "half_precision_stays_half", "logits_of_some_tokens_alone",
+    "what_was_saved_comes_back",
 )  # fmt: skip
 METHODS = ("icl", "cc", "bc", "bc, prior", "bcl", "bc_running", "pmi", "temperature")
 OF_METHODS = (
