@@ -106,6 +106,17 @@ def few_programs():
         gc.collect()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_fonts() -> None:
+    """PDFs get fonts that matplotlib writes by itself; cutting the usual ones takes half the time.
+
+    The files of the paper keep the usual ones (test_paper.py).
+    """
+    from batch_calibration.artifacts.figures import style
+
+    style.STYLE["pdf.fonttype"] = 3
+
+
 @pytest.fixture(scope="session")
 def planted():
     """Scores [n, k] with a known bias, their gold labels, and the bias."""

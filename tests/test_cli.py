@@ -204,18 +204,14 @@ def test_compare_prints_every_method(table, capsys):
     assert "pc" not in capsys.readouterr().out
 
 
-def test_convert_makes_what_programs_of_a_study_read(table, tmp_path, capsys):
+def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, capsys):
     path, scores, _ = table
     work = tmp_path / "w"
     run("convert", path, *GIVEN, f"--workdir={work}")
     (stored,) = Store(work).tables()[0]
     np.testing.assert_allclose(stored.blocks["test"].log_probs, scores, atol=1e-5)
-    for program in ("calibrate", "tables", "figures", "report"):
-        done = subprocess.run(
-            [sys.executable, "-m", f"experiments.{program}", f"--workdir={work}"],
-            capture_output=True, text=True, cwd=Path(__file__).parents[1],
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    for name in ("calibrate", "tables", "figures", "report"):
+        program(name, f"--workdir={work}")
     assert "unnamed model" in (work / "report.html").read_text()
     assert "-shot" not in (work / "report.html").read_text()
     run("convert", path, *GIVEN, f"--output={tmp_path / 't.safetensors'}")

@@ -1,5 +1,7 @@
 """Every method of the table keeps one contract: shapes, jit, vmap, weights, labels, order."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,6 +84,7 @@ def example(planted):
     return rows, labels, jnp.ones(ROWS)
 
 
+COMPARE = jax.jit(compare, static_argnames="methods")
 JITTED = {case: jax.jit(roundtrip(case)) for case in CONTRACT}
 every_case = pytest.mark.parametrize("case", CONTRACT)
 # What draws starts by row is another draw for other rows; test_prototypes has its laws on
@@ -217,12 +220,13 @@ def blocks(planted):
 
 
 def test_compare_is_every_method_on_every_context(blocks):
-    together = jax.jit(compare, static_argnames="methods")(blocks)
+    together = COMPARE(blocks)
     assert set(together) == {name for name in METHODS if not METHODS[name].needs_key}
     for name, (_, scores) in together.items():
+        correct_alone = jax.jit(partial(correct, METHODS[name]))
         for context in range(2):
             alone = {part: (rows[context], gold[context]) for part, (rows, gold) in blocks.items()}
-            expected = correct(METHODS[name], alone, alone["test"][0]).scores
+            expected = correct_alone(alone, alone["test"][0]).scores
             np.testing.assert_allclose(scores[context], expected, atol=1e-5)
 
 
@@ -232,7 +236,7 @@ def test_compare_pads_contexts_with_weight_zero(blocks):
     weight = jnp.pad(jnp.ones((2, 24)), ((0, 0), (0, 8)))
     longer = {**blocks, "test": (padded, jnp.pad(gold, ((0, 0), (0, 8))), weight)}
     names = ("bc", "bcl", "bc_running", "bc_mean_prob", "bc_prob_shift", "bc_loo", "bc_shrunk")
-    straight, cut = compare(blocks, methods=names), compare(longer, methods=names)
+    straight, cut = COMPARE(blocks, methods=names), COMPARE(longer, methods=names)
     for name in names:
         np.testing.assert_allclose(cut[name].scores[:, :24], straight[name].scores, atol=1e-5)
 

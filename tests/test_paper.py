@@ -20,6 +20,7 @@ from batch_calibration.artifacts import (
     two_way,
 )
 from batch_calibration.artifacts.cells import Best, Second, latex, markdown
+from batch_calibration.artifacts.figures import style
 from batch_calibration.artifacts.grouping import Setting, SettingRecords, by_setting
 from batch_calibration.methods import METHODS
 from batch_calibration.scores import ScoreTable, make_block
@@ -30,6 +31,14 @@ from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
 TEXT = ("sst2", "qnli", "qqp", "cb", "rte")
 DRAWN = ("svhn", "eurosat", "clevr")
 ROWS = {"test": 24, "cc": 3, "dc": 20, "labeled": 12}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def usual_fonts():
+    """Those of a user's figures, which other tests leave out (conftest.py)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(style.STYLE, "pdf.fonttype", 42)
+        yield
 
 
 @pytest.fixture(scope="module")

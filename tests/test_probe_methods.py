@@ -74,7 +74,9 @@ class TestPmi:
         expected = [rows - others, rows - others[:1], (rows - others)[:9]]
         for found, right in zip(corrected_scores(tables, "pmi"), expected, strict=True):
             np.testing.assert_allclose(found, right, atol=1e-5)
-        accuracy = [record.methods["pmi"]["accuracy"] for record in run_calibration(tables)]
+        accuracy = [
+            record.methods["pmi"]["accuracy"] for record in run_calibration(tables, ["pmi"])
+        ]
         shares = [float((e.argmax(1) == gold[: len(e)]).mean()) for e in expected]
         assert accuracy == pytest.approx(shares)
 

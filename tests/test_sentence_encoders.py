@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -31,12 +32,14 @@ ORACLES = {
 def states(tmp_path_factory):
     """Hidden states `[t, d]` of each text alone, of the encoder that all directories here have."""
     checkpoint = load_checkpoint(write(tmp_path_factory.mktemp("plain"), BERT))
-    found = []
-    for text in TEXTS:
-        ids = jnp.array([checkpoint.tokenizer.encode(text).ids])
+
+    @jax.jit
+    def hidden(model, ids):
         every = masked(jnp.ones(ids.shape, jnp.bool_))
-        found.append(np.asarray(checkpoint.model.hidden(ids, jnp.arange(ids.size)[None], every)[0]))
-    return found
+        return model.hidden(ids, jnp.arange(ids.size)[None], every)[0]
+
+    ids = (np.array([checkpoint.tokenizer.encode(text).ids]) for text in TEXTS)
+    return [np.asarray(hidden(checkpoint.model, of_text)) for of_text in ids]
 
 
 def unit(vectors):

@@ -21,7 +21,7 @@ RULES = {
     "test_api.py::test_every_method_goes_through": COMBINATIONS,
     "test_api_study.py::test_an_interrupted_program_says_so_and_goes_on": PROGRAMS,
     "test_api_study.py::test_the_programs_ask_estimate": PROGRAMS,
-    "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together": COMBINATIONS,
+    "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both": COMBINATIONS,
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[0": "",
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[1-sst2": "",
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[1-mnli": "",
@@ -98,6 +98,7 @@ RULES = {
     "test_shipped_model.py": SHIPPED,
     "test_skips.py": PROGRAMS,
     "test_stories.py": SHIPPED,
+    "test_studies.py::test_scoring_says_how_many_prompts_it_shortened": SIZE,
     "test_sweep.py": WORKERS,
     "test_sweep.py::test_flags_of_a_sweep_that_cannot_be": "",
     "test_sweep.py::test_gpus_are_shared_out": "",
@@ -112,6 +113,7 @@ RULES = {
     "test_train_mini_clip.py": TRAINING,
     "test_train_mini_clip.py::test_the_shipped_checkpoint_is_small": "",
     "test_vision.py::test_real_images": SHIPPED,
+    "test_weights.py::test_weights_stream_to_their_place": SIZE,
 }
 
 # Cases that stand for the others.
