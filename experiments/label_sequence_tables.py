@@ -1,5 +1,6 @@
 """Says what label sequences of demonstrations do to answers, before and after correction."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -96,21 +97,24 @@ Found = Mapping[tuple[str, str], Mapping[str, Measured]]
 
 def measure_all(asked: Mapping[tuple[str, str], Asked]) -> Found:
     """All methods on all tasks with all kinds of words."""
-    return {
-        key: {name: measure(scored, name) for name in scored.scores}
-        for key, scored in asked.items()
-    }
+    found = dict[tuple[str, str], dict[str, Measured]]()
+    for key, scored in asked.items():
+        found[key] = {}
+        for name in scored.scores:
+            found[key][name] = measure(scored, name)
+    return found
 
 
 def write(found: Found, workdir: Path) -> str:
     """Keep both tables as Markdown and CSV; the Markdown."""
-    tables = {"label_biases": bias_cells(found), "label_biases_changes": change_cells(found)}
-    for name, cells in tables.items():
+    sections = []
+    for name, cells, note in (
+        ("label_biases", bias_cells(found), NOTE),
+        ("label_biases_changes", change_cells(found), CHANGE),
+    ):
         write_whole(workdir / f"{name}.csv", csv_text(cells).encode())
-    notes = (NOTE, CHANGE)
-    text = "\n".join(
-        markdown(cells, note) for cells, note in zip(tables.values(), notes, strict=True)
-    )
+        sections.append(markdown(cells, note))
+    text = "\n".join(sections)
     write_whole(workdir / "label_biases.md", text.encode())
     return text
 
@@ -120,32 +124,36 @@ def bias_cells(found: Found) -> Cells:
     header = ["task", "label words", "method", "common", "majority", "recency", *MIXES]
     rows: Cells = [[*header, "answered", "last", "nearest"]]
     for task, word_kind, method, measures in _rows(found):
-        task_biases = [measured.biases for measured in measures if measured.biases is not None]
-        nats = ["-"] * 3
-        if task_biases:
-            signs = ("{:.2f}", "{:+.2f}", "{:+.2f}")
-            # + 0.0 makes of a rounded -0 a 0.
-            mean_biases = (round(bias, 2) + 0.0 for bias in np.mean(task_biases, axis=0))
-            nats = [sign.format(bias) for sign, bias in zip(signs, mean_biases, strict=True)]
-        pairs = (
-            ("3 + 1 answered", "4 + 0 answered"),
-            *((f"{n} wrong", f"{n} right") for n in NEAR),
-        )
-        cells = [_percent(measures, name) for name in MIXES]
-        cells += [f"{_percent(measures, a)} / {_percent(measures, b)}" for a, b in pairs]
-        rows.append([task, word_kind, method, *nats, *cells])
+        shares = [_percent(measures, name) for name in MIXES]
+        shares.append(_percents(measures, "3 + 1 answered", "4 + 0 answered"))
+        shares += [_percents(measures, f"{name} wrong", f"{name} right") for name in NEAR]
+        rows.append([task, word_kind, method, *_mean_biases(measures), *shares])
     return rows
+
+
+def _mean_biases(measures: Sequence[Measured]) -> list[str]:
+    """The three biases in nats, means over tasks; `-` where a method keeps none."""
+    task_biases = [measured.biases for measured in measures if measured.biases is not None]
+    if not task_biases:
+        return ["-"] * 3
+    # + 0.0 makes of a rounded -0 a 0.
+    common, majority, recency = np.mean(task_biases, axis=0).round(2) + 0.0
+    return [f"{common:.2f}", f"{majority:+.2f}", f"{recency:+.2f}"]
 
 
 def change_cells(found: Found) -> Cells:
     """Header, and for each row of `bias_cells` what is copied and what a method gains over icl."""
-    rows: Cells = [["task", "label words", "method", *(f"copied, {name}" for name in NEAR), *MIXES]]
+    copied = [f"copied, {name}" for name in NEAR]
+    rows: Cells = [["task", "label words", "method", *copied, *MIXES]]
     for task, word_kind, method, measures in _rows(found):
         # The same tasks in the same order, so that each is paired with icl on its own prompts.
-        plain = [found[key]["icl"] for key in found if _is(key, task, word_kind)]
-        cells = [_less(measures, f"{name} wrong", measures, f"{name} right") for name in NEAR]
-        cells += ["" if method == "icl" else _less(measures, name, plain, name) for name in MIXES]
-        rows.append([task, word_kind, method, *cells])
+        plain = _of_task(found, task, word_kind, "icl")
+        changes = [_less(measures, f"{name} wrong", measures, f"{name} right") for name in NEAR]
+        if method == "icl":
+            changes += [""] * len(MIXES)
+        else:
+            changes += [_less(measures, name, plain, name) for name in MIXES]
+        rows.append([task, word_kind, method, *changes])
     return rows
 
 
@@ -153,34 +161,37 @@ def _percent(measures: Sequence[Measured], name: str) -> str:
     return f"{100 * np.mean([measured.shares[name].mean() for measured in measures]):.1f}"
 
 
+def _percents(measures: Sequence[Measured], name: str, other: str) -> str:
+    return f"{_percent(measures, name)} / {_percent(measures, other)}"
+
+
 def _less(
     measures: Sequence[Measured], name: str, minus: Sequence[Measured], minus_name: str
 ) -> str:
     """The mean over tasks of one share less another, with its interval."""
-    # Each task with itself.
-    differences = (
-        a.shares[name] - b.shares[minus_name] for a, b in zip(measures, minus, strict=True)
-    )
-    estimates = [over_rows(difference, OF_GAIN) for difference in differences]
+    estimates = []
+    for measured, measured_minus in zip(measures, minus, strict=True):  # each task with itself
+        difference = measured.shares[name] - measured_minus.shares[minus_name]
+        estimates.append(over_rows(difference, OF_GAIN))
     return gain_cell(over_tasks(estimates) if len(estimates) > 1 else estimates[0])
 
 
-def _is(key: tuple[str, str], task: str, word_kind: str) -> bool:
-    return key[1] == word_kind and task in (key[0], ALL)
+def _of_task(found: Found, task: str, word_kind: str, method: str) -> list[Measured]:
+    """What was measured of a method on a task, or on all, with one kind of words."""
+    measures = []
+    for (measured_task, measured_kind), by_method in found.items():
+        if measured_kind == word_kind and task in (measured_task, ALL):
+            measures.append(by_method[method])
+    return measures
 
 
 def _rows(measured: Found) -> list[tuple[str, str, str, list[Measured]]]:
     """Task, words, method and what was measured, of several where they stand for all tasks."""
     tasks = list(dict.fromkeys(task for task, _ in measured))
     methods = next(iter(measured.values()))
-    return [
-        (
-            task,
-            word_kind,
-            method,
-            [measured[key][method] for key in measured if _is(key, task, word_kind)],
-        )
-        for task in ([ALL] if len(tasks) > 1 else []) + tasks  # a mean of one task would repeat it
-        for word_kind in WORDS
-        for method in methods
-    ]
+    if len(tasks) > 1:  # a mean of one task would repeat it
+        tasks.insert(0, ALL)
+    rows = []
+    for task, word_kind, method in itertools.product(tasks, WORDS, methods):
+        rows.append((task, word_kind, method, _of_task(measured, task, word_kind, method)))
+    return rows
