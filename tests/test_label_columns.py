@@ -162,6 +162,17 @@ def test_numbers_that_are_a_text_and_another_index_are_refused(tmp_path):
     assert error.expected == "the right label by its text"
 
 
+def test_tokens_that_are_listed_by_rank_are_no_places(tmp_path):
+    rows = [{"tokens": row["labels"], "logprobs": row["scores"]} for row in TOP]
+    assert "--missing=least" in refused(write(tmp_path, lines(rows), "t.jsonl")).remedy
+
+
+def test_names_of_the_table_are_those_of_places(tmp_path):
+    document = json.dumps({"labels": ["A", "B"], "rows": ANSWERS})
+    table = table_of(tmp_path, document, Reading(gold="answer"), "t.json")
+    assert table.label_names == ("A", "B") and gold(table) == [0, 1, 1]
+
+
 def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
     rows = [
         {"choices": ["yes", "no"], "scores": [-0.5, -1.5], "answer": 1},
@@ -339,6 +350,13 @@ def test_a_column_that_may_be_no_label_is_noted(tmp_path, name):
 def test_columns_that_are_plainly_labels_are_not_noted(tmp_path):
     names = ("positive", "negative", "neutral")
     assert not notes(table_of(tmp_path, csv_of(names, floats()), name="t.csv"))
+
+
+def test_lists_that_are_left_out_are_noted(tmp_path):
+    rows = [{"no": -0.5 - i, "yes": -1.5, "p": [-0.5, -1.5], "ids": [3, 4]} for i in range(3)]
+    table = table_of(tmp_path, rows)
+    assert "The column 'p' is left out: it holds several numbers a row" in notes(table)
+    assert "'ids'" not in notes(table)
 
 
 def test_notes_are_printed(tmp_path, capsys):

@@ -45,8 +45,8 @@ class Reading:
         missing: what is done about labels that were not returned; None refuses them.
         below: how far below the least returned score `missing="least"` puts them, in nats.
         from_probs: whether the numbers are probabilities; None refuses what looks like them.
-        task: what to call the task; "" for the log's own name, or the file's.
-        model: what to call the model; "" for the log's own name, or none.
+        task: what to call the task, one for all rows; "" for the log's own name, or the file's.
+        model: what to call the model, one for all rows; "" for the log's own name, or none.
         filter: of a harness log whose rows repeat per filter, which.
     """
 
@@ -177,17 +177,22 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
         columns: the cells of columns that tell rows apart.
         reading: a model or task that it names is said to be one.
     """
+    telling = {}
     for name, cells in columns.items():
-        kind, names = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
+        kind, models = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
         is_said = name in reading.by or (kind in ("model", "task") and getattr(reading, kind))
-        if len(names) > 1 and not is_said:
-            raise InputError(
-                where=f"{where}, column {name!r}",
-                expected=f"one {kind} in a context, which has one bias",
-                got=f"{names[0]!r}, {names[1]!r}" + (" ..." if len(names) > 2 else ""),
-                remedy=f"say --by={','.join((*reading.by, name))}, which makes each a context, or "
-                f"--{kind}=NAME where they are one",
-            )
+        if len(models) > 1 and not is_said:
+            telling[name] = f"{models[0]!r}, {models[1]!r}" + (" ..." if len(models) > 2 else "")
+    if telling:
+        name, came = next(iter(telling.items()))
+        kind = name.lower().partition("_")[0]
+        raise InputError(
+            where=f"{where}, column {name!r}",
+            expected=f"one {kind} in a context, which has one bias",
+            got=came,
+            remedy=f"say --by={','.join((*reading.by, *telling))}, which makes each a context, or "
+            f"--{kind}=NAME where they are one",
+        )
 
 
 def to_table(imported: Imported, reading: Reading) -> ScoreTable:

@@ -48,21 +48,21 @@ def gold_of_rows(
     label_of = {name: label for label, name in enumerate(names)}
     by_text, by_index = [], []
     for listed in vectors.lists:
-        labels = [label_of[text] for text in listed] if vectors.are_named else range(k)
+        labels = range(k) if vectors.are_answers else [label_of[text] for text in listed]
         indices = {str(i): label for i, label in enumerate(labels)}
         # A text that stands twice in a row says nothing.
         texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
-        by_text.append({"": -1, "-1": -1, **(label_of if vectors.are_named else texts)})
-        by_index.append({"": -1, "-1": -1, **indices, **({} if vectors.are_named else label_of)})
+        by_text.append({"": -1, "-1": -1, **(texts if vectors.are_answers else label_of)})
+        by_index.append({"": -1, "-1": -1, **indices, **(label_of if vectors.are_answers else {})})
     are_texts = all(cell in row for cell, row in zip(cells, by_text, strict=True))
     are_indices = all(cell in row for cell, row in zip(cells, by_index, strict=True))
-    if are_texts and (vectors.are_named or not are_indices):
+    if are_texts and not (vectors.are_answers and are_indices):
         return look_up_gold(where, cells, names, by_text), ()
     if not are_indices:
-        return look_up_gold(where, cells, names, by_text if vectors.are_named else by_index), ()
+        return look_up_gold(where, cells, names, by_index if vectors.are_answers else by_text), ()
     gold = look_up_gold(where, cells, names, by_index)
     is_own = vectors.source.lower() in OWN_LISTS and not vectors.are_ranked
-    if not vectors.are_named:
+    if vectors.are_answers:
         is_own = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
     if not is_own:
         raise InputError(
@@ -72,4 +72,4 @@ def gold_of_rows(
             remedy="it is not plain in which list they count; write the label's name",
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."
-    return gold, (note,) if vectors.are_named else ()
+    return gold, () if vectors.are_answers else (note,)

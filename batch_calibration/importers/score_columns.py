@@ -17,7 +17,7 @@ from batch_calibration.importers.cells import (
     numbers_of,
     text_of,
 )
-from batch_calibration.importers.vectors import are_labels
+from batch_calibration.importers.vectors import are_labels, first_cell, is_vector, scores_of
 
 ROW_NUMBER_NAMES = (
     "", "id", "ids", "idx", "index", "row", "row_id", "doc_id", "unnamed: 0", "__index_level_0__",
@@ -119,6 +119,10 @@ def _kind_of_column(
 ) -> tuple[str, str]:
     """What a column is where nobody named it, "real", "unsure" or "", and why."""
     count = int(np.sum(~np.isnan(numbers)))
+    if is_vector(column):
+        # Lists of whole numbers are ids of tokens and the like.
+        reason = "it holds several numbers a row, and other columns one"
+        return "", "" if are_whole(numbers_of(scores_of(first_cell(column)))[0]) else reason
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
         unread = [column[row] for row in bad_rows if _is_like_a_number(column[row])]
         has_scores = count and not are_whole(numbers)

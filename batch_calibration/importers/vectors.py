@@ -15,6 +15,8 @@ from batch_calibration.importers.cells import (
     text_of,
 )
 
+LIST_NAMES = (*LABEL_NAMES, "answers", "candidates", "tokens")
+"""Names under which rows list what their scores are of."""
 MAX_TEXTS_PER_PLACE = 5
 """Different texts a place of the lists, beyond which they are each row's own answers, no labels."""
 
@@ -28,7 +30,8 @@ class Vectors(NamedTuple):
         names: of the k labels.
         scores: [n, k]; NaN where a row does not list a label.
         lists: what each of the n rows lists, in the order of its scores; () where it lists nothing.
-        are_named: whether the table names the labels; else a label is a place.
+        are_named: whether the table names the labels.
+        are_answers: whether the lists are other texts in each row, so that a label is a place.
         source: the column that lists them, "" where none does.
         are_ranked: whether the scores of each row stand in falling order.
         notes: what was noticed.
@@ -38,6 +41,7 @@ class Vectors(NamedTuple):
     scores: np.ndarray
     lists: Sequence[Names] = ()
     are_named: bool = True
+    are_answers: bool = False
     source: str = ""
     are_ranked: bool = False
     notes: tuple[str, ...] = ()
@@ -50,16 +54,20 @@ def first_cell(column: Sequence[object] | np.ndarray) -> object:
 
 def is_vector(column: Column, *, may_be_texts: bool = False) -> bool:
     """Whether the cells of a column are lists or dicts of numbers, or of these as texts."""
-    cell = _plain(first_cell(column))
-    scores = list(cell.values()) if isinstance(cell, dict) else cell  # label -> score
-    if not isinstance(scores, list):
-        return False
-    for score in scores:
+    for score in scores_of(first_cell(column)):
         # Texts that are numbers may be choices.
         is_text = isinstance(score, str) and not may_be_texts
         if score is not None and not is_text and number_of(score) is not None:
             return True
     return False
+
+
+def scores_of(cell: object) -> list[object]:
+    """What a list holds, or a dict under its keys; nothing where it is neither."""
+    members = _plain(cell)
+    if isinstance(members, dict):
+        return list(members.values())  # label -> score
+    return members if isinstance(members, list) else []
 
 
 def _plain(cell: object) -> object:
@@ -96,7 +104,7 @@ def read_vectors(
     if isinstance(first_cell(cells), dict):
         return _read_dicts(at, cells)
     rows = _read_lists(at, cells)
-    source, lists = _find_lists(where, candidates, vector_name, list(map(len, rows)))
+    source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
         vectors = _by_name(f"{where}, column {source!r}", lists, rows, names_of_table)
         _refuse_incomplete(f"{where}, column {source!r}", vectors, reading)
@@ -111,8 +119,8 @@ def read_vectors(
     empty = [np.nan] * len(names)  # no label was returned
     scores = np.array([numbers or empty for numbers in rows], np.float64)
     are_named = bool(names_of_table)
-    notes = (note_places(names[0]),) if source and not are_named else ()
-    return Vectors(names, scores, lists, are_named, source, notes=notes)
+    notes = (note_places(names[0]),) if source else ()
+    return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
 
 
 def numbered_names(k: int) -> Names:
@@ -162,7 +170,10 @@ def _read_lists(where: str, cells: Sequence[object]) -> list[list[float]]:
 
 
 def _find_lists(
-    where: str, candidates: Mapping[str, Column], vector_name: str, lengths: Sequence[int]
+    where: str,
+    candidates: Mapping[str, Column],
+    vector_name: str,
+    rows: Sequence[Sequence[float]],
 ) -> tuple[str, list[Names]]:
     """The column that lists what each of a row's scores is of, and its lists; "" without one.
 
@@ -171,21 +182,22 @@ def _find_lists(
             that may list the labels.
     """
     known: dict[str, list[Names]] = {}
-    shuffled = []  # columns of the same texts in another order
+    shuffled = []  # columns of the same texts in other orders
     for name, column in candidates.items():
         lists = None if name == vector_name else _read_texts(column)
         if lists is None:
             continue
-        other_lengths = [row for row, k in enumerate(lengths) if len(lists[row]) != k]
+        pairs = enumerate(zip(rows, lists, strict=True))
+        other_lengths = [row for row, (scores, listed) in pairs if len(listed) != len(scores)]
         if not other_lengths and len(set(lists)) > len(set(map(frozenset, lists))) == 1:
             shuffled.append(name)
-        if name.lower() in LABEL_NAMES and len(other_lengths) < len(lists):
+        if name.lower() in LIST_NAMES and len(other_lengths) < len(lists):
             known[name] = lists
             if other_lengths:
                 row = other_lengths[0]
                 raise InputError(
                     where=f"{where}, column {name!r}, row {row} (counted from 0)",
-                    expected=f"{lengths[row]} labels, one for each score",
+                    expected=f"{len(rows[row])} labels, one for each score",
                     got=shown(list(lists[row])),
                 )
     # Without a list of a known name, texts that change places can be no chance.
