@@ -382,7 +382,7 @@ def test_codes_stand_for_the_texts_of_their_plural(tmp_path):
         ({"scores": np.array([[True, False]])}, Reading(), "got ndarray of bool"),
         ({"scores": SCORES}, Reading(gold="x"), "no array of its rows named 'x'"),
         ({"scores": SCORES}, Reading(labels=("a", "b", "c")), "name its 2 columns .* got 3 names"),
-        ({"scores": SCORES, "gold": [5, 0, 0]}, Reading(), "gold, row 0 .*got '5'"),
+        ({"scores": SCORES, "gold": [5, 0, 0]}, Reading(), "column 'gold', row 0 .*got '5'"),
         ({"scores": SCORES[:, :1]}, Reading(), "expected two labels or more"),
         ({"scores": SCORES[:0]}, Reading(), "expected at least one row"),
         ({"scores": np.exp(SCORES)}, Reading(), "which are probabilities"),

@@ -96,6 +96,18 @@ def test_lists_of_every_name_and_container_are_matched_by_name(tmp_path, name):
     assert (scores(expected)[1::2, 0] < scores(expected)[1::2, 1]).all()
 
 
+def test_arrays_of_names_a_row_are_matched_by_name(tmp_path):
+    rows = pipeline()
+    arrays = {name: np.array([row[name] for row in rows]) for name in ("labels", "gold")}
+    np.savez(tmp_path / "t.npz", probs=[row["scores"] for row in rows], **arrays)
+    (table,) = read(tmp_path / "t.npz", Reading(from_probs=True))
+    expected = table_of(tmp_path, rows, PROBS)
+    assert table.label_names == expected.label_names and gold(table) == gold(expected)
+    np.testing.assert_array_equal(scores(table), scores(expected))
+    np.savez(tmp_path / "t.npz", scores=np.arange(6.0).reshape(3, 2), model=["a", "b", "b"])
+    assert refused(tmp_path / "t.npz").got == "'a', 'b'"
+
+
 def test_pairs_of_label_and_score_and_dicts_are_matched_by_name(tmp_path):
     expected = table_of(tmp_path, pipeline(), PROBS)
     pairs, dicts = [], []

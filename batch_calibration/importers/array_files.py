@@ -16,15 +16,10 @@ from batch_calibration.arrays import EACH_SCORE, GOLD, SCORES, read_numbers
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import (
-    LABEL_NAMES,
-    choose_labels,
-    gold_indices,
-    renumber_labels,
-    text_of,
-)
-from batch_calibration.importers.columns import SCORE_NAMES
+from batch_calibration.importers.cells import LABEL_NAMES, text_of
+from batch_calibration.importers.columns import SCORE_NAMES, label_rows
 from batch_calibration.importers.unpacking import check_archive
+from batch_calibration.importers.vectors import Vectors, read_vectors
 
 Arrays = dict[str, np.ndarray]
 DAMAGED = (
@@ -215,13 +210,17 @@ def _context(
     names_in_file = next(
         (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k)), None
     )
+    names = tuple(f"label {i}" for i in range(k))
     if names_in_file is not None:
         names = tuple(map(str, names_in_file))
-        chosen, indices = choose_labels(where, names, reading.labels, are_named=True)
-    else:
-        numbered = [f"label {i}" for i in range(k)]
-        chosen, indices = choose_labels(where, numbered, reading.labels, are_named=False)
-        names = chosen
+    vectors = Vectors(names, scores, are_named=names_in_file is not None)
+    lists = {}  # what each row's scores are of
+    for key, array in arrays.items():
+        if key.lower() in LABEL_NAMES and array.shape == (n, k) and array.dtype.kind in "USiu":
+            lists[key] = array.tolist()
+    if lists:
+        lists["scores"] = scores.tolist()
+        vectors = read_vectors(where, lists, "scores", reading, names if vectors.are_named else ())
 
     # Arrays of a value a row: of all contexts, or of each along the leading axis.
     columns = {}
@@ -234,23 +233,9 @@ def _context(
     for name in filter(None, (reading.gold, reading.ids, *reading.by)):
         if name not in columns:
             raise InputError(f"{where}: {InputError.unknown('array of its rows', name, columns)}")
-    gold = None
-    gold_name = reading.gold or next(
-        (name for name in GOLD if _may_be_gold(columns.get(name), names)), ""
-    )
-    if gold_name:
-        at = f"{where}, {gold_name}"
-        gold = gold_indices(at, columns[gold_name], names)
-        gold = renumber_labels(at, gold, names, indices)
-    return Imported(
-        where,
-        scores[:, indices],
-        chosen,
-        labels=gold,
-        row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
-        about=context,
-        columns={name: list(map(text_of, columns[name])) for name in reading.by},
-    )
+    may_be_gold = [name for name in GOLD if _may_be_gold(columns.get(name), vectors.names)]
+    gold_name = reading.gold or next(iter(may_be_gold), "")
+    return label_rows(where, vectors, columns, replace(reading, gold=gold_name), context)
 
 
 def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from batch_calibration.errors import InputError, shown
+from batch_calibration.files import Json
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading
 from batch_calibration.importers.cells import (
     Column,
@@ -65,7 +66,32 @@ def from_columns(
         named_labels = () if named_labels == (vector_name,) else named_labels
         labels_alone = replace(reading, labels=named_labels)
         vectors = read_vectors(where, candidates, vector_name, labels_alone, label_names)
-    chosen, indices = choose_labels(where, vectors.names, named_labels, are_named=vectors.are_named)
+    context = {"task": reading.task or task}
+    named = replace(reading, labels=named_labels)
+    return label_rows(where, vectors, columns, named, context, {vector_name})
+
+
+def label_rows(
+    where: str,
+    vectors: Vectors,
+    columns: Mapping[str, Column],
+    reading: Reading,
+    context: Mapping[str, Json],
+    read_names: Collection[str | None] = (),
+) -> Imported:
+    """Scores with their labels chosen, and with the columns that say something of the rows.
+
+    Args:
+        where: what to call the table in sentences.
+        vectors: the scores of all labels.
+        columns: name -> values, the right labels, ids and names of contexts among them.
+        reading: what is said of them.
+        context: what is known of the context.
+        read_names: columns that hold scores.
+    """
+    chosen, indices = choose_labels(
+        where, vectors.names, reading.labels, are_named=vectors.are_named
+    )
     gold, notes = None, vectors.notes
     if reading.gold:
         at = f"{where}, column {reading.gold!r}"
@@ -74,29 +100,21 @@ def from_columns(
         gold, gold_notes = gold_of_rows(at, columns[reading.gold], vectors, names)
         notes += gold_notes + note_never_first(gold, names)
         gold = renumber_labels(at, gold, names, indices)
-    read_names = {*vectors.names, vector_name, reading.gold, reading.ids}
+    told_apart: dict[str, list[str]] = {}
+    others = {*read_names, *vectors.names, reading.gold, reading.ids}
+    for name, column in columns.items():
+        if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in others):
+            told_apart[name] = list(map(text_of, column))
     return Imported(
         where,
         vectors.scores[:, indices],
         chosen,
         labels=gold,
         row_ids=tuple(map(text_of, columns[reading.ids])) if reading.ids else None,
-        about={"task": reading.task or task},
-        columns=context_columns(columns, read_names, reading),
+        about=context,
+        columns=told_apart,
         notes=notes,
     )
-
-
-def context_columns(
-    columns: Mapping[str, Column], read_names: Collection[str | None], reading: Reading
-) -> dict[str, list[str]]:
-    """The columns of `reading.by`, and others that may tell models or tasks apart."""
-    cells = {}
-    for name, column in columns.items():
-        may_tell = name.lower() in CONTEXT_NAMES and name not in read_names
-        if name in reading.by or may_tell:
-            cells[name] = list(map(text_of, column))
-    return cells
 
 
 def label_columns(
