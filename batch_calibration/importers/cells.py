@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 
 import numpy as np
 
@@ -27,6 +28,11 @@ MAX_LISTED = 8
 class Texts(tuple[str, ...]):
     """The cells of a column in a file of text, where numbers are written as texts."""
 
+    @cached_property
+    def numbers(self) -> tuple[np.ndarray, list[int]]:
+        """What `numbers_of` says of them, which is asked several times."""
+        return _read_cells(self)
+
 
 def text_of(cell: object) -> str:
     """A cell as text: nothing for None and NaN, a whole number without a point.
@@ -46,6 +52,10 @@ def numbers_of(column: Column) -> tuple[np.ndarray, list[int]]:
     """The numbers [n] of a column, NaN where there is none, and the rows that hold no number."""
     if isinstance(column, np.ndarray) and column.dtype.kind in "fiu":
         return column.astype(np.float64), []  # as most columns come: no cell is looked at
+    return column.numbers if isinstance(column, Texts) else _read_cells(column)
+
+
+def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
     cells = list(map(number_of, column))
     if None in cells and _have_decimal_commas(column):
         cells = [number_of(str(cell).replace(",", ".")) for cell in column]
@@ -65,14 +75,14 @@ def _have_decimal_commas(column: Column) -> bool:
     >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
     (True, False)
     """
-    with_comma = []
+    is_plain = False
     for cell in map(text_of, column):
-        if "," in cell:
-            with_comma.append(cell.translate(MINUS_SIGNS))
-        elif "." in cell or (number_of(cell) is None and cell.translate(MINUS_SIGNS) not in DASHES):
+        text = cell.translate(MINUS_SIGNS)
+        if NUMBER_WITH_COMMA.fullmatch(text):
+            is_plain = is_plain or not MAYBE_THOUSANDS.fullmatch(text)
+        elif "." in text or (text not in DASHES and parse_number(text) is None):
             return False
-    are_plain = any(not MAYBE_THOUSANDS.fullmatch(cell) for cell in with_comma)
-    return are_plain and all(map(NUMBER_WITH_COMMA.fullmatch, with_comma))
+    return is_plain
 
 
 def parse_number(text: str) -> float | None:
@@ -81,7 +91,9 @@ def parse_number(text: str) -> float | None:
     >>> parse_number("-0.5"), parse_number("\u22120.5"), parse_number("#N/A"), parse_number("1_0")
     (-0.5, -0.5, nan, None)
     """
-    text = text.strip().translate(MINUS_SIGNS)
+    text = text.strip()
+    if not text.isascii():
+        text = text.translate(MINUS_SIGNS)
     if text.lower() in EMPTY:
         return np.nan
     # Python reads 1_000 and digits of other scripts, which no file of numbers means.

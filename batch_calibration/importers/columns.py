@@ -151,10 +151,9 @@ def _vector_column(
     # Names of no column may be those of the labels in a vector: all of them, or none.
     if lacking and (len(lacking) < len(labels) or not vectors):
         raise InputError(f"{where}: {InputError.unknown('column', lacking[0], candidates)}")
-    # Columns of real numbers are the scores then, and the lists something else.
-    has_real = not labels and any(map(_is_real, candidates.values()))
     fits = [name for name in vectors if name.lower() in SCORE_NAMES]
-    if not fits and not has_real:
+    # Without such a name, columns of real numbers are the scores, and the lists something else.
+    if vectors and not fits and (labels or not any(map(_is_real, candidates.values()))):
         fits = vectors
     if len(fits) > 1:
         raise InputError(

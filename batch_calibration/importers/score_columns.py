@@ -29,6 +29,8 @@ MEASURES = {
     "time", "timestamp", "tokens", "weight",
 }  # fmt: skip
 """Words in names of columns of real numbers that are measured beside scores."""
+MAX_CELLS_LOOKED_AT = 1000
+"""Of a column of texts, to see whether they are meant as numbers."""
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
 """What a person reads as a number, such as 1,234 or 35 %."""
 
@@ -124,9 +126,10 @@ def _kind_of_column(
         reason = "it holds several numbers a row, and other columns one"
         return "", "" if are_whole(numbers_of(scores_of(first_cell(column)))[0]) else reason
     if len(bad_rows) > count:  # mostly texts; one text among numbers is a mistake to be told
-        unread = [column[row] for row in bad_rows if _is_like_a_number(column[row])]
+        sample = bad_rows[:MAX_CELLS_LOOKED_AT]
+        unread = [column[row] for row in sample if _is_like_a_number(column[row])]
         has_scores = count and not are_whole(numbers)
-        if not has_scores and 2 * len(unread) <= len(column):
+        if not has_scores and 2 * len(unread) <= len(sample):
             return "", ""  # a column of texts
         bad_cell = shown((unread or [column[bad_rows[0]]])[0])
         return "", f"{len(bad_rows):,} of {len(column):,} cells are no numbers, such as {bad_cell}"
