@@ -2,10 +2,25 @@
 
 from batch_calibration.diagnosis.diagnose import diagnose
 from batch_calibration.diagnosis.findings import Diagnosis, Right
+from batch_calibration.diagnosis.gain import (
+    LabelScores,
+    Margins,
+    break_even_shares,
+    expected_accuracy,
+    expected_gain,
+)
+from batch_calibration.diagnosis.margins import (
+    MixtureFit,
+    estimate_gain,
+    fit_label_scores,
+    fit_margins,
+    fit_mixture,
+)
 from batch_calibration.diagnosis.recommend import LEAVE, Recommendation, recommend, signals
 from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [
-    "LEAVE", "Diagnosis", "Recommendation", "Right", "centered_error", "diagnose", "recommend",
-    "signals",
+    "LEAVE", "Diagnosis", "LabelScores", "Margins", "MixtureFit", "Recommendation", "Right",
+    "break_even_shares", "centered_error", "diagnose", "estimate_gain", "expected_accuracy",
+    "expected_gain", "fit_label_scores", "fit_margins", "fit_mixture", "recommend", "signals",
 ]  # fmt: skip

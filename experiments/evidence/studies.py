@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from experiments.evidence import failure, page, real, rows, shares
+from experiments.evidence import failure, law, page, real, rows, shares
 from experiments.evidence.page import Written
 
 
@@ -21,6 +21,7 @@ STUDIES = {
     "failure": Study(failure.run, failure.Options),
     "shares": Study(shares.run, shares.Options),
     "rows": Study(rows.run, rows.Options),
+    "law": Study(law.run, law.Options),
 }
 """Each study by its name."""
 

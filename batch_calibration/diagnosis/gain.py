@@ -1,0 +1,318 @@
+"""What a correction is expected to gain, by three numbers of the scores and two of their use.
+
+Of two labels, let a row's margin s_1 - s_2 be N(beta + delta, sigma^2) where the first is right and
+N(beta - delta, sigma^2) where the second is. A correction moves the threshold between them from 0
+to c, which is random, for it is learned from rows. docs/when-it-helps.md derives what follows.
+"""
+
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr, ndtri
+from jax.typing import ArrayLike
+
+from batch_calibration.calibration.matching import match
+from batch_calibration.errors import InputError
+
+Correction = Literal["bc", "prior_matching"]
+GRID_ENDS, GRID_POINTS = 8.0, 513
+"""How far the grid of a margin's density reaches, in sigmas, and how many points it has."""
+NORMAL_POINTS = 1021
+"""Points of k - 1 dimensions over which integrals for k labels are averaged."""
+SMALLEST = 1e-37
+"""A normal number of float32, below which a probability counts as this."""
+BISECTIONS = 40
+
+
+class Margins(NamedTuple):
+    """Margins of two labels, s_1 - s_2, in nats; numbers, or arrays that broadcast.
+
+    Attributes:
+        bias: beta, the mean of both labels' mean margins: the preference for the first label.
+        separation: delta, half of what these means differ by: what the scores tell.
+        spread: sigma, the standard deviation of the margins of one label.
+    """
+
+    bias: ArrayLike
+    separation: ArrayLike
+    spread: ArrayLike
+
+
+class LabelScores(NamedTuple):
+    """Scores of k labels, Gaussian for each right label, in nats.
+
+    Attributes:
+        means: [k, k], the mean scores of rows whose right label is that of the line.
+        covariance: [k, k], of the scores around the mean of their right label.
+    """
+
+    means: jax.Array
+    covariance: jax.Array
+
+
+class Threshold(NamedTuple):
+    """What a correction subtracts: a margin's threshold, or a bias [k] with its covariance."""
+
+    mean: jax.Array
+    variance: jax.Array
+
+
+def expected_accuracy(
+    scores: Margins | LabelScores,
+    share: ArrayLike,
+    rows: ArrayLike = np.inf,
+    *,
+    strength: ArrayLike = 1.0,
+    correction: Correction = "bc",
+    stated_share: ArrayLike | None = None,
+) -> jax.Array:
+    """The expected accuracy after a correction, from 0 to 1; before any with `strength=0`.
+
+    With s^2 = sigma^2 + v, for a threshold of mean c and variance v it is, of two labels,
+    pi Phi((beta + delta - c) / s) + (1 - pi) Phi((c - beta + delta) / s).
+
+    Args:
+        scores: three numbers of two labels, or the Gaussians of k labels.
+        share: pi, the share of the first label, or the shares [k]; a label may have none. Of two
+            labels all arguments may be arrays that broadcast.
+        rows: m, how many other rows the bias is learned from, labels drawn by `share`; infinite
+            where it is known.
+        strength: gamma, the part of the bias that is subtracted.
+        correction: "bc", or "prior_matching", which gives the mean probability after correction a
+            stated share.
+        stated_share: that share, or these shares [k]; `share` itself where it is not given.
+
+    Raises:
+        InputError: no such correction.
+
+    >>> biased = Margins(bias=2.0, separation=1.0, spread=1.0)
+    >>> round(float(expected_accuracy(biased, 0.5, strength=0.0)), 3)
+    0.579
+    >>> round(float(expected_accuracy(biased, 0.5, 100)), 3)
+    0.839
+    """
+    if correction not in get_args(Correction):
+        raise InputError.unknown("correction", correction, get_args(Correction))
+    stated = share if stated_share is None else stated_share
+    if isinstance(scores, LabelScores):
+        shares = _shares(share, len(scores.means))
+        stated = _shares(stated, len(scores.means))
+        accuracy = _accuracy_of_labels(
+            scores, shares, rows, strength, stated, correction=correction
+        )
+    else:
+        numbers = [
+            jnp.asarray(number, jnp.float32) for number in (*scores, share, rows, strength, stated)
+        ]
+        accuracy = _accuracy_of_pair(*numbers, correction=correction)
+    return jnp.asarray(accuracy)
+
+
+def expected_gain(
+    scores: Margins | LabelScores,
+    share: ArrayLike,
+    rows: ArrayLike = np.inf,
+    *,
+    strength: ArrayLike = 1.0,
+    correction: Correction = "bc",
+    stated_share: ArrayLike | None = None,
+) -> jax.Array:
+    """The expected accuracy after a correction less that before, from -1 to 1.
+
+    Args:
+        scores: see `expected_accuracy`, for this and all others.
+        share: of the first label, or of each.
+        rows: that the bias is learned from.
+        strength: the part of it that is subtracted.
+        correction: "bc" or "prior_matching".
+        stated_share: for prior matching.
+
+    >>> biased = Margins(bias=2.0, separation=1.0, spread=1.0)
+    >>> [round(float(expected_gain(biased, share, 100)), 2) for share in (0.5, 0.7, 0.95)]
+    [0.26, 0.04, -0.4]
+    """
+    after = expected_accuracy(
+        scores, share, rows, strength=strength, correction=correction, stated_share=stated_share
+    )
+    return after - expected_accuracy(scores, share, strength=0.0)
+
+
+def break_even_shares(
+    margins: Margins, *, strength: ArrayLike = 1.0
+) -> tuple[jax.Array, jax.Array]:
+    """Between which shares of the first label BC gains where its bias is learned from many rows.
+
+    At a share of one half the whole bias is best removed, so that BC never loses there. Where the
+    label that the scores do not prefer is the frequent one, it gains up to a share of
+    1/2 + |beta| / (2 delta), at which it subtracts nothing; on the other side the end is sought.
+
+    Args:
+        margins: three numbers of two labels, or arrays that broadcast.
+        strength: gamma, the part of the bias that is subtracted.
+
+    Returns:
+        The least and the greatest share, 0 or 1 where BC gains up to there.
+
+    >>> low, high = break_even_shares(Margins(bias=-0.5, separation=1.0, spread=1.0))
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.419, 0.75)
+    """
+    shape = jnp.broadcast_shapes(*map(jnp.shape, (*margins, strength)))
+
+    def search(end: float) -> jax.Array:
+        gaining, losing = jnp.full(shape, 0.5), jnp.full(shape, end)
+        for _ in range(BISECTIONS):
+            middle = (gaining + losing) / 2
+            gains = expected_gain(margins, middle, strength=strength) >= 0
+            gaining, losing = jnp.where(gains, middle, gaining), jnp.where(gains, losing, middle)
+        # Up to the end itself where it gains there, too.
+        return jnp.where(expected_gain(margins, end, strength=strength) >= 0, end, gaining)
+
+    return search(0.0), search(1.0)
+
+
+def _shares(share: ArrayLike, labels: int) -> jax.Array:
+    shares = jnp.asarray(share, jnp.float32)
+    total = shares.sum()
+    # A traced sum has no value to look at.
+    has_sum = isinstance(total, jax.core.Tracer) or abs(float(total) - 1.0) < 1e-3
+    if shares.shape != (labels,) or not has_sum:
+        raise InputError(
+            where="share", expected=f"the shares of {labels} labels, which sum to 1",
+            got=np.round(np.asarray(shares), 4).tolist(), remedy="give one for each label",
+        )  # fmt: skip
+    return shares
+
+
+@partial(jax.jit, static_argnames="correction")
+def _accuracy_of_pair(
+    bias: jax.Array, separation: jax.Array, spread: jax.Array, share: jax.Array, rows: jax.Array,
+    strength: jax.Array, stated: jax.Array, *, correction: Correction,
+) -> jax.Array:  # fmt: skip
+    if correction == "bc":
+        # The mean margin of m rows, and its variance: within the labels and between them.
+        mean = strength * (bias + separation * (2 * share - 1))
+        between = 4 * share * (1 - share) * separation**2
+        threshold = Threshold(mean, strength**2 * (spread**2 + between) / rows)
+    else:
+        threshold = _matching_threshold(bias, separation, spread, share, rows, stated)
+    s = jnp.sqrt(spread**2 + threshold.variance)
+    first_right = ndtr((bias + separation - threshold.mean) / s)
+    second_right = ndtr((threshold.mean - bias + separation) / s)
+    return share * first_right + (1 - share) * second_right
+
+
+def _matching_threshold(
+    bias: jax.Array, separation: jax.Array, spread: jax.Array, share: jax.Array, rows: jax.Array,
+    stated: jax.Array,
+) -> Threshold:  # fmt: skip
+    """The b of mean sigmoid(margin - b) = stated share, and its variance over m rows."""
+    grid = jnp.linspace(-GRID_ENDS, GRID_ENDS, GRID_POINTS)
+    density = jax.nn.softmax(-(grid**2) / 2)  # of one label, in sigmas
+    # The grid is a last axis beside whatever the arguments broadcast to.
+    bias, separation, spread, share, rows, stated = (
+        number[..., None] for number in jnp.broadcast_arrays(
+            bias, separation, spread, share, rows, stated
+        )
+    )  # fmt: skip
+    margins = jnp.concatenate(
+        [bias + separation + spread * grid, bias - separation + spread * grid], axis=-1
+    )
+    weights = jnp.concatenate([share * density, (1 - share) * density], axis=-1)
+
+    def mean_share(b: jax.Array) -> jax.Array:
+        return jnp.sum(weights * jax.nn.sigmoid(margins - b), axis=-1, keepdims=True)
+
+    # The mean probability falls as b rises: halving finds it, whatever the shares.
+    reach = jnp.abs(bias) + separation + GRID_ENDS * spread + 40.0
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        is_above = mean_share(middle) > stated
+        return jnp.where(is_above, middle, low), jnp.where(is_above, high, middle)
+
+    low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (-reach, reach))
+    b = (low + high) / 2
+    probs = jax.nn.sigmoid(margins - b)
+    mean = jnp.sum(weights * probs, axis=-1)
+    slope = jnp.sum(weights * probs * (1 - probs), axis=-1)
+    # The delta method: b solves an equation in a mean of m probabilities.
+    variance = (jnp.sum(weights * probs**2, axis=-1) - mean**2) / (slope**2 * rows[..., 0])
+    return Threshold(b[..., 0], variance)
+
+
+@partial(jax.jit, static_argnames="correction")
+def _accuracy_of_labels(
+    scores: LabelScores, shares: jax.Array, rows: jax.Array, strength: jax.Array,
+    stated: jax.Array, *, correction: Correction,
+) -> jax.Array:  # fmt: skip
+    k = len(shares)
+    if correction == "bc":
+        mean = shares @ scores.means
+        apart = scores.means - mean
+        covariance = scores.covariance + (apart.T * shares) @ apart
+        subtracted = Threshold(strength * mean, strength**2 * covariance / rows)
+    else:
+        subtracted = _matching_bias(scores, shares, rows, stated)
+    noise = scores.covariance + subtracted.variance
+    right = [_largest_at(label, scores.means[label] - subtracted.mean, noise) for label in range(k)]
+    return shares @ jnp.stack(right)
+
+
+def _matching_bias(
+    scores: LabelScores, shares: jax.Array, rows: jax.Array, stated: jax.Array
+) -> Threshold:
+    """The b of mean softmax(s - b) = stated shares, and its covariance over m rows."""
+    k = len(shares)
+    root = jnp.linalg.cholesky(scores.covariance + _ridge(scores.covariance))
+    normal = ndtri(_lattice(k)) @ root.T  # [points, k]
+    rows_of_labels = (scores.means[:, None] + normal).reshape(-1, k)
+    weights = jnp.repeat(shares / len(normal), len(normal))
+    expected = jnp.maximum(stated, 1e-4) / jnp.maximum(stated, 1e-4).sum()
+    b = match(rows_of_labels, expected, weights)
+    probs = jax.nn.softmax(rows_of_labels - b, axis=-1)
+    mean = weights @ probs
+    products = (probs.T * weights) @ probs  # [k, k], mean p p'
+    # Singular along 1, as a constant on all labels changes nothing.
+    inverse = jnp.linalg.pinv(jnp.diag(mean) - products, hermitian=True)
+    covariance = products - jnp.outer(mean, mean)
+    return Threshold(b, inverse @ covariance @ inverse / rows)
+
+
+def _largest_at(label: int, means: jax.Array, covariance: jax.Array) -> jax.Array:
+    """How often one of k Gaussian scores is the largest: Genz 1992, by sequential conditioning.
+
+    Of two labels it is exact; of more the points of a lattice leave an error of about 1e-4.
+    """
+    k = len(means)
+    less = jnp.delete(jnp.eye(k)[label] - jnp.eye(k), label, axis=0, assume_unique_indices=True)
+    differences, spread = less @ means, less @ covariance @ less.T  # [k - 1], [k - 1, k - 1]
+    root = jnp.linalg.cholesky(spread + _ridge(spread))
+    uniform = _lattice(k - 1)
+    normal = jnp.zeros_like(uniform)  # the differences' noise, conditioned on being large enough
+    above = jnp.ones(len(uniform))
+    for i in range(k - 1):
+        chance = ndtr((differences[i] + normal @ root[i]) / root[i, i])
+        above = above * chance
+        conditioned = -ndtri(jnp.maximum(uniform[:, i] * chance, SMALLEST))
+        normal = normal.at[:, i].set(conditioned)
+    return above.mean()
+
+
+def _ridge(covariance: jax.Array) -> jax.Array:
+    """What lets a singular covariance be factored: scores less their row's mean have one."""
+    return 1e-6 * jnp.maximum(jnp.trace(covariance), 1e-6) * jnp.eye(len(covariance))
+
+
+def _lattice(dimensions: int) -> jax.Array:
+    """Points [points, d] that fill the unit cube evenly: multiples of square roots of primes."""
+    primes = [n for n in range(2, 400) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    steps = np.sqrt(np.array(primes[:dimensions], np.float64))
+    points = (np.outer(np.arange(1, NORMAL_POINTS + 1), steps) + 0.5) % 1.0
+    # Folded, so that the integrand is periodic; away from 0 and 1, where the quantile is infinite.
+    folded = 1 - np.abs(2 * points - 1)
+    return jnp.asarray(np.clip(folded, 1e-6, 1 - 1e-6), jnp.float32)

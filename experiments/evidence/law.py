@@ -1,0 +1,199 @@
+"""The study "law": the gain that three numbers let expect, beside the one that rows show.
+
+Each pool is one model's rows. The numbers are fitted to one half of its rows; the gain is measured
+on the other, in batches drawn from it. Nothing is chosen by what is measured.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from batch_calibration.diagnosis import expected_gain, fit_label_scores, fit_margins, fit_mixture
+from experiments.evidence import law_tables, pools
+from experiments.evidence.law_tables import LabelCells, PairCells
+from experiments.evidence.page import Written
+from experiments.evidence.pools import Pool
+
+MIN_ROWS_OF_LABEL = 20
+"""Rows of a label in half a pool below which its accuracy is not measured."""
+LABELS = 4
+LABEL_SHARES = (0.0, 0.4, 0.55, 0.7, 0.85)
+"""What one of four labels has, in turn; the others have the rest in equal parts."""
+LABEL_SIZES = (30, 300)
+
+
+class Options(NamedTuple):
+    """What is varied.
+
+    Attributes:
+        sets: sets of one batch of four labels; every two of these are a pair.
+        shares: of the first label of a pair; of four labels each in turn has it, and 0.
+        sizes: rows that the bias is learned from.
+        draws: batches of each cell.
+        labeled: rows from which the numbers are estimated where few are labeled.
+        repeats: how often such rows are drawn.
+        seed: of the draws.
+    """
+
+    sets: Sequence[str]
+    shares: Sequence[float]
+    sizes: Sequence[int]
+    draws: int = 200
+    labeled: int = 32
+    repeats: int = 10
+    seed: int = 0
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Measure every cell, and say how well the law foretells it.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is varied.
+    """
+    pair_cells: list[PairCells] = []
+    label_cells: list[LabelCells] = []
+    for name in options.sets:
+        for index, pool in enumerate(pools.real_pools(folder, [name], LABELS)):
+            random = np.random.default_rng([options.seed, list(options.sets).index(name), index])
+            is_first = random.random(len(pool.gold)) < 0.5
+            fitted, judged = _part(pool, is_first), _part(pool, ~is_first)
+            for pair in combinations(range(LABELS), 2):
+                cells = measure_pair(name, fitted, judged, pair, options, random)
+                pair_cells += [cells] if cells else []
+            label_cells.append(measure_labels(name, fitted, judged, options, random))
+    return Written(
+        law_tables.findings(pair_cells, options.shares, options.labeled),
+        law_tables.section(pair_cells, label_cells, options.shares, options.labeled),
+        {"evidence_law": law_tables.all_cells(pair_cells, options.shares, options.sizes)},
+        {"evidence_law": partial(law_tables.draw, pair_cells, options.shares, options.sizes)},
+    )  # fmt: skip
+
+
+def _part(pool: Pool, rows: np.ndarray) -> Pool:
+    return pool._replace(log_probs=pool.log_probs[rows], gold=pool.gold[rows])
+
+
+def measure_pair(
+    set_name: str, fitted: Pool, judged: Pool, pair: tuple[int, int], options: Options,
+    random: np.random.Generator,
+) -> PairCells | None:  # fmt: skip
+    """The cells of two labels of a pool; None where a half has too few rows of one of them."""
+    halves = []
+    for half in (fitted, judged):
+        is_of_pair = np.isin(half.gold, pair)
+        rows = half.log_probs[is_of_pair][:, pair].astype(np.float64)
+        halves.append((rows, (half.gold[is_of_pair] == pair[1]).astype(np.int32)))
+        if np.bincount(halves[-1][1], minlength=2).min() < MIN_ROWS_OF_LABEL:
+            return None
+    (rows, gold), (judged_rows, judged_gold) = halves
+    shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
+    margins = fit_margins(rows, gold)
+    by_few = np.zeros((options.repeats, len(shares), len(sizes)))
+    for repeat in range(options.repeats):
+        few = _draw_labeled(gold, options.labeled, random)
+        by_few[repeat] = expected_gain(fit_margins(rows[few], gold[few]), shares, sizes)
+    judged_margins = judged_rows[:, 0] - judged_rows[:, 1]
+    by_label = [judged_margins[judged_gold == label] for label in (0, 1)]
+    by_none = _expected_without_labels(by_label, options, random)
+    measured = _measure_gains(by_label, options, random)
+    expected = np.asarray(expected_gain(margins, shares, sizes))
+    return PairCells(set_name, fitted.name, margins, measured, expected, by_few, by_none)
+
+
+def _draw_labeled(gold: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:
+    """Indices of some rows, drawn until two of each label are among them."""
+    while True:
+        few = random.choice(len(gold), min(most, len(gold)), replace=False)
+        if np.bincount(gold[few], minlength=2).min() >= 2:
+            return few
+
+
+def _measure_gains(
+    by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
+) -> np.ndarray:
+    """Mean gain of BC [shares, sizes] over drawn batches; the rows of a label are judged equally.
+
+    Args:
+        by_label: the margins of the rows of each of two labels, [n] each.
+        options: what is varied.
+        random: of the draws.
+    """
+    first, second = map(np.sort, by_label)
+    gains = np.zeros((len(options.shares), len(options.sizes)))
+    for column, size in enumerate(options.sizes):
+        # Sums of the first 0, 1, ... rows drawn of a label: any share takes a part of both.
+        sums = []
+        for margins in by_label:
+            drawn = margins[random.integers(0, len(margins), (options.draws, size))]
+            zeros = np.zeros((options.draws, 1))
+            sums.append(np.concatenate([zeros, drawn.cumsum(axis=1)], axis=1))
+        for line, share in enumerate(options.shares):
+            count = random.binomial(size, share, options.draws)
+            batch = np.arange(options.draws)
+            thresholds = (sums[0][batch, count] + sums[1][batch, size - count]) / size
+            after = _accuracy_at(first, second, share, thresholds).mean()
+            gains[line, column] = after - _accuracy_at(first, second, share, np.zeros(1))[0]
+    return gains
+
+
+def _accuracy_at(
+    first: np.ndarray, second: np.ndarray, share: float, thresholds: np.ndarray
+) -> np.ndarray:
+    """Accuracy [t] of two labels' sorted margins; a tie is the first label's."""
+    first_right = 1 - np.searchsorted(first, thresholds, side="left") / len(first)
+    second_right = np.searchsorted(second, thresholds, side="left") / len(second)
+    return np.asarray(share * first_right + (1 - share) * second_right)
+
+
+def _expected_without_labels(
+    by_label: Sequence[np.ndarray], options: Options, random: np.random.Generator
+) -> np.ndarray:
+    """What the law says by a mixture fitted to unlabeled rows of each share, as many as learned."""
+    expected = np.full((len(options.shares), len(options.sizes)), np.nan)
+    size = max(options.sizes)
+    for line, share in enumerate(options.shares):
+        is_second = (random.random(size) >= share).astype(int)
+        drawn = np.where(is_second, *(random.choice(by_label[label], size) for label in (1, 0)))
+        fit = fit_mixture(np.stack([drawn, np.zeros(size)], axis=1))
+        if fit.is_identified:
+            expected[line] = expected_gain(fit.margins, fit.share, np.array(options.sizes))
+    return expected
+
+
+def measure_labels(
+    set_name: str, fitted: Pool, judged: Pool, options: Options, random: np.random.Generator
+) -> LabelCells:
+    """The cells of all labels of a pool: each has each share in turn, and none."""
+    law = fit_label_scores(fitted.log_probs, fitted.gold)
+    vectors = [np.full(LABELS, 1 / LABELS)]
+    for label in range(LABELS):
+        vectors += [pools.uneven(LABELS, label, share) for share in LABEL_SHARES]
+    shares, sizes = np.array(vectors), np.array(LABEL_SIZES, np.float32)
+    over_sizes = jax.vmap(partial(expected_gain, law), (None, 0))
+    expected = np.asarray(jax.vmap(over_sizes, (0, None))(shares, sizes))
+    rows = judged.log_probs.astype(np.float64)
+    by_label = [rows[judged.gold == label] for label in range(LABELS)]
+    before = _accuracies(by_label, np.zeros(LABELS))
+    draws = max(1, options.draws // 5)  # each judges all rows
+    measured = np.zeros(expected.shape)
+    for line, column in np.ndindex(*measured.shape):
+        share, size = shares[line], LABEL_SIZES[column]
+        for counts in random.multinomial(size, share, draws):  # rows of each label, [k]
+            total = np.zeros(LABELS)
+            for group, count in zip(by_label, counts, strict=True):
+                total += group[random.integers(0, len(group), count)].sum(axis=0)
+            after = _accuracies(by_label, total / size)
+            measured[line, column] += share @ (after - before) / draws
+    return LabelCells(set_name, fitted.name, measured, expected)
+
+
+def _accuracies(by_label: Sequence[np.ndarray], bias: np.ndarray) -> np.ndarray:
+    """The share of the rows of each label, [n, k] each, that are right less a bias, [k]."""
+    hits = [(rows - bias).argmax(axis=1) == label for label, rows in enumerate(by_label)]
+    return np.array([hit.mean() for hit in hits])

@@ -1,0 +1,239 @@
+"""The law of gain: against simulations, in its limits, and on rows of real models."""
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal, norm
+
+from batch_calibration import METHODS
+from batch_calibration.diagnosis import (
+    LabelScores,
+    Margins,
+    break_even_shares,
+    estimate_gain,
+    expected_accuracy,
+    expected_gain,
+    fit_label_scores,
+    fit_margins,
+    fit_mixture,
+)
+from batch_calibration.errors import InputError
+from batch_calibration.methods import make_calibrator
+
+MARGINS = Margins(bias=1.2, separation=1.0, spread=1.5)
+numbers = st.floats(-3.0, 3.0).map(partial(round, ndigits=2))
+positive = st.floats(0.3, 3.0).map(partial(round, ndigits=2))
+inner_shares = st.floats(0.05, 0.95).map(partial(round, ndigits=2))
+
+
+def draw_rows(margins: Margins, share: float, rows: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Scores [rows, 2] whose margins follow the model, and right labels [rows]."""
+    random = np.random.default_rng(seed)
+    gold = (random.random(rows) >= share).astype(np.int32)
+    signs = np.where(gold == 0, 1.0, -1.0)
+    x = margins.bias + margins.separation * signs + margins.spread * random.normal(size=rows)
+    return np.stack([x, np.zeros(rows)], axis=1).astype(np.float32), gold
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("strength", [0.5, 1.0])
+def test_bc_gains_what_a_simulation_gains(share: float, strength: float) -> None:
+    batches, size = 400, 20
+    scores, gold = draw_rows(MARGINS, share, 60_000, 0)
+    learned = draw_rows(MARGINS, share, batches * size, 1)[0].reshape(batches, size, 2)
+    calibrator = make_calibrator(METHODS["bc"], strength=strength)
+    biases = jax.vmap(lambda rows: calibrator.fit(rows).bias)(jnp.asarray(learned))
+    thresholds = strength * np.asarray(biases[:, 0] - biases[:, 1])
+    margins = scores[:, 0] - scores[:, 1]
+    first, second = (np.sort(margins[gold == label]) for label in (0, 1))
+    after = share * (1 - np.searchsorted(first, thresholds) / len(first)) + (
+        1 - share
+    ) * np.searchsorted(second, thresholds) / len(second)
+    before = share * (first > 0).mean() + (1 - share) * (second < 0).mean()
+    expected = expected_gain(MARGINS, share, size, strength=strength)
+    assert float(expected) == pytest.approx(float(after.mean() - before), abs=0.01)
+
+
+@pytest.mark.parametrize(("share", "stated"), [(0.5, 0.5), (0.3, 0.3), (0.8, 0.5)])
+def test_prior_matching_gains_what_the_method_gains(share: float, stated: float) -> None:
+    scores, gold = draw_rows(MARGINS, share, 100_000, 2)
+    calibrator = make_calibrator(METHODS["prior_matching"], target_prior=(stated, 1 - stated))
+    corrected = calibrator.apply(calibrator.fit(jnp.asarray(scores)), jnp.asarray(scores))
+    gain = (corrected.argmax(axis=1) == gold).mean() - (scores.argmax(axis=1) == gold).mean()
+    expected = expected_gain(MARGINS, share, correction="prior_matching", stated_share=stated)
+    assert float(expected) == pytest.approx(float(gain), abs=0.006)
+
+
+def test_the_threshold_of_prior_matching_varies_as_the_delta_method_says() -> None:
+    batches, size, share = 2000, 50, 0.4
+    rows = draw_rows(MARGINS, share, batches * size, 3)[0].reshape(batches, size, 2)
+    calibrator = make_calibrator(METHODS["prior_matching"], target_prior=(share, 1 - share))
+    biases = jax.jit(jax.vmap(lambda batch: calibrator.fit(batch).bias))(jnp.asarray(rows))
+    thresholds = np.asarray(biases[:, 0] - biases[:, 1])
+    accuracies = share * norm.sf((thresholds - 2.2) / 1.5) + (1 - share) * norm.cdf(
+        (thresholds - 0.2) / 1.5
+    )
+    expected = expected_accuracy(MARGINS, share, size, correction="prior_matching")
+    assert float(expected) == pytest.approx(accuracies.mean(), abs=0.002)
+
+
+@given(numbers, positive, positive)
+def test_balanced_labels_and_many_rows_never_lose(
+    bias: float, separation: float, spread: float
+) -> None:
+    gain = float(expected_gain(Margins(bias, separation, spread), 0.5))
+    closed = norm.cdf(separation / spread) - 0.5 * (
+        norm.cdf((separation + bias) / spread) + norm.cdf((separation - bias) / spread)
+    )
+    assert gain == pytest.approx(closed, abs=1e-5)
+    assert gain >= -1e-6
+
+
+@given(numbers, positive, positive, inner_shares)
+def test_limits(bias: float, separation: float, spread: float, share: float) -> None:
+    margins = Margins(bias, separation, spread)
+    assert float(expected_gain(margins, share, strength=0.0)) == 0.0
+    many, all_rows = expected_gain(margins, share, 1e9), expected_gain(margins, share)
+    assert float(many) == pytest.approx(float(all_rows), abs=1e-5)
+    # Swapping both labels changes nothing.
+    swapped = expected_gain(Margins(-bias, separation, spread), 1 - share, 30)
+    assert float(expected_gain(margins, share, 30)) == pytest.approx(float(swapped), abs=1e-5)
+    # Scores that tell nothing of the label: half of what is predicted is right, bias removed.
+    guesses = expected_accuracy(Margins(bias, 0.0, spread), share)
+    assert float(guesses) == pytest.approx(0.5, abs=1e-5)
+
+
+@given(numbers, positive, positive)
+def test_break_even_shares_part_gains_from_losses(
+    bias: float, separation: float, spread: float
+) -> None:
+    margins = Margins(bias, separation, spread)
+    low, high = map(float, break_even_shares(margins))
+    assert low <= 0.5 <= high
+    far = min(1.0, 0.5 + abs(bias) / (2 * separation))
+    if abs(bias) > 0.02:
+        assert (1 - low if bias > 0 else high) == pytest.approx(far, abs=2e-3)
+    for share in np.linspace(0.02, 0.98, 25):
+        gain = float(expected_gain(margins, share))
+        if low + 5e-3 < share < high - 5e-3:
+            assert gain >= -1e-5
+        elif share < low - 5e-3 or share > high + 5e-3:
+            assert gain <= 1e-5
+
+
+def test_arrays_broadcast_and_are_traced() -> None:
+    shares, sizes = np.array([0.2, 0.5, 0.8])[:, None], np.array([10, 1000])
+    grid = expected_gain(MARGINS, shares, sizes)
+    assert grid.shape == (3, 2)
+    assert float(grid[1, 1]) == float(expected_gain(MARGINS, 0.5, 1000))
+    traced = jax.jit(jax.vmap(partial(expected_gain, MARGINS)))(shares[:, 0])
+    np.testing.assert_allclose(traced, expected_gain(MARGINS, shares[:, 0]), atol=1e-6)
+    matched = expected_gain(MARGINS, shares, sizes, correction="prior_matching")
+    assert matched.shape == (3, 2)
+    slope = jax.grad(lambda share: expected_gain(MARGINS, share, 100))(0.5)
+    assert np.isfinite(slope)
+
+
+@pytest.mark.parametrize("correction", ["bc", "prior_matching"])
+def test_two_labels_by_both_forms(correction: str) -> None:
+    bias, separation, spread = MARGINS
+    half = np.array([[bias + separation], [bias - separation]]) * np.array([[0.5, -0.5]])
+    covariance = spread**2 / 4 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    scores = LabelScores(jnp.asarray(half, jnp.float32), jnp.asarray(covariance, jnp.float32))
+    for share, size in ((0.3, 20), (0.5, np.inf), (0.9, 100)):
+        pair = expected_gain(MARGINS, share, size, correction=correction)
+        labels = expected_gain(scores, [share, 1 - share], size, correction=correction)
+        assert float(labels) == pytest.approx(float(pair), abs=5e-4)
+
+
+def test_four_labels_against_scipy_and_a_simulation() -> None:
+    random = np.random.default_rng(4)
+    means = 1.5 * np.eye(4) + random.normal(size=4)
+    root = 0.7 * random.normal(size=(4, 4)) + np.eye(4)
+    covariance, shares = root @ root.T, np.array([0.5, 0.3, 0.2, 0.0])
+    scores = LabelScores(jnp.asarray(means, jnp.float32), jnp.asarray(covariance, jnp.float32))
+    exact = 0.0
+    for label, share in enumerate(shares):
+        less = np.delete(np.eye(4) - np.eye(4)[label], label, axis=0)
+        exact += share * multivariate_normal.cdf(
+            np.zeros(3), less @ means[label], less @ covariance @ less.T
+        )
+    assert float(expected_accuracy(scores, shares, strength=0.0)) == pytest.approx(exact, abs=1e-3)
+    gold = random.choice(4, 40_000, p=shares)
+    rows = means[gold] + random.normal(size=(40_000, 4)) @ root.T
+    after = []
+    for _ in range(60):
+        bias = rows[random.integers(0, len(rows), 25)].mean(axis=0)
+        after.append(((rows - bias).argmax(axis=1) == gold).mean())
+    expected = expected_accuracy(scores, shares, 25)
+    assert float(expected) == pytest.approx(np.mean(after), abs=0.012)
+
+
+def test_numbers_are_found_again_and_their_interval_holds_the_truth() -> None:
+    scores, gold = draw_rows(MARGINS, 0.5, 20_000, 5)
+    np.testing.assert_allclose(fit_margins(scores, gold), MARGINS, atol=0.05)
+    truth = float(expected_gain(MARGINS, 0.5, 200))
+    inside = 0
+    for seed in range(40):
+        few, labels = draw_rows(MARGINS, 0.5, 64, 100 + seed)
+        gain = estimate_gain(few, labels, share=[0.5, 0.5], rows=200, draws=200)
+        inside += gain.low <= truth <= gain.high
+    assert inside >= 33  # of 40; a 95 % interval holds it in fewer than 34 with p < 0.02
+    json.dumps(gain)
+
+
+def test_a_mixture_is_named_only_where_two_humps_stand_apart() -> None:
+    apart = Margins(bias=1.0, separation=4.0, spread=1.0)
+    fit = fit_mixture(draw_rows(apart, 0.7, 1000, 6)[0])
+    assert fit.is_identified
+    np.testing.assert_allclose([*fit.margins, fit.share], [*apart, 0.7], atol=0.12)
+    assert not fit_mixture(draw_rows(MARGINS, 0.7, 1000, 7)[0]).is_identified
+    # Heavy tails are better described by two Gaussians, and show no label.
+    tails = np.random.default_rng(8).standard_t(2, size=(1000, 1)) * np.array([[1.0, 0.0]])
+    heavy = fit_mixture(tails)
+    assert heavy.evidence > 0
+    assert not heavy.is_identified
+
+
+def test_signs_on_real_models(shared) -> None:
+    with np.load(shared / "scores" / "mmlu_base" / "orig.npz") as archive:
+        scores, gold = archive["scores"].astype(np.float64), archive["gold"]
+    is_pair = gold < 2
+    misses = 0
+    for rows in scores[:, is_pair, :2]:
+        labels = gold[is_pair]
+        margins = fit_margins(rows[::2], labels[::2])
+        x, y = (rows[1::2, 0] - rows[1::2, 1]), labels[1::2]
+        for share in (0.2, 0.5, 0.8):
+            first, second = x[y == 0], x[y == 1]
+            c = share * first.mean() + (1 - share) * second.mean()
+            gain = share * ((first > c).mean() - (first > 0).mean())
+            gain += (1 - share) * ((second <= c).mean() - (second <= 0).mean())
+            if abs(gain) > 0.01:
+                misses += (gain > 0) != bool(expected_gain(margins, share) > 0)
+    assert misses <= 1  # of 21 cells at most
+
+
+def test_what_cannot_be_fitted_is_a_sentence() -> None:
+    scores, gold = draw_rows(MARGINS, 0.5, 20, 9)
+    with pytest.raises(InputError) as error:
+        expected_gain(MARGINS, 0.5, correction="dc")
+    assert "correction" in str(error.value)
+    with pytest.raises(InputError) as error:
+        fit_margins(scores, np.zeros(20, int))
+    assert error.value.where == "labels"
+    with pytest.raises(InputError) as error:
+        fit_margins(scores[:4], gold[:4])
+    assert error.value.got == "4"
+    with pytest.raises(InputError) as error:
+        expected_gain(fit_label_scores(scores, gold), [0.5, 0.2])
+    assert error.value.where == "share"
+    with pytest.raises(InputError) as error:
+        fit_mixture(np.zeros((20, 3)))
+    assert error.value.where == "scores"
