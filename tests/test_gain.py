@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -119,12 +120,10 @@ def test_break_even_shares_part_gains_from_losses(
     far = min(1.0, 0.5 + abs(bias) / (2 * separation))
     if abs(bias) > 0.02:
         assert (1 - low if bias > 0 else high) == pytest.approx(far, abs=2e-3)
-    for share in np.linspace(0.02, 0.98, 25):
-        gain = float(expected_gain(margins, share))
-        if low + 5e-3 < share < high - 5e-3:
-            assert gain >= -1e-5
-        elif share < low - 5e-3 or share > high + 5e-3:
-            assert gain <= 1e-5
+    shares = np.linspace(0.02, 0.98, 25)
+    gains = np.asarray(expected_gain(margins, shares))
+    assert (gains[(shares > low + 5e-3) & (shares < high - 5e-3)] >= -1e-5).all()
+    assert (gains[(shares < low - 5e-3) | (shares > high + 5e-3)] <= 1e-5).all()
 
 
 def test_arrays_broadcast_and_are_traced() -> None:
@@ -201,7 +200,7 @@ def test_a_mixture_is_named_only_where_two_humps_stand_apart() -> None:
     assert not heavy.is_identified
 
 
-def test_signs_on_real_models(shared) -> None:
+def test_signs_on_real_models(shared: Path) -> None:
     with np.load(shared / "scores" / "mmlu_base" / "orig.npz") as archive:
         scores, gold = archive["scores"].astype(np.float64), archive["gold"]
     is_pair = gold < 2
