@@ -114,8 +114,8 @@ def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> l
     )
     return [
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
-        f"sizes of {models} models, fitted on one half of the rows and on the other, "
-        f"R² {r2:.2f}; the sign is right in "
+        f"sizes of {models} models, fitted on one half of the rows and judged on the "
+        f"other, R² {r2:.2f}; the sign is right in "
         f"{signs:.1f} % of the cells whose gain is beyond a point. By {few} labeled rows it "
         f"decides with a mean gain of {law[0]:+.2f} points [{law[1]:+.2f}, {law[2]:+.2f}], of "
         f"{best[0]:+.2f} that can be had; BC everywhere makes {always[0]:+.2f}."
