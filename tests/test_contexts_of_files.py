@@ -235,6 +235,20 @@ def test_a_context_of_one_score_is_refused_both_ways(folder, ending, capsys):
     assert "every score is -1.5" in capsys.readouterr().err and not output.exists()
 
 
+@pytest.mark.parametrize("method", ["bc", "cc"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_whose_rows_are_all_dropped_is_refused_both_ways(folder, ending, method, capsys):
+    write_parquet(folder / "0.parquet", np.array([[-1.5, np.nan]] * 20))
+    write_parquet(folder.parent / "probe.parquet", SCORES[0][:5])
+    output = folder.parent / f"o.{ending}"
+    flags = [f"--method={method}", "--missing=drop", "--labels=no,yes"]
+    flags += [f"--probe={folder.parent / 'probe.parquet'}"] if method == "cc" else []
+    with pytest.raises(SystemExit):
+        cli.run(["calibrate", str(folder), *flags, f"--output={output}"])
+    assert "no row is left once those with missing" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_decimals_and_categories_are_read_both_ways(tmp_path, capsys):
     cells = {name: pa.array(SCORES[0][:, i]).cast(pa.decimal128(8, 4))
              for i, name in enumerate(LABELS)}  # fmt: skip

@@ -1,6 +1,6 @@
 """What the console program says of all methods side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from batch_calibration.artifacts.cells import Best, Cells
 from batch_calibration.artifacts.gains import MARK, count_signs, gain_cell
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate
-from batch_calibration.store import Records
+from batch_calibration.store import Record, Records
 
 METHOD_NOTE = (
     "Accuracy in % over all labeled rows; of one context with its 95 % interval, and the gain over "
@@ -20,44 +20,43 @@ METHOD_NOTE = (
 
 
 def method_cells(records: Records) -> Cells:
-    """A row a model and method: accuracy over all rows, shares off, contexts won and lost."""
+    """A row a model and method: accuracy over labeled rows, shares off, contexts won and lost."""
     # One context has an interval, several have counts.
     last = ["gain over icl"] if len(records) == 1 else ["better, worse", "beyond noise"]
     rows: Cells = [["model", "method", "accuracy", "shares off", *last]]
-    for model in dict.fromkeys(record.context.model for record in records):
-        model_records = [record for record in records if record.context.model == model]
+    by_model: dict[str, list[Record]] = {}
+    for record in records:
+        by_model.setdefault(record.context.model, []).append(record)
+    for model, model_records in by_model.items():
         # Methods that all records have, in the table's order.
         names = [name for name in METHODS if all(name in row.methods for row in model_records)]
-        # Accuracies and shares are of the rows whose right label is known.
-        counts = [record.labeled_rows for record in model_records]
-        accuracies = {
-            name: np.array([record.methods[name]["accuracy"] for record in model_records])
-            for name in names
-        }
-        means = {
-            name: 100 * float(np.average(accuracy_by_record, weights=counts))
-            for name, accuracy_by_record in accuracies.items()
-        }
+        means = {name: _mean(model_records, name, "accuracy") for name in names}
         # Of the rounded means, so that equal cells are marked alike.
         best = max(round(mean, 1) for mean in means.values())
         for name, mean in means.items():
+            metrics = model_records[0].methods[name]
             cell = f"{mean:.1f}"
             if len(model_records) == 1:
-                ends = (
-                    model_records[0].methods[name][end] for end in ("accuracy_low", "accuracy_high")
-                )
-                cell += " [{:.1f}, {:.1f}]".format(*(100 * end for end in ends))
-            off = [record.methods[name]["total_variation"] for record in model_records]
+                low, high = metrics["accuracy_low"], metrics["accuracy_high"]
+                cell += f" [{100 * low:.1f}, {100 * high:.1f}]"
             against = [""] * len(last)
             # Gains are over icl: itself has none, and without it no method has.
             if name != "icl" and "icl" in names:
                 gains = [_gain(record.methods[name]) for record in model_records]
                 against = [gain_cell(gains[0])] if len(records) == 1 else count_signs(gains)
             accuracy = Best(cell) if round(mean, 1) == best else cell
-            shares = f"{100 * float(np.average(off, weights=counts)):.1f}"
+            shares = f"{_mean(model_records, name, 'total_variation'):.1f}"
             rows.append([model or "unnamed model", name, accuracy, shares, *against])
     return rows
 
 
+def _mean(records: Sequence[Record], method: str, metric: str) -> float:
+    """A method's metric in %, over the labeled rows of all records together."""
+    values = [record.methods[method][metric] for record in records]
+    # Metrics are of the rows whose right label is known.
+    counts = [record.labeled_rows for record in records]
+    return 100 * float(np.average(values, weights=counts))
+
+
 def _gain(metrics: Mapping[str, float]) -> Estimate:
-    return Estimate(*(metrics[f"gain{end}"] for end in ("", "_low", "_high")))
+    return Estimate(metrics["gain"], metrics["gain_low"], metrics["gain_high"])

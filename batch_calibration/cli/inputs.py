@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from batch_calibration import importers
@@ -26,16 +27,11 @@ SHARD = re.compile(r"-\d{3,}-of-\d{3,}|^part-\d{4,}")
 BESIDE_PARQUET = ("_SUCCESS", "_metadata", "_common_metadata")
 RANGES = ("calibrate", "diagnose")
 """Commands that tell the range of predictions that missing labels allow."""
-PROBES = tuple(
-    dict.fromkeys(
-        block
-        for method in METHODS.values()
-        for block in method.probe.blocks
-        if block not in ("test", "labeled")
-    )
-)
+ALL_PROBES = [method.probe for method in METHODS.values()]
+READ_BLOCKS = dict.fromkeys(chain(*(probe.blocks for probe in ALL_PROBES)))  # in order, once
+PROBES = tuple(name for name in READ_BLOCKS if name not in ("test", "labeled"))
 """Blocks that --probe may name."""
-LABELED = {block for method in METHODS.values() for block in method.probe.labeled}
+LABELED = set(chain(*(probe.labeled for probe in ALL_PROBES)))
 """Those of them whose right labels are read."""
 
 

@@ -50,16 +50,17 @@ def given_shares(
     # A file goes before numbers.
     if Path(text).is_file():
         where = f"--prior={text}"
-        pairs = _read_pairs(Path(text), names_by_context[0])
+        pairs: Sequence[tuple[str, ...]] = _read_pairs(Path(text), names_by_context[0])
     else:
-        triples = [pair.rpartition("=") for pair in text.split(",")]  # (label, "=", share)
-        pairs = [(name.strip(), share) for name, _, share in triples]
-    names, numbers = [name for name, _ in pairs], list[float]()
+        pairs = [pair.rpartition("=")[::2] for pair in text.split(",")]  # without the "="
+    names, numbers = list[str](), list[float]()
     with suppress(ValueError):  # what is no number is refused below
-        numbers = [float(share) for _, share in pairs]
+        for name, share in pairs:
+            numbers.append(float(share))
+            names.append(name.strip())
     is_named = any(names)
-    is_readable = all(names) or not is_named
-    if not numbers or not is_readable or not 0 < sum(numbers) < np.inf:
+    is_readable = len(numbers) == len(pairs) and (all(names) or not is_named)
+    if not is_readable or not 0 < sum(numbers) < np.inf:
         raise InputError(
             where=where,
             expected=f"shares such as 0.8,0.2 or {_example(names_by_context[0])}, {ESTIMATED!r} "
@@ -67,8 +68,8 @@ def given_shares(
             got=f"{text!r}, which is none of these",
             remedy="correct it",
         )
-    if not is_named and len(set(map(tuple, names_by_context))) > 1:
-        orders = [", ".join(labels) for labels in dict.fromkeys(map(tuple, names_by_context))]
+    orders = list(dict.fromkeys(map(", ".join, names_by_context)))
+    if not is_named and len(orders) > 1:
         raise InputError(
             where=where,
             expected="shares with the names of their labels, as the contexts have the labels "
@@ -96,8 +97,8 @@ def _in_order(
             got=f"{text!r}",
             remedy=f"write them as {_example(labels)}, or give a file",
         )
-    share_of = dict(zip(names if is_named else labels, numbers, strict=True))
-    return tuple(share_of[label] / sum(numbers) for label in labels)  # they need not sum to 1
+    places = list(map(names.index, labels)) if is_named else slice(None)
+    return tuple((np.array(numbers)[places] / sum(numbers)).tolist())  # they need not sum to 1
 
 
 def _example(labels: Sequence[str]) -> str:
@@ -105,7 +106,7 @@ def _example(labels: Sequence[str]) -> str:
     return ",".join(f"{label}={1 / len(labels):.2g}" for label in labels)
 
 
-def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, str]]:
+def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, ...]]:
     """The lines of a file: a share, or a label and its share; labels are "" in the first form."""
     try:
         # "-sig": a spreadsheet may write a byte order mark.
@@ -120,7 +121,7 @@ def _read_pairs(path: Path, labels: Sequence[str]) -> list[tuple[str, str]]:
             got="other lines",
             remedy="correct them",
         )
-    return [("", line[0]) if len(line) == 1 else (line[0].strip(), line[1]) for line in cells]
+    return [(line[0] if line[1:] else "", line[-1]) for line in cells]
 
 
 def _estimate(table: ScoreTable) -> tuple[tuple[float, ...], str]:

@@ -41,16 +41,17 @@ def title(table: ScoreTable) -> str:
     'sst2, 4-shot, seed 0'
     """
     facts = table.context
-    named = [str(facts.get(key) or "") for key in ("task", "model")]
-    named += ["{}-shot".format(facts["shots"])] if facts.get("shots") is not None else []
-    named += [f"seed {facts['seed']}"] if facts.get("seed") is not None else []
+    named = [str(facts.get("task") or ""), str(facts.get("model") or "")]
+    for key, form in (("shots", "{}-shot"), ("seed", "seed {}")):
+        if facts.get(key) is not None:
+            named.append(form.format(facts[key]))
     return ", ".join(filter(None, named)) or "scores"
 
 
 def notes(block: Block) -> list[str]:
     """What the importer of a block noticed."""
     messages = block.spec.get("notes")
-    return [str(message) for message in messages] if isinstance(messages, list) else []
+    return list(map(str, messages)) if isinstance(messages, list) else []
 
 
 def say(sentence: str, output_stream: TextIO | None = None) -> None:
@@ -142,10 +143,8 @@ def label_cells(diagnosis: Diagnosis) -> Cells:
     """A row a label: its preference, its share of predictions before and after, of the right."""
     rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {diagnosis.method}"]]
     for i, name in enumerate(diagnosis.label_names):
-        shares = (diagnosis.predicted[i], diagnosis.corrected[i])
-        rows.append(
-            [name, f"{diagnosis.preference[i]:+.2f}", *(f"{100 * share:.1f}" for share in shares)]
-        )
+        shares = f"{100 * diagnosis.predicted[i]:.1f}", f"{100 * diagnosis.corrected[i]:.1f}"
+        rows.append([name, f"{diagnosis.preference[i]:+.2f}", *shares])
     if diagnosis.classes is not None:
         rows[0].append("right")
         for row, share in zip(rows[1:], diagnosis.classes, strict=True):
@@ -170,9 +169,9 @@ def _changed_cells(context: Corrected, max_rows: int) -> Cells:
     block, names = context.table.blocks["test"], context.table.label_names
     rows: Cells = [["row", "before", "after", "right"]]
     for i in context.diagnosis.changed[:max_rows]:
-        guess = (names[int(scores[i].argmax())] for scores in (block.log_probs, context.scores))
+        before, after = int(block.log_probs[i].argmax()), int(context.scores[i].argmax())
         right = names[block.labels[i]] if block.labels[i] >= 0 else "?"
-        rows.append([block.row_ids[i], *guess, right])
+        rows.append([block.row_ids[i], names[before], names[after], right])
     if len(context.diagnosis.changed) > max_rows:
         rows.append([f"and {len(context.diagnosis.changed) - max_rows:,} more", "", "", ""])
     return rows
@@ -204,8 +203,11 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
     rows: Cells = [
         ["model", "contexts", "rows", "before", "after", "better, worse", "beyond noise"]
     ]
-    for model in dict.fromkeys(_model(context.table) for context in contexts):
-        diagnoses = [context.diagnosis for context in contexts if _model(context.table) == model]
+    by_model: dict[str, list[Diagnosis]] = {}
+    for context in contexts:
+        model = str(context.table.context.get("model") or "unnamed model")
+        by_model.setdefault(model, []).append(context.diagnosis)
+    for model, diagnoses in by_model.items():
         gains = [diagnosis.gain for diagnosis in diagnoses if diagnosis.gain]
         if gains:  # a model without right labels has no row
             before, after = _over_rows(diagnoses)
@@ -217,17 +219,16 @@ def model_cells(contexts: Sequence[Corrected]) -> Cells:
 
 def over_all(contexts: Sequence[Corrected]) -> str:
     """How many predictions change over all contexts, and the accuracy of all their rows."""
-    diagnoses = [context.diagnosis for context in contexts]
-    rows = sum(diagnosis.rows for diagnosis in diagnoses)
-    changed = sum(len(diagnosis.changed) for diagnosis in diagnoses)
+    diagnoses, rows, changed, never = [context.diagnosis for context in contexts], 0, 0, 0
+    for diagnosis in diagnoses:
+        rows += diagnosis.rows
+        changed += len(diagnosis.changed)
+        never += diagnosis.classes is not None and not diagnosis.classes.all()
     sentence = f"{len(contexts)} contexts, {rows:,} rows; the prediction of {changed:,} changes."
     if not any(diagnosis.gain for diagnosis in diagnoses):
         return f"{sentence} No right label is known."
     before, after = _over_rows(diagnoses)
     sentence += f" Accuracy over all labeled rows moves from {before:.1f} to {after:.1f} %."
-    never = sum(
-        diagnosis.classes is not None and not diagnosis.classes.all() for diagnosis in diagnoses
-    )
     if never:
         sentence += (
             f" In {never} of the contexts some label is never right, but BC supposes that labels "
@@ -239,10 +240,6 @@ def over_all(contexts: Sequence[Corrected]) -> str:
 
 def _advised(contexts: Sequence[Corrected]) -> list[Recommendation]:
     return [context.recommended for context in contexts]
-
-
-def _model(table: ScoreTable) -> str:
-    return str(table.context.get("model") or "unnamed model")
 
 
 def _over_rows(diagnoses: Sequence[Diagnosis]) -> list[float]:

@@ -67,9 +67,13 @@ class Learned:
                     refuse_several(self.where, {name: (first, text)}, self._source.reading)
 
     def check(self) -> None:
-        """Refuse scores of a context that are all equal, and ids that stand twice."""
-        for context in np.flatnonzero((self._low == self._high) & (self.counts > 1)):
-            refuse_constant(np.full((2, 2), self._low[context]), self.where)
+        """Refuse a context without rows or whose scores are all equal, and ids that stand twice."""
+        for key, context in self._source.contexts.items():
+            where = ", ".join(filter(None, key)) or self.where
+            if not self.counts[context]:
+                raise self._source.gaps.no_rows(where)
+            if self.counts[context] > 1 and self._low[context] == self._high[context]:
+                refuse_constant(np.full((2, 2), self._low[context]), where)
         hashes = self._hashes[: self._rows]
         hashes.sort()
         if repeated := int((hashes[1:] == hashes[:-1]).sum()):
@@ -82,6 +86,4 @@ class Learned:
 
     def means(self) -> np.ndarray:
         """The mean score [contexts, k] of each context's rows, in float64."""
-        if not self.counts.all():
-            raise self._source.gaps.no_rows(self.where)
         return self._sums / self.counts[:, None]

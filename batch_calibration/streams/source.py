@@ -191,8 +191,8 @@ def count_rows(files: Sequence[Path]) -> int:
 
     total = 0
     for path in files:
-        with arrow_errors(path), parquet.ParquetFile(path) as file:
-            total += file.metadata.num_rows
+        with arrow_errors(path):
+            total += parquet.read_metadata(path).num_rows
     return total
 
 
