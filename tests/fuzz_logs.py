@@ -64,7 +64,7 @@ def echoed_labels(chance: Random, folder: Path):
     labels = chance.sample(WORDS, chance.choice((2, 2, 3)))
     rows = make_rows(chance, labels)
     kind = chance.choice(("flag", "true", "name", "index", "own name", "own index", "several"))
-    is_batch, answers = chance.random() < 0.4, []
+    is_batch, answers = kind != "several" and chance.random() < 0.4, []
     for i, row in rows.items():
         choices, cells, right = [], [], labels.index(row["gold"])
         for j, name in enumerate(labels):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,22 +23,90 @@ FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false"
 """How a line says whether its label is the right one."""
 
 
+class Prompt(NamedTuple):
+    """A prompt that was scored with labels.
+
+    Attributes:
+        number: how many other prompts stand before it.
+        log_probs: label's index -> log-probability, nats.
+        lines: label's index -> the answer that has it.
+    """
+
+    number: int
+    log_probs: dict[int, float]
+    lines: dict[int, Line]
+
+    def cells(self, name: str) -> list[object]:
+        """A field of its lines, in the order of the labels."""
+        return [self.lines[label].value(name) for label in sorted(self.lines)]
+
+    def first_line(self) -> Line:
+        """The line that stands first in the file."""
+        return min(self.lines.values(), key=lambda line: line.number)
+
+    def shares(self, name: str) -> bool:
+        """Whether all its lines have the same in a field."""
+        return len(set(map(str, self.cells(name)))) == 1
+
+
 def read_prompts(
     path: Path,
     lines: Sequence[Line],
-    prompts: Sequence[PromptTokens],
+    scored_prompts: Sequence[PromptTokens],
     reading: Reading,
     scorer: str,
     failed: int,
 ) -> Imported:
-    """Scores from prompts that each end with one label; those of one prompt make a row."""
+    """Scores from prompts that each end with one label; those of one prompt make a row.
+
+    Prompts that lack a label are left out where as many requests failed, and refused otherwise.
+    """
     labels = named_labels(path, reading)
+    prompts, longest = _group_prompts(lines, scored_prompts, labels)
+    # A row that lacks a label has no bound either: nothing says how low it lies.
+    rows = [prompt for prompt in prompts if len(prompt.lines) == len(labels)]
+    if len(prompts) * len(labels) - len(lines) > failed:
+        partial = next(prompt for prompt in prompts if len(prompt.lines) < len(labels))
+        name = next(name for j, name in enumerate(labels) if j not in partial.lines)
+        raise InputError(
+            f"{partial.first_line().where}: its prompt has scores of {len(partial.lines)} labels "
+            f"of {len(labels)}, not of {shown(name)}; score each label after the same prompt."
+        )
+    if not rows:
+        raise InputError(where=path, expected="a prompt with a score of each label", got="none")
+    for row in rows:
+        for name in reading.by:
+            if not row.shares(name):
+                raise InputError(
+                    where=row.first_line().where,
+                    expected=f"one {name!r} on all lines of its prompt",
+                    got=shown(row.cells(name)),
+                )
+    imported = to_imported(
+        path,
+        list(map(Prompt.first_line, rows)),
+        reading,
+        np.array([[row.log_probs[j] for j in range(len(labels))] for row in rows]),
+        scorer,
+        gold=_right_labels(prompts, rows, reading) if reading.gold else None,
+        row_ids=tuple(str(row.number) for row in rows),
+    )
+    if len(rows) < len(prompts):
+        note = f"{len(prompts) - len(rows):,} of {len(prompts):,} prompts lack a label that failed."
+        imported = replace(imported, notes=(note,))
+    return replace(imported, full=longest <= MAX_TOKENS_FOR_MASS)
+
+
+def _group_prompts(
+    lines: Sequence[Line], scored_prompts: Sequence[PromptTokens], labels: Sequence[str]
+) -> tuple[list[Prompt], int]:
+    """The prompts in the file's order, and the number of tokens of the longest label."""
     # A prompt may stand there twice; its second scores are another row: (prompt, 2).
-    rows: dict[tuple[str, int], dict[int, tuple[float, Line]]] = {}
+    prompts: dict[tuple[str, int], Prompt] = {}
     times: dict[tuple[str, int], int] = {}
     longest = 0
-    for line, prompt in zip(lines, prompts, strict=True):
-        text = "".join(prompt.tokens).translate(SPACES).rstrip()
+    for line, scored in zip(lines, scored_prompts, strict=True):
+        text = "".join(scored.tokens).translate(SPACES).rstrip()
         endings = [name for name in labels if text.endswith(name.strip())]
         if not endings:
             raise InputError(
@@ -47,97 +116,60 @@ def read_prompts(
                 remedy="name the labels as the prompts have them (--labels)",
             )
         label = max(endings, key=len)  # "not so" ends in "so" as well
-        log_prob, size = end_log_prob(prompt, label, line.where)
+        log_prob, size = end_log_prob(scored, label, line.where)
         longest = max(longest, size)
         j, question = labels.index(label), text[: -len(label.strip())].rstrip()
         times[question, j] = times.get((question, j), 0) + 1
-        rows.setdefault((question, times[question, j]), {})[j] = log_prob, line
-    scores, row_lines, row_ids = [], [], []
-    lacking = 0
-    for number, scored in enumerate(rows.values()):
-        if len(scored) == len(labels):
-            ordered = [scored[j] for j in range(len(labels))]
-            scores.append([log_prob for log_prob, _ in ordered])
-            row_lines.append([line for _, line in ordered])
-            row_ids.append(str(number))
-            continue
-        # A row that lacks a label has no bound either: nothing says how low it lies.
-        lacking += len(labels) - len(scored)
-        if lacking > failed:
-            _, line = next(iter(scored.values()))
-            name = next(name for j, name in enumerate(labels) if j not in scored)
-            raise InputError(
-                f"{line.where}: its prompt has scores of {len(scored)} labels of "
-                f"{len(labels)}, not of {shown(name)}; score each label after the same prompt."
-            )
-    if not scores:
-        raise InputError(where=path, expected="a prompt with a score of each label", got="none")
-    gold = _right_labels(row_lines, reading) if reading.gold else None
-    # The line of the prompt that comes first in the file has its id.
-    first_lines = [min(by_label, key=lambda line: line.number) for by_label in row_lines]
-    _refuse_other_contexts(row_lines, reading)
-    imported = to_imported(
-        path, first_lines, reading, np.array(scores), scorer, gold=gold, row_ids=tuple(row_ids)
-    )
-    if lacking:
-        note = f"{len(rows) - len(scores):,} of {len(rows):,} prompts lack a label that failed."
-        imported = replace(imported, notes=(note,))
-    return replace(imported, full=longest <= MAX_TOKENS_FOR_MASS)
+        key = question, times[question, j]
+        prompt = prompts.setdefault(key, Prompt(len(prompts), {}, {}))
+        prompt.log_probs[j], prompt.lines[j] = log_prob, line
+    return list(prompts.values()), longest
 
 
-def _right_labels(rows: Sequence[Sequence[Line]], reading: Reading) -> np.ndarray:
-    """The right label of each prompt, whose k lines stand in the order of the labels.
+def _right_labels(
+    prompts: Sequence[Prompt], rows: Sequence[Prompt], reading: Reading
+) -> np.ndarray:
+    """The right label of each row, a prompt with a line for each label.
 
     What all lines of a prompt share is a label's name or its index. What differs is a flag of the
     line, true where its own label is the right one.
     """
     name, k = reading.gold, len(reading.labels)
-    cells, prompts_of = [], dict[str, int]()
-    for number, lines in enumerate(rows):
-        cells.append([line.value(name) for line in lines])
-        for line in lines:
-            if line.is_shared(name) and prompts_of.setdefault(line.request, number) != number:
+    prompt_of: dict[str, Prompt] = {}  # request -> the prompt that its one value is of
+    for row in rows:
+        for line in row.lines.values():
+            if line.is_shared(name) and prompt_of.setdefault(line.request, row) is not row:
                 raise InputError(
                     where=line.request,
                     expected=f"a list in {name!r} of a right label for each choice",
                     got=f"{shown(line.value(name))} for several prompts",
                 )
-    if all(len(set(map(str, of_prompt))) == 1 for of_prompt in cells):
-        return right_labels([lines[0] for lines in rows], reading)
-    own_names, own_indices = list(map(str.strip, reading.labels)), list(map(str, range(k)))
-    texts = [[str(cell).strip() for cell in of_prompt] for of_prompt in cells]
-    for own, kind in ((own_names, "name"), (own_indices, "index")):
-        if all(of_prompt == own for of_prompt in texts) and not isinstance(cells[0][0], bool):
+    if all(prompt.shares(name) for prompt in prompts):
+        return right_labels(list(map(Prompt.first_line, rows)), reading)
+    cells = [row.cells(name) for row in rows]
+    for own, kind in ((list(reading.labels), "name"), (list(range(k)), "index")):
+        texts = [str(cell).strip() for cell in own]
+        # A flag of JSON is no index, and the last label may be right in every row.
+        if all([str(cell).strip() for cell in row_cells] == texts for row_cells in cells):
             raise InputError(
-                where=rows[0][0].where,
+                where=rows[0].first_line().where,
                 expected=f"the right label of its prompt in {name!r}",
                 got=f"the {kind} of the label that each line scores itself, in all lines",
             )
-    gold = []
-    for lines, of_prompt, of_prompt_texts in zip(rows, cells, texts, strict=True):
-        if all(cell is None for cell in of_prompt):
-            gold.append(-1)
-            continue
-        flags = [FLAGS.get(text.lower()) for text in of_prompt_texts]
-        if flags.count(True) != 1 or None in flags:
-            raise InputError(
-                where=lines[0].where,
-                expected=f"in {name!r} the right label on all {k} lines of its prompt, or 1 on the "
-                "line of the right label and 0 on the others",
-                got=shown(of_prompt),
-            )
-        gold.append(flags.index(True))
-    return np.array(gold, np.int32)
+    return np.array([_right_flag(row, reading) for row in rows], np.int32)
 
 
-def _refuse_other_contexts(rows: Sequence[Sequence[Line]], reading: Reading) -> None:
-    """Refuse a prompt whose lines are of several contexts."""
-    for lines in rows:
-        for name in reading.by:
-            values = {line.text(name): line for line in lines}
-            if len(values) > 1:
-                raise InputError(
-                    where=lines[0].where,
-                    expected=f"one {name!r} on all lines of its prompt",
-                    got=", ".join(map(shown, values)),
-                )
+def _right_flag(row: Prompt, reading: Reading) -> int:
+    """The label whose line says that it is the right one, -1 where no line says anything."""
+    cells = row.cells(reading.gold)
+    if all(cell is None for cell in cells):
+        return -1
+    flags = [FLAGS.get(str(cell).strip().lower()) for cell in cells]
+    if flags.count(True) != 1 or None in flags:
+        raise InputError(
+            where=row.first_line().where,
+            expected=f"in {reading.gold!r} the right label on all lines of its prompt, or 1 on the "
+            "line of the right label and 0 on the others",
+            got=shown(cells),
+        )
+    return flags.index(True)
