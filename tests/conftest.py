@@ -82,6 +82,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"tests/tiers.py has rules of no test: {', '.join(unused)}")
 
 
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: the garbage collector need not look at it."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end it may free all."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests were skipped, and why."""
     reasons = Counter(
