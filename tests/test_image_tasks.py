@@ -257,7 +257,7 @@ def test_a_task_file_of_ones_own_images(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"image"', '"photo"', "kind must be 'image', got 'photo'"),
+        ('"image"', '"photo"', "kind: expected 'image'; got 'photo'"),
         ('folder = "leaves"', "", r"expected folder or \[files\] and not both"),
         ('folder = "leaves"', 'fields = ["x"]', "no key of a task file named 'fields'"),
         (

@@ -197,7 +197,25 @@ def test_an_index_counts_in_the_rows_own_list_of_choices(tmp_path):
     # Ranked lists are the model's, and an index of the right label is not of these.
     ranked = [{**row, "gold": i % 2} for i, row in enumerate(pipeline())]
     error = refused(write(tmp_path, lines(ranked), "t.jsonl"), PROBS)
-    assert "different orders" in error.got and "write the label's name" in error.remedy
+    assert "likeliest first" in error.got and "write the label's name" in error.remedy
+    # Also where the model likes one label best in all rows.
+    error = refused(write(tmp_path, lines([{**row, "gold": i % 2} for i, row in enumerate(
+        pipeline()[1::2])]), "t.jsonl"), PROBS)  # fmt: skip
+    assert "likeliest first" in error.got
+
+
+def test_an_index_is_that_of_a_numbered_label(tmp_path):
+    rows = pipeline(labels=("LABEL_1", "LABEL_0"))
+    texts = table_of(tmp_path, rows, PROBS)
+    numbers = [{**row, "gold": int(row["gold"][-1])} for row in rows]
+    assert gold(table_of(tmp_path, numbers, PROBS)) == gold(texts)
+    pairs = []
+    for row in numbers[1::2]:  # of one order
+        listed = zip(row["labels"], row["scores"], strict=True)
+        cells = [{"label": label, "score": score} for label, score in listed]
+        pairs.append({"result": cells, "gold": row["gold"]})
+    table = table_of(tmp_path, pairs, PROBS)
+    assert table.label_names == ("LABEL_1", "LABEL_0") and gold(table) == [0] * 6
 
 
 def test_an_index_into_lists_of_one_order_is_plain(tmp_path):
@@ -220,6 +238,15 @@ def test_an_index_into_lists_of_one_order_is_plain(tmp_path):
 )  # fmt: skip
 def test_lists_that_do_not_name_the_labels_plainly_are_refused(tmp_path, rows, got):
     assert refused(write(tmp_path, lines(rows), "t.jsonl")).got == got
+
+
+def test_numbers_as_choices_are_matched_by_name(tmp_path):
+    rows = [{"options": [0.5, 1.5][:: 1 - 2 * (i % 2)], "scores": [-1.5, -2.5 + i]}
+            for i in range(4)]  # fmt: skip
+    table = table_of(tmp_path, rows)
+    assert table.label_names == ("0.5", "1.5")
+    np.testing.assert_array_equal(scores(table), [[-1.5, -2.5], [-1.5, -1.5], [-1.5, -0.5],
+                                                  [0.5, -1.5]])  # fmt: skip
 
 
 def test_lists_without_names_beside_them_are_by_place(tmp_path):

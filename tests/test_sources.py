@@ -76,13 +76,16 @@ def test_csv_with_bom_crlf_and_a_quoted_line_end(tmp_path):
         ("sentence,label\na,b,1\n", "line 2: expected 2 cells .* got 3.* a comma not in quotes"),
         ("sentence,sentence\na,1\n", "a column's name appears twice"),
         ("text,label\na,1\n", "line 2: task sst2 needs sentence, the row has only text, label"),
-        ("sentence,label\na,2\n", r"line 2: label must be -1 \(unknown\) or 0 to 1 .* got 2"),
+        ("sentence,label\na,2\n", r"line 2: expected a label of -1 \(unknown\) or 0 to 1 .* got 2"),
         ("sentence,label\na,positive\n", "got 'positive'"),
         ("sentence,label\n", r"validation\.csv: expected at least one row, the file is empty"),
         ("", r"validation\.csv: expected at least one row, the file is empty"),
         ("sentence,label\n\xff,1\n".encode("latin-1"), "cannot be read as UTF-8"),
         (b"sentence,label\n\xed\xa0\x80,1\n", "cannot be read as UTF-8"),
-        (f"sentence,label\na,{'9' * 5000}\n", r"line 2: label must be -1 .* got '9{79}\.\.\.\.$"),
+        (
+            f"sentence,label\na,{'9' * 5000}\n",
+            r"expected a label of -1 .* got '9{79}\.\.\.\.$",
+        ),
         (f"sentence,{'x' * 9999}\na,1\n", r"the row has only sentence, x{200}\.\.\. rename"),
     ],
 )
@@ -197,14 +200,14 @@ options = ["body", "subject"]
         ('name = "tickets"\n', "", "a task file needs name"),
         ('labels_are = "names"\n', "", "a task file needs labels_are"),
         ("labels_are", "label_are", "no key of a task file named 'label_are'; did you mean 'lab"),
-        ('"names"', '"words"', "labels_are must be 'numbers' or 'names', got 'words'"),
+        ('"names"', '"words"', "labels_are: expected 'numbers' or 'names'; got 'words'"),
         ("{body}", "{text}", r"key template: .* names text, but the rows have only subject, body"),
         ("{label}", "{label}.", r"key template: .* expected it to end in \{label\}"),
-        ('["subject", "body"]', '"subject"', "fields must be a list of texts, got 'subject'"),
+        ('["subject", "body"]', '"subject"', "fields: expected a list of texts; got 'subject'"),
         ('["subject", "body"]', '["subject", "subject"]', "names one twice"),
         ('["subject", "body"]', '["subject", "label"]', "a field may not be called 'label'"),
         ('{billing = "billing", bug =', '{billing = "billing", bugs =', "for exactly billing, bug"),
-        ('["bug", "error"]', "[]", "verbalizer must be a table of texts"),
+        ('["bug", "error"]', "[]", "verbalizer: expected a table of texts"),
         ('["billing", "bug"]', '["billing"]', "at least two"),
         ('"tickets"', '"sst2"', "'sst2' is a task of the package; give it another"),
         ('"tickets"', '"a/b"', "becomes part of file names"),
@@ -217,7 +220,7 @@ options = ["body", "subject"]
         ("name =", "name", "expected a task file in TOML"),
         ('"tickets"', "[" * 9999, "a task file is a flat table, this one is nested"),
         ('"tickets"', "9" * 5000, "expected a task file in TOML .*4300 digits"),
-        ('"tickets"', "0x" + "f" * 5000, "name must be a text, got a very long int"),
+        ('"tickets"', "0x" + "f" * 5000, "name: expected a text; got a very long int"),
         ("template =", "a." * 5000 + "a = 1\ntemplate =", "no key of a task file named 'a'"),
         ("verbalizer =", "title." + "a." * 5000 + "a = 1\nverbalizer =", "got a very long dict"),
     ],
@@ -239,7 +242,7 @@ def test_bad_rows_of_a_task_file(tmp_path):
     with pytest.raises(InputError, match=r"no split 'test' there; there are: train, validation"):
         read(task, "", "test")
     write_csv(tmp_path / "rows" / "train.csv", [{"subject": "a", "body": "b", "label": 1}])
-    with pytest.raises(InputError, match=r"train\.csv, line 2: label must be one of billing, bug,"):
+    with pytest.raises(InputError, match=r"train\.csv, line 2: expected a label of billing, bug,"):
         read(task, "", "train")
     (tmp_path / "rows" / "train.csv").unlink()
     with pytest.raises(InputError, match=r"train\.csv: no such file"):
@@ -485,7 +488,9 @@ def test_what_cannot_be_prepared(tfds, folder, tmp_path):
             r"not what super_glue/copa \(choice1, choice2, premise, question\) decl")  # fmt: skip
     attempt("wic", [{"word": "a", "sentence1": "b", "sentence2": "c", "label": 0}],
             "line 1: TFDS declares start1, start2, end1, end2 too, which the row")  # fmt: skip
-    attempt("boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: label must be -1")
+    attempt(
+        "boolq", [{"passage": "a", "question": "b", "label": 7}], "line 1: expected a label of -1"
+    )
     attempt("sst2", [], "expected at least one row, the file is empty")
     assert data_preparation.prepare(TASKS["mnli"], tmp_path / "rows", tmp_path / "D", {}) is None
     assert not (tmp_path / "D" / "glue").exists()

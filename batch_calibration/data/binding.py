@@ -37,7 +37,9 @@ def bind(task: Task, record: Mapping[str, object], where: str) -> tuple[Row, int
     for field in task.fields:
         text = record[schema[field]]
         if not isinstance(text, str):
-            raise InputError(f"{where}: field {schema[field]} must be text, got {shown(text)}.")
+            raise InputError(
+                where=where, expected=f"text in field {schema[field]}", got=shown(text)
+            )
         row[field] = text
     return row, _bind_label(task, record[schema["label"]], where)
 
@@ -52,15 +54,19 @@ def _bind_label(task: Task, label: object, where: str) -> int:
             return label_of(task, str(label), where)
         if label not in task.label_names:
             raise InputError(
-                f"{where}: label must be one of {names}, or -1 (unknown), got {shown(label)}; "
-                "where labels are numbers from 0, the task file says labels_are = 'numbers'."
+                where=where,
+                expected=f"a label of {names}, or -1 (unknown)",
+                got=shown(label),
+                remedy="where labels are numbers from 0, say labels_are = 'numbers' in the task "
+                "file",
             )
         return task.label_names.index(str(label))
     # `type`, as True is an int of another kind.
     if type(label) is not int or not UNKNOWN <= label < len(task.label_names):
         raise InputError(
-            f"{where}: label must be -1 (unknown) or 0 to {len(task.label_names) - 1} "
-            f"({names}), got {shown(label)}."
+            where=where,
+            expected=f"a label of -1 (unknown) or 0 to {len(task.label_names) - 1} ({names})",
+            got=shown(label),
         )
     return label
 

@@ -143,8 +143,10 @@ def read_task_file(path: str) -> Task:
 def _image_task(table: dict[str, Any], path: str) -> Task:
     if table["kind"] != IMAGE:
         raise InputError(
-            f"{path}: kind must be {IMAGE!r}, got {shown(table['kind'])}; a task file of texts has "
-            "none."
+            where=f"{path}, kind",
+            expected=repr(IMAGE),
+            got=shown(table["kind"]),
+            remedy="leave it out of a task file of texts",
         )
     table = {"labels_are": NAMES, "files": {}} | table
     _check_keys(table, path, NEEDED_OF_IMAGES, OPTIONAL_OF_IMAGES)
@@ -204,7 +206,9 @@ def _check_keys(
         if key not in kinds:
             raise InputError(f"{path}: {InputError.unknown('key of a task file', key, kinds)}")
         if not isinstance(table[key], kinds[key]) or not _holds_texts(table[key], key):
-            raise InputError(f"{path}: {key} must be {KINDS[kinds[key]]}, got {shown(table[key])}.")
+            raise InputError(
+                where=f"{path}, {key}", expected=KINDS[kinds[key]], got=shown(table[key])
+            )
     missing = [key for key in needed if not table.get(key)]
     if missing:
         raise InputError(
@@ -233,7 +237,9 @@ def _check_names(table: dict[str, Any], path: str) -> None:
         )
     if table["labels_are"] not in (NUMBERS, NAMES):
         raise InputError(
-            f"{path}: labels_are must be {NUMBERS!r} or {NAMES!r}, got {table['labels_are']!r}."
+            where=f"{path}, labels_are",
+            expected=f"{NUMBERS!r} or {NAMES!r}",
+            got=repr(table["labels_are"]),
         )
     for key in ("fields", "label_names", "statements", "options"):
         if len(set(table.get(key, ()))) != len(table.get(key, ())):

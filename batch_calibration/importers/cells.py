@@ -176,6 +176,20 @@ def choose_labels(
     return tuple(chosen), list(range(len(names)))
 
 
+def numbered_names(k: int) -> tuple[str, ...]:
+    """Names of places: A, B, C ..., and numbers where there are more than letters."""
+    return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k))
+
+
+def note_places(first_name: str) -> str:
+    """A note on labels that are places of lists of other texts in each row."""
+    return (
+        f"The choices are other texts in each row: {first_name} is the first of them, whatever "
+        "it says, and a bias is for a place. Where the prompt does not list the choices, a "
+        "place means nothing, and there is no such bias to remove."
+    )
+
+
 def gold_indices(where: str, column: Column, names: Sequence[str]) -> np.ndarray:
     """The right labels [n] as indices, -1 where unknown: label names, indices, or nothing.
 

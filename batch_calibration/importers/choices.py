@@ -12,10 +12,11 @@ from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
     choose_labels,
+    note_places,
+    numbered_names,
     renumber_labels,
 )
 from batch_calibration.importers.targets import gold_labels, note_other_accuracy
-from batch_calibration.importers.vectors import note_places, numbered_names
 from batch_calibration.responses import scores_of_top_k
 
 CHOICES = "choices"

@@ -52,9 +52,11 @@ def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[s
                 continue
             if len(cells) != len(names):
                 raise InputError(
-                    f"{path}, line {lines.line_num}: expected {len(names)} cells "
-                    f"({shown(delimiter.join(names))}), got {len(cells)}; is the line cut short, "
-                    f"or a {delimiter!r} not in quotes?"
+                    where=f"{path}, line {lines.line_num}",
+                    expected=f"{len(names)} cells ({shown(delimiter.join(names))})",
+                    got=len(cells),
+                    remedy=f"complete the line if it is cut short, or put a {delimiter!r} within "
+                    "a cell in quotes",
                 )
             rows.append(cells)
     except csv.Error as error:

@@ -1,5 +1,6 @@
 """The right labels of rows that list their labels themselves."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +13,10 @@ from batch_calibration.importers.cells import (
     refuse_counted_from_one,
     text_of,
 )
-from batch_calibration.importers.vectors import Names, Vectors
+from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors
 
-OWN_LISTS = ("choices", "options")
-"""Names of lists in which an index of the right label counts, whatever their order."""
+NUMBERED = re.compile(r"LABEL_(\d+)")
+"""How models of Hugging Face name labels that nobody named."""
 MIN_ROWS_TO_WARN = 10
 """Rows a label, beyond which a first label that is never right is no chance."""
 
@@ -41,9 +42,14 @@ def gold_of_rows(
             the row's own list or in another one; a text that is one choice and the index of
             another; a cell that names no label.
     """
-    if all(names[: len(listed)] == listed for listed in vectors.lists):
-        return gold_indices(where, column, names), ()
     cells, k = list(map(text_of, column)), len(names)
+    if all(map(NUMBERED.fullmatch, names)):  # an index is that of the name
+        cells = [f"LABEL_{cell}" if cell.isdecimal() else cell for cell in cells]
+    is_own = vectors.source.lower() in OWN_LISTS
+    # In the model's own order, likeliest first, no index of a right label counts.
+    are_plain = vectors.are_answers or is_own or not (vectors.source and vectors.are_ranked)
+    if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
+        return gold_indices(where, cells, names), ()
     refuse_counted_from_one(where, set(cells) - set(names), k)
     label_of = {name: label for label, name in enumerate(names)}
     by_text, by_index = [], []
@@ -61,14 +67,14 @@ def gold_of_rows(
     if not are_indices:
         return look_up_gold(where, cells, names, by_index if vectors.are_answers else by_text), ()
     gold = look_up_gold(where, cells, names, by_index)
-    is_own = vectors.source.lower() in OWN_LISTS and not vectors.are_ranked
+    is_own = is_own and not vectors.are_ranked
     if vectors.are_answers:
         is_own = not are_texts or (gold == look_up_gold(where, cells, names, by_text)).all()
     if not is_own:
         raise InputError(
             where=where,
             expected="the right label by its text",
-            got="indices, while the rows list the labels in different orders",
+            got="indices, while rows list the labels in different orders, or likeliest first",
             remedy="it is not plain in which list they count; write the label's name",
         )
     note = f"The right labels are indices in the list {vectors.source!r} of their own row."

@@ -110,7 +110,7 @@ def named_or_real_columns(
             where=where,
             expected="two columns of real numbers or more, one per label",
             got=f"{', '.join(map(repr, real)) or 'none'} among {len(candidates)} columns",
-            remedy=" ".join(["name them by --labels=A,B", *notes]).removesuffix("."),
+            remedy=" ".join(["name them by --labels=A,B.", *notes]).removesuffix("."),
         )
     _refuse_ranks(where, real, candidates)
     return tuple(real), (*notes, *_note_measures(real))
@@ -195,10 +195,10 @@ def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
     for name, numbers in real.items():
         words = re.split(r"[^a-z]+", name.lower())
         others = [column for other, column in real.items() if other != name]
-        # Log-probabilities are not above 0.
+        # Log-probabilities are not above 0, and those of a label are seldom all the same.
         is_positive = np.nanmin(numbers) > 0 and np.nanmax(np.concatenate(others)) <= 0
-        is_constant = len(numbers) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
-        if not MEASURES.isdisjoint(words) or is_positive or is_constant:
+        is_constant = len(others) > 1 and np.nanmin(numbers) == np.nanmax(numbers)
+        if not MEASURES.isdisjoint(words) or is_positive or (is_constant and len(numbers) > 2):
             doubtful.append(name)
     if not doubtful:
         return []

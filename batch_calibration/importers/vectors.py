@@ -11,10 +11,14 @@ from batch_calibration.importers.base import Reading
 from batch_calibration.importers.cells import (
     LABEL_NAMES,
     Column,
+    note_places,
     number_of,
+    numbered_names,
     text_of,
 )
 
+OWN_LISTS = ("choices", "options")
+"""Those of them that a person wrote, so that an index of the right label may count in them."""
 LIST_NAMES = (*LABEL_NAMES, "answers", "candidates", "tokens")
 """Names under which rows list what their scores are of."""
 MAX_TEXTS_PER_PLACE = 5
@@ -102,7 +106,8 @@ def read_vectors(
     at = f"{where}, column {vector_name!r}"
     cells = list(map(_plain, candidates[vector_name]))
     if isinstance(first_cell(cells), dict):
-        return _read_dicts(at, cells)
+        is_dict = isinstance(first_cell(candidates[vector_name]), dict)
+        return _read_dicts(at, cells)._replace(source="" if is_dict else vector_name)
     rows = _read_lists(at, cells)
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
@@ -123,20 +128,6 @@ def read_vectors(
     return Vectors(names, scores, lists, are_named, bool(source), source, notes=notes)
 
 
-def numbered_names(k: int) -> Names:
-    """Names of places: A, B, C ..., and numbers where there are more than letters."""
-    return tuple(chr(65 + i) if k <= 26 else f"choice {i + 1}" for i in range(k))
-
-
-def note_places(first_name: str) -> str:
-    """A note on labels that are places of lists of other texts in each row."""
-    return (
-        f"The choices are other texts in each row: {first_name} is the first of them, whatever "
-        "it says, and a bias is for a place. Where the prompt does not list the choices, a "
-        "place means nothing, and there is no such bias to remove."
-    )
-
-
 def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     return InputError(
         where=f"{where}, row {row} (counted from 0)",
@@ -155,7 +146,7 @@ def _read_dicts(where: str, cells: Sequence[object]) -> Vectors:
             raise _other_cell(where, row, len(lists[0] if lists else numbers), cell)
         lists.append(tuple(map(str, scores)))  # type: ignore[call-overload]
         rows.append(numbers)  # type: ignore[arg-type]
-    return _by_name(where, lists, rows)
+    return _by_name(where, lists, rows)._replace(are_ranked=are_ranked(rows))
 
 
 def _read_lists(where: str, cells: Sequence[object]) -> list[list[float]]:
@@ -184,7 +175,8 @@ def _find_lists(
     known: dict[str, list[Names]] = {}
     shuffled = []  # columns of the same texts in other orders
     for name, column in candidates.items():
-        lists = None if name == vector_name else _read_texts(column)
+        may_be_real = name.lower() in OWN_LISTS
+        lists = None if name == vector_name else _read_texts(column, may_be_real)
         if lists is None:
             continue
         pairs = enumerate(zip(rows, lists, strict=True))
@@ -222,15 +214,16 @@ def _find_lists(
     return source, known.get(source, [])
 
 
-def _read_texts(column: Column) -> list[Names] | None:
-    """A column's lists of texts, or of whole numbers that differ; None where it holds others."""
+def _read_texts(column: Column, may_be_real: bool) -> list[Names] | None:
+    """A column's lists of texts, or of numbers that differ; None where it holds others."""
+    numbers = (int, float) if may_be_real else (int,)
     lists: list[Names] = []
     for cell in column:
         members = [] if cell is None else _plain(cell)
         if not isinstance(members, list):
             return None
         are_texts = all(isinstance(member, str | None) for member in members)
-        if not are_texts and not all(type(member) is int for member in members):
+        if not are_texts and not all(type(member) in numbers for member in members):
             return None
         lists.append(tuple(map(text_of, members)))
         if not are_texts and len(set(members)) < len(members):
