@@ -21,6 +21,7 @@ from batch_calibration.methods import (
     make_calibrator,
     no_log_probs,
     over_contexts,
+    warn_about_order,
     warn_of_few_rows,
 )
 from batch_calibration.typing import Key
@@ -82,8 +83,9 @@ def calibrate(
             correct.
         columns: of a frame that holds more than scores, the names of the labels' columns; probe
             and labeled, where they are frames too, have columns of the same names.
-        from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
-            like probabilities, and False takes it, such as cosines, for scores.
+        from_probs: True where probabilities come, in scores, probe and labeled, whose logarithm is
+            taken; None finds out (see `arrays.find_scale`) and refuses probabilities, percentages,
+            losses and what nothing tells apart; False takes all, such as cosines, for scores.
         key: an int seed or a `jax.random` key (pc).
         floor: minus infinity and all below it is raised to this many nats.
         missing: what NaN, minus infinity, -9999.0 and all below -1e6 become where they stand for
@@ -108,6 +110,8 @@ def calibrate(
     chosen = get_method(str(method))
     read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
     array = read(scores, columns=columns, bound=bound)
+    # Logits may be above 0 in all of few rows.
+    read = partial(read, beside_others=bool((array > 0).any()))
     if is_frame(scores):  # kept, so that the result has the same columns
         columns = column_names(scores) if columns is None else list(columns)
     rows, k = array.shape[-2:]
@@ -141,6 +145,8 @@ def calibrate(
         if is_labeled:
             # As a column [m, 1], so that labels are spread over the contexts as scores are.
             column = check_labels(labels, learned_from)[..., None]
+            if block == "labeled":
+                warn_about_order(learned_from, column[..., 0])
             gold = _one_per_context(column, leading_axes)[..., 0]
         blocks[block] = Evidence(_one_per_context(learned_from, leading_axes), gold)
 

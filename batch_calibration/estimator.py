@@ -30,6 +30,7 @@ from batch_calibration.methods import (
     check_scores,
     get_method,
     make_calibrator,
+    warn_about_order,
     warn_of_few_rows,
 )
 
@@ -71,8 +72,8 @@ class LabelBiasCorrector(
         metric: what bcl chooses its strength by, "accuracy" or "macro_f1".
         floor: minus infinity and all below it is raised to this many nats.
         missing: what scores of labels that were not returned become, as in `calibrate`.
-        from_probs: True where probabilities come, whose logarithm is taken; None refuses what looks
-            like them, and False takes it for scores.
+        from_probs: True where probabilities come, whose logarithm is taken; None finds out (see
+            `arrays.find_scale`) and refuses what are no log-probabilities; False takes all.
         classes: the class of each column, in order.
 
     Attributes:
@@ -123,6 +124,8 @@ class LabelBiasCorrector(
         method, scores, gold = self._begin(X, y)
         warn_of_few_rows(self.method, method.probe.blocks, len(scores), "X")
         labels = None if y is None or not method.probe.labels else check_labels(gold, scores, "y")
+        if labels is not None and "labeled" in method.probe.labeled:
+            warn_about_order(scores, labels, "y")
         seed = self.random_state
         self.state_ = self._calibrator().fit(
             jnp.asarray(scores),
@@ -242,8 +245,11 @@ class LabelBiasCorrector(
         if not reset and len(getattr(X, "shape", ())) == 2:
             validate_data(self, X, reset=False, skip_check_array=True)
         scores = check_scores(
-            X, "X", floor=self._floor, from_probs=self.from_probs, missing=self.missing
-        )
+            X, "X", floor=self._floor, from_probs=self.from_probs, missing=self.missing,
+            beside_others=not reset and self._learned_from_others,
+        )  # fmt: skip
+        if reset:
+            self._learned_from_others: bool = bool((scores > 0).any())
         if scores.ndim != 2:
             raise InputError(
                 where="X", expected="one context, an array [n, k]", got=f"shape {scores.shape}",

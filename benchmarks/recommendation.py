@@ -89,7 +89,7 @@ def judged(context: Context, labeled: int, rows: int, random: np.random.Generato
     scores, gold = context.scores[judged_rows], context.gold[judged_rows]
     seen = scores[random.permutation(len(scores))[:rows]] if rows else scores
     pair = {"labeled": context.scores[drawn], "labels": context.gold[drawn]} if labeled else {}
-    advice = recommend(seen, **pair)
+    advice = recommend(seen, **pair, from_probs=False)
     blocks = {
         "test": Evidence(seen),
         "labeled": Evidence(context.scores[drawn], context.gold[drawn]),

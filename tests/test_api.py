@@ -206,12 +206,12 @@ SENTENCES = {
     ),
     "logits for what reads their level": (
         (-np.asarray(GOOD), "pc_raw"),
-        {"key": 0},
+        {"key": 0, "from_probs": False},
         "scores: pc_raw needs log-probabilities over the whole vocabulary, and the probabilities",
     ),
     "logits for an option that reads their level": (
         (-np.asarray(GOOD), "pc"),
-        {"key": 0, "features": "raw"},
+        {"key": 0, "features": "raw", "from_probs": False},
         "or use pc with its defaults, which takes any",
     ),
     "metric that is no name": (

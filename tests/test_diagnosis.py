@@ -158,7 +158,7 @@ def test_label_mass_is_said_where_scores_can_be_log_probabilities():
     assert "Together the labels have 70 % of the probability" in " ".join(found.sentences())
     low = " ".join(diagnose(rows - 5).sentences())
     assert "the model would rather say something else" in low
-    assert diagnose(rows + 3).mass is None
+    assert diagnose(rows + 3, from_probs=False).mass is None
 
 
 def test_one_row_says_that_it_shows_nothing():

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from batch_calibration import METHODS, InputError, accuracy, calibrate, predict
-from batch_calibration.arrays import looks_like_probs
 
 ROWS = {"no": [-1.0, -2.25, -0.5, -3.0] * 3, "yes": [-3.0, -2.5, -1.75, -0.25] * 3}
 VALUES = np.stack(list(ROWS.values()), axis=-1)
@@ -189,13 +188,6 @@ def test_what_is_no_probability_and_what_is_zero_are_refused():
     lifted = calibrate(some, from_probs=True, floor=-20.0)
     some[2, 1] = np.exp(-20.0)
     np.testing.assert_allclose(lifted, calibrate(some, from_probs=True), atol=1e-5)
-
-
-def test_what_looks_like_probabilities():
-    assert looks_like_probs(np.array([[1.0, 0.0], [0.2, 0.3]]))
-    assert not looks_like_probs(np.zeros((2, 2)))
-    assert not looks_like_probs(np.array([[0.9, 0.8]]))
-    assert not looks_like_probs(np.array([[0.9, -0.1]]))
 
 
 def test_under_jit_and_vmap_the_sentence_names_the_pair_that_works_there():

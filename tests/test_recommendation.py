@@ -191,7 +191,7 @@ def test_on_real_models_it_is_never_worse_than_nothing_and_better_than_bc(report
     for contexts in reported.values():
         each = []
         for scores, gold in contexts:
-            found = recommend(scores)
+            found = recommend(scores, from_probs=False)  # some are logits
             bias = scores.mean(axis=0, dtype=float)
             prior = found.options.get("target_prior", (1.0,))
             made = scores if found.method == "icl" else scores - bias + np.log(prior)

@@ -91,49 +91,6 @@ def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False)
             )  # fmt: skip
 
 
-def looks_like_probs(scores: np.ndarray) -> bool:
-    """Whether numbers can be probabilities and no log-probabilities: in [0, 1], sums at most 1.
-
-    >>> looks_like_probs(np.array([[0.9, 0.1]])), looks_like_probs(np.array([[-0.1, -2.3]]))
-    (True, False)
-    """
-    # A probability of 0 may come as minus infinity already; gaps tell nothing.
-    finite = np.where(np.isfinite(scores), scores, 0.0)
-    # Zeros alone are constant scores, no probabilities.
-    is_inside = (finite >= 0).all() and (finite > 0).any()
-    return bool(is_inside and (finite.sum(axis=-1) <= 1 + 1e-3).all())  # a thousandth for rounding
-
-
-def to_nats(scores: np.ndarray, where: str, from_probs: bool | None = None) -> np.ndarray:
-    """Log-probabilities of what came, minus infinity where a probability is 0.
-
-    Args:
-        scores: of any shape, real numbers.
-        where: what to call them in the sentence.
-        from_probs: whether they are probabilities; None refuses what looks like them.
-
-    >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
-    [[0.0, -inf]]
-    """
-    if from_probs:
-        if not (np.isnan(scores) | ((scores >= 0) & (scores <= 1))).all():  # gaps are settled later
-            raise InputError(
-                where=where, expected="probabilities from 0 to 1",
-                got=f"{np.nanmin(scores):g} to {np.nanmax(scores):g}",
-                remedy="leave from_probs=True (--from-probs) out if they are log-probabilities",
-            )  # fmt: skip
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(scores))
-    if from_probs is None and looks_like_probs(scores):
-        raise InputError(
-            where=where, expected="log-probabilities in nats",
-            got="numbers from 0 to 1 whose rows sum to at most 1, which are probabilities",
-            remedy="say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) "
-                "if they are scores of another kind",
-        )  # fmt: skip
-    return scores
-
-
 def check_missing(missing: object) -> Missing:
     """What to do about missing labels, or a sentence.
 

@@ -1,10 +1,15 @@
 """What the console program says of a recommendation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.diagnosis import LEAVE, Recommendation
+from batch_calibration.methods import ask_about_order
+from batch_calibration.scores import ScoreTable
+
+MAX_DOUBTS = 3
+"""Contexts of which a question on their right labels is printed."""
 
 
 def sentence(recommendation: Recommendation) -> str:
@@ -45,3 +50,14 @@ def measured_cells(recommendation: Recommendation) -> Cells:
     # Value: accuracy on the labeled rows.
     ranked = sorted(recommendation.measured.items(), key=lambda pair: -pair[1].value)
     return [["method", "right"], *([name, str(share)] for name, share in ranked)]
+
+
+def doubts(tables: Mapping[str, ScoreTable]) -> list[str]:
+    """Title -> context, in questions on those whose right labels speak against their scores."""
+    questions = []
+    for title, table in tables.items():
+        test = table.blocks["test"]
+        if question := ask_about_order(test.log_probs, test.labels):
+            questions.append(f"{title}: {question}")
+    more = len(questions) - MAX_DOUBTS
+    return questions[:MAX_DOUBTS] + [f"The same holds of {more:,} more contexts."] * (more > 0)

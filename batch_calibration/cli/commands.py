@@ -11,7 +11,7 @@ import numpy as np
 
 from batch_calibration.arrays import DISTANCES
 from batch_calibration.cli import comparison, inputs, options, output, prior, stream, summaries
-from batch_calibration.cli.summaries import Corrected
+from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
 from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence, correct, get_method, read_options
@@ -94,6 +94,7 @@ def _recommended(
         labels=labeled and labeled.labels,
         target_prior=shares,
         label_names=table.label_names,
+        from_probs=False,  # read before
     )
 
 
@@ -123,10 +124,9 @@ def convert(args: Namespace) -> None:
 
     if bool(args.output) == bool(args.workdir):
         raise InputError(
-            where="convert",
-            expected="--output=FILE or --workdir=DIR, and not both",
+            where="convert", expected="--output=FILE or --workdir=DIR, and not both",
             remedy="give one",
-        )
+        )  # fmt: skip
     output.check_output(args.output, (".safetensors",))
     files, tables = _contexts(args)
     # A workdir holds many contexts, a .safetensors file one, and other files rows of all.
@@ -179,8 +179,11 @@ def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     notes = inputs.note_of_files(args, inputs.paths(args))
     for _, table in pairs:
         notes += [note for block in table.blocks.values() for note in summaries.notes(block)]
-    summaries.say_notes(notes)
-    return [path for path, _ in pairs], [table for _, table in pairs]
+    tables = [table for _, table in pairs]
+    # Of a few contexts these commands print the sentences, the question among them.
+    is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
+    summaries.say_notes(notes if is_said else [*notes, *summaries.doubts(tables)])
+    return [path for path, _ in pairs], tables
 
 
 def _tables(args: Namespace) -> list[ScoreTable]:
@@ -243,7 +246,7 @@ def _diagnosed(
     labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
     diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
-        strength=strength,
+        strength=strength, from_probs=False,
     )  # fmt: skip
     return Corrected(table, scores, diagnosis, recommended)
 

@@ -54,6 +54,11 @@ def notes(block: Block) -> list[str]:
     return list(map(str, messages)) if isinstance(messages, list) else []
 
 
+def doubts(tables: Sequence[ScoreTable]) -> list[str]:
+    """Questions on contexts whose right labels speak against their scores."""
+    return advice.doubts({title(table): table for table in tables})
+
+
 def say(sentence: str, output_stream: TextIO | None = None) -> None:
     """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
     print(textwrap.fill(escape_controls(sentence), terminal.NOTE_WIDTH), file=output_stream)

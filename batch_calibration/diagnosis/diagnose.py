@@ -14,7 +14,7 @@ from batch_calibration.diagnosis.stability import (
     pair_error,
     rows_needed,
 )
-from batch_calibration.methods import check_labels, check_scores, no_log_probs
+from batch_calibration.methods import ask_about_order, check_labels, check_scores, no_log_probs
 from batch_calibration.metrics import (
     Estimate,
     accuracy_interval,
@@ -36,6 +36,7 @@ def diagnose(
     label_names: Sequence[str] = (),
     method: str = "bc",
     strength: float = 1.0,
+    from_probs: bool | None = None,
 ) -> Diagnosis:
     """What a prompt prefers, which predictions a correction changes, and whether it helps.
 
@@ -51,6 +52,7 @@ def diagnose(
         label_names: k names; by default "label 0" and so on.
         method: what corrected them, by its name in `METHODS`.
         strength: of BC, where another than 1 corrected them.
+        from_probs: whether scores are probabilities, as in `calibrate`.
 
     Raises:
         InputError: as `calibrate`.
@@ -61,11 +63,11 @@ def diagnose(
     >>> print(found.sentences()[0])  # doctest: +ELLIPSIS
     Averaged over 40 rows, the scores favor 'label 0' over 'label 1' by 1.25 ± 0.12 nats ...
     """
-    rows = check_scores(scores)
+    rows = check_scores(scores, from_probs=from_probs)
     if corrected is None:
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
-        corrected = calibrate(rows, method, **options)
+        corrected = calibrate(rows, method, from_probs=False, **options)
     after = np.asarray(corrected)
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
@@ -104,6 +106,7 @@ def diagnose(
         before=accuracy_before,
         after=accuracy_after,
         gain=gain,
+        doubt=ask_about_order(rows, gold),
     )
 
 

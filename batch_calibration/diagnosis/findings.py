@@ -50,6 +50,8 @@ class Diagnosis(NamedTuple):
         before: how often the scores as they are are right; None where no label is known.
         after: the same of the corrected scores.
         gain: accuracy after less accuracy before, paired by row.
+        doubt: a question where right labels speak against the scores, "" else (see
+            `methods.ask_about_order`).
     """
 
     label_names: tuple[str, ...]
@@ -70,6 +72,7 @@ class Diagnosis(NamedTuple):
     before: Right | None
     after: Right | None
     gain: Estimate | None
+    doubt: str = ""
 
     @property
     def rare(self) -> np.ndarray:
@@ -81,7 +84,7 @@ class Diagnosis(NamedTuple):
         if self.rows == 1:
             return [self._one_row()]
         texts = [self._preference(), self._mass(), self._shares(), self._rare(), self._changes()]
-        return [*filter(None, texts), *self._verdict()]
+        return [*filter(None, texts), *self._verdict(), *filter(None, [self.doubt])]
 
     def _one_row(self) -> str:
         text = (

@@ -1,6 +1,7 @@
 """Which correction to use on some scores, if any, and why."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,14 @@ from batch_calibration.diagnosis.cross_validation import LEAST_LABELED, ahead, m
 from batch_calibration.diagnosis.diagnose import accuracy_of
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
-from batch_calibration.methods import METHODS, Evidence, check_labels, check_options, check_scores
+from batch_calibration.methods import (
+    METHODS,
+    Evidence,
+    ask_about_order,
+    check_labels,
+    check_options,
+    check_scores,
+)
 from batch_calibration.metrics import Estimate
 
 LEAVE, CORRECT, TO_SHARES = "icl", "bc", "prior_matching"
@@ -112,6 +120,7 @@ def recommend(
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | None = None,
     label_names: Sequence[str] = (),
+    from_probs: bool | None = None,
 ) -> Recommendation:
     """Which method to use on these scores, or to leave them as they are, and why.
 
@@ -140,6 +149,7 @@ def recommend(
         target_prior: [k], the share of each label that you expect; equal shares say that BC's
             supposition holds.
         label_names: k names for the sentences.
+        from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
 
     Raises:
         InputError: as `calibrate`; labeled without labels or the reverse; a probe without them.
@@ -148,7 +158,9 @@ def recommend(
     >>> found.method, found.reason[0]
     ('bc', "Use bc, for the scores favor 'no' by 1.25 ± 0.10 nats.")
     """
-    rows = check_scores(scores)
+    rows = check_scores(scores, from_probs=from_probs)
+    # Logits may be above 0 in all of few rows.
+    read = partial(check_scores, from_probs=from_probs, beside_others=bool((rows > 0).any()))
     k = rows.shape[-1]
     if rows.ndim != 2:
         raise InputError(
@@ -172,7 +184,7 @@ def recommend(
     # Without labels the scores alone decide.
     if labeled is None:
         return Recommendation(method, options, tuple(why), seen, {})
-    labeled_rows = check_scores(labeled, "labeled", labels=k)
+    labeled_rows = read(labeled, "labeled", labels=k)
     gold = check_labels(labels, labeled_rows)
     if (gold >= 0).sum() < LEAST_LABELED:
         few = f"{(gold >= 0).sum()} labeled rows are too few to measure (less than {LEAST_LABELED})"
@@ -180,16 +192,18 @@ def recommend(
     # Rows without a label are left out: `measure` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[gold >= 0], gold[gold >= 0])}
     if probe is not None:
-        blocks["cc"] = Evidence(check_scores(probe, "probe", labels=k))
+        blocks["cc"] = Evidence(read(probe, "probe", labels=k))
     hits = measure(blocks, method, options)
     best, lead, error = ahead(hits, method)
     shares = {name: accuracy_of(hit) for name, hit in hits.items()}
+    doubt = filter(None, [ask_about_order(labeled_rows, gold)])
     comparison = (
         f"On {len(gold[gold >= 0]):,} labeled rows, each judged by what the others teach, "
         f"{LEAVE} has {shares[LEAVE]} % right and {method} {shares[method]} %"
     )
     if best == method:
         why.append(f"{comparison}; no method is ahead of it by more than a standard error.")
+        why += doubt
         return Recommendation(method, options, tuple(why), seen, shares)
     advice = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
     why = [
@@ -197,6 +211,7 @@ def recommend(
         f"{100 * lead:.1f} ± {100 * error:.1f} points more than {method}, which the scores alone "
         "recommend.",
         f"{comparison}.",
+        *doubt,
     ]
     return Recommendation(best, {}, tuple(why), seen, shares)
 

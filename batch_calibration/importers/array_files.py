@@ -134,21 +134,21 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at, SCORES, EACH_SCORE))
+        context: dict[str, Json]
         # Names without the prefix come last and win.
         context_arrays = dict(_arrays_beside(arrays, name, prefix))
         if scores.ndim == 2:
-            contexts.append(
-                _context(at, scores, context_arrays, reading, {"task": task_name}, None)
-            )
+            context = {"task": task_name}
+            contexts.append(_context(at, scores, context_arrays, reading, context, None, name))
         elif scores.ndim == 3:  # [contexts, n, k]
             kind, context_names = _context_names(context_arrays, len(scores))
             for i, context_name in enumerate(context_names):
-                context: dict[str, Json] = {"task": task_name, "model": context_name}
+                context = {"task": task_name, "model": context_name}
                 if kind != "model":
                     context = {"task": f"{task_name} {context_name}"}
                 at_context = f"{at}, {context_name}"
                 contexts.append(
-                    _context(at_context, scores[i], context_arrays, reading, context, i)
+                    _context(at_context, scores[i], context_arrays, reading, context, i, name)
                 )
         else:
             raise InputError(
@@ -204,6 +204,7 @@ def _context(
     reading: Reading,
     context: Mapping[str, Json],
     index: int | None,
+    score_name: str,
 ) -> Imported:
     """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
     n, k = scores.shape
@@ -235,7 +236,8 @@ def _context(
             raise InputError(f"{where}: {InputError.unknown('array of its rows', name, columns)}")
     may_be_gold = [name for name in GOLD if _may_be_gold(columns.get(name), vectors.names)]
     gold_name = reading.gold or next(iter(may_be_gold), "")
-    return label_rows(where, vectors, columns, replace(reading, gold=gold_name), context)
+    reading = replace(reading, gold=gold_name)
+    return label_rows(where, vectors, columns, reading, context, {score_name})
 
 
 def _context_names(arrays: Mapping[str, np.ndarray], count: int) -> tuple[str, list[str]]:

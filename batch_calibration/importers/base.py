@@ -12,6 +12,8 @@ from batch_calibration.arrays import (
     Missing,
     fill_scores,
     find_missing,
+    keep_differences,
+    note_moved,
     read_whole_numbers,
     to_nats,
 )
@@ -44,7 +46,8 @@ class Reading:
         by: columns whose values tell contexts apart, such as a subject or a prompt.
         missing: what is done about labels that were not returned; None refuses them.
         below: how far below the least returned score `missing="least"` puts them, in nats.
-        from_probs: whether the numbers are probabilities; None refuses what looks like them.
+        from_probs: whether the numbers are probabilities; None finds out, and refuses what are
+            neither log-probabilities nor scores of another kind, such as logits; False takes all.
         task: what to call the task, one for all rows; "" for the log's own name, or the file's.
         model: what to call the model, one for all rows; "" for the log's own name, or none.
         filter: of a harness log whose rows repeat per filter, which.
@@ -81,6 +84,8 @@ class Imported:
             tasks apart.
         blocks: name -> scores [m, k] of other rows, such as "pmi", "cc", "dc".
         notes: what a reader of the numbers must know, in sentences.
+        score_names: what names the scores where it is not the labels: the one array or column that
+            holds all of a row's; evidence of what kind of numbers they are.
         full: whether a label's score is of its whole vocabulary, so that a row's label mass says
             whether the model answered with a label.
     """
@@ -95,6 +100,7 @@ class Imported:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     blocks: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    score_names: tuple[str, ...] = ()
     full: bool = False
     file_rows: np.ndarray | None = None
 
@@ -211,7 +217,9 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
     if not len(scores):
         raise InputError(where=where, expected="at least one row of scores", got="none")
     # Probabilities become nats before anything is missing: the logarithm of 0 says so.
-    scores = to_nats(scores, where, reading.from_probs)
+    names = imported.score_names or imported.label_names
+    scores = to_nats(scores, where, reading.from_probs, names=names)
+    is_of_others = bool((scores > 0).any())
     scores, is_kept, gaps = fill_missing(replace(imported, log_probs=scores), reading)
     if not is_kept.any():
         raise gaps.no_rows(where)
@@ -231,16 +239,18 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
         notes += note_little_mass(label_mass(scores))
     gold = imported.labels
     labels = None if gold is None else read_whole_numbers(gold, f"{where}, gold", k)
-    notes = (*imported.notes, *notes)
+    moved = keep_differences(scores)
+    notes = (*imported.notes, *notes, *note_moved(scores, moved))
     spec: dict[str, Json] = {"notes": list(notes)} if notes else {}
     if file_rows != list(range(len(ids))):
         spec[FILE_ROWS] = file_rows
-    blocks = {"test": make_block(scores, labels, row_ids=ids, spec=spec)}
+    blocks = {"test": make_block(moved, labels, row_ids=ids, spec=spec)}
     for name, rows in imported.blocks.items():
         at = f"{where}, block {name!r}"
-        names = tuple(map(str, range(rows.shape[-1])))
-        block = Imported(at, to_nats(rows, where, reading.from_probs), names)
-        blocks[name] = make_block(fill_missing(block, reading)[0])
+        numbered = tuple(map(str, range(rows.shape[-1])))
+        nats = to_nats(rows, at, reading.from_probs, names=names, beside_others=is_of_others)
+        filled = fill_missing(Imported(at, nats, numbered), reading)[0]
+        blocks[name] = make_block(keep_differences(filled))
 
     context = dict(imported.about)
     if reading.model:

@@ -114,6 +114,7 @@ def label_rows(
         about=context,
         columns=told_apart,
         notes=notes,
+        score_names=tuple(filter(None, read_names)),
     )
 
 

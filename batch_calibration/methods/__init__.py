@@ -1,5 +1,6 @@
 """The table of methods, the probes they learn from, their options, and what fits them."""
 
+from batch_calibration.methods.doubts import ask_about_order, warn_about_order, warn_of_few_rows
 from batch_calibration.methods.fitting import (
     Blocks,
     Corrected,
@@ -18,12 +19,11 @@ from batch_calibration.methods.validation import (
     check_options,
     check_scores,
     no_log_probs,
-    warn_of_few_rows,
 )
 
 __all__ = [
-    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "check_chosen",
-    "check_labels", "check_options", "check_scores", "compare", "correct", "fit", "gather",
-    "get_method", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
-    "warn_of_few_rows",
+    "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "ask_about_order",
+    "check_chosen", "check_labels", "check_options", "check_scores", "compare", "correct", "fit",
+    "gather", "get_method", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
+    "warn_about_order", "warn_of_few_rows",
 ]  # fmt: skip

@@ -1,8 +1,7 @@
 """What is refused before it reaches a calibrator: host-side checks that answer in sentences."""
 
 import inspect
-import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import get_type_hints
 
@@ -14,7 +13,10 @@ from batch_calibration.arrays import (
     BOUND,
     LARGEST,
     Missing,
+    column_names,
     fill_every_row,
+    is_frame,
+    keep_differences,
     read_numbers,
     read_scores,
     read_whole_numbers,
@@ -36,10 +38,12 @@ def check_scores(
     columns: Iterable[Hashable] | None = None,
     missing: Missing | None = None,
     bound: object = None,
+    beside_others: bool = False,
 ) -> np.ndarray:
     """Log-probabilities [..., n, k] as float32, or a sentence that says what is wrong.
 
-    Values lie within `arrays.LARGEST` nats of 0.
+    Values lie within `arrays.LARGEST` nats of 0. Rows of 64 bits beyond 16,384 nats come back as
+    their differences (see `arrays.keep_differences`), unless a floor is given.
 
     Args:
         scores: array-like, in nats.
@@ -47,10 +51,13 @@ def check_scores(
         labels: k, where it is already known.
         floor: if given, minus infinity and sentinels below are let through; the calibrator raises
             them to `floor` nats.
-        from_probs: whether probabilities come; None refuses what looks like them.
+        from_probs: whether probabilities come; None finds out and refuses what are neither
+            log-probabilities nor scores of another kind (see `arrays.find_scale`). False, for
+            scores that were read before, takes all.
         columns: of a frame, the columns that hold the scores.
         missing: if given, what the scores of labels that were not returned become.
         bound: with it, the least log-probability returned for each row.
+        beside_others: the rows are beside scores of another kind, such as logits.
 
     Raises:
         InputError: not real numbers, not [n, k], empty, one label, another k, NaN, an infinity, a
@@ -85,7 +92,9 @@ def check_scores(
             where=where, expected=f"{labels} columns, one per label as in scores",
             got=f"{array.shape[-1]}", remedy="score the same labels",
         )  # fmt: skip
-    array = to_nats(array, where, from_probs)  # first, as `missing` and `bound` are in nats
+    names = columns or (column_names(scores) if is_frame(scores) else ())
+    # First, as `missing` and `bound` are in nats.
+    array = to_nats(array, where, from_probs, names=names, beside_others=beside_others)
     if from_probs:
         where = f"{where} (logarithms of probabilities)"
     if missing is not None:
@@ -95,6 +104,8 @@ def check_scores(
     elif bound is not None:
         raise InputError("bound: it is read with missing= alone; give missing='least' too.")
     refuse_unusable(array, where, is_floored=floor is not None)
+    if floor is None:
+        array = keep_differences(array)
     # What is beyond float32 becomes minus infinity here, which the floor raises.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
@@ -159,28 +170,6 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
             remedy="give the label of at least one row",
         )
     return array.astype(np.int32)
-
-
-MIN_ROWS_WITHOUT_WARNING = 10
-"""Rows below which a warning says so. Accuracy on all rows with a bias learned from 2, 10, 50 of
-them, and from all: 37.8, 39.5, 40.3, 40.5 % (MMLU, 7 models, every eighth subject), 21.1, 23.9,
-24.6, 24.8 % (BEAR, GPT-2, 20 relations); ICL: 36.9, 18.6 (`python -m benchmarks.few_rows`)."""
-
-
-def warn_of_few_rows(method: str, reads: Sequence[str], rows: int, where: str = "scores") -> None:
-    """Warns the caller's caller where a method that reads the batch has few rows of it."""
-    if "test" not in reads or rows >= MIN_ROWS_WITHOUT_WARNING:
-        return
-    warning = f"{method} learns its bias from {rows} rows, which is rough"
-    if rows == 1:
-        warning = (
-            f"{method} learns its bias from this row alone, so that nothing tells its labels apart"
-        )
-    warnings.warn(
-        f"{where}: {warning}; give {MIN_ROWS_WITHOUT_WARNING} rows of one prompt or more, or fit "
-        "on earlier ones.",
-        stacklevel=3,  # the line that called the function that calls this
-    )
 
 
 def check_floor(floor: float) -> None:

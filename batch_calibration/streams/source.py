@@ -2,13 +2,13 @@
 
 import glob
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import LARGEST, to_nats
+from batch_calibration.arrays import LARGEST, keep_differences, to_nats
 from batch_calibration.errors import InputError
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading, fill_missing
 from batch_calibration.importers.cells import gold_indices, text_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH_ROWS = 2**16
 MAX_BATCH_BYTES = 2**25  # by the mean size of a row, where rows hold long texts
+KIND_ROWS = 1000  # of the first batch; with them each batch tells what kind of numbers it holds
 MAX_CONTEXTS = 100_000  # each has a bias in memory
 
 
@@ -43,6 +44,7 @@ class Source:
     total: int  # rows in all files
     reading: Reading
     notes: tuple[str, ...]  # on which columns hold scores
+    first_scores: np.ndarray  # as they came, [`KIND_ROWS` at most, k]
     # Its file and the values of its by columns -> number of a context, as far as read.
     contexts: dict[tuple[str, ...], int] = field(default_factory=dict)
     gaps: Gaps = field(default_factory=Gaps)  # of the rows read in the last pass
@@ -83,7 +85,12 @@ class Source:
         where = f"{path}, rows {first_row} to {first_row + table.num_rows - 1}"
         columns = arrow_columns(where, table.select(self.labels))
         scores = np.stack([np.asarray(columns[name], np.float64) for name in self.labels], axis=1)
-        scores = to_nats(scores, where, self.reading.from_probs)
+        if self.reading.from_probs is None:
+            # Few rows at the end may look like probabilities by chance; the first ones tell.
+            beside = f"{where}, and after these the first of {next(iter(self.files))}"
+            to_nats(np.concatenate([scores, self.first_scores]), beside, names=self.labels)
+        else:
+            scores = to_nats(scores, where, self.reading.from_probs)
         # NaN is no error here: it may be a missing label.
         too_high = np.argwhere(scores > LARGEST)
         if len(too_high):
@@ -98,6 +105,7 @@ class Source:
         scores, is_kept, gaps = fill_missing(imported, self.reading)
         self.gaps = self.gaps.plus(gaps)
         table = table if is_kept.all() else table.filter(is_kept)
+        scores = keep_differences(scores)
         return Rows(table, scores, self._number_contexts(table, path), self.files[path])
 
     def _number_contexts(self, table: "pa.Table", path: Path) -> np.ndarray:
@@ -173,15 +181,13 @@ def open_source(
     if len(labels) < 2:
         raise InputError(where=where, expected="two labels or more", got=list(labels))
     scores = np.stack([np.asarray(columns[name], np.float64) for name in labels], axis=1)
-    to_nats(scores, where, reading.from_probs)
-    # Decided by this batch: few rows at the end may look like probabilities by chance.
-    reading = replace(reading, from_probs=bool(reading.from_probs))
+    to_nats(scores, where, reading.from_probs, names=labels)
     stems = [path.stem for path in files]
     names = {}
     for path in files:
         is_alone = stems.count(path.stem) == 1
         names[path] = (path.stem if is_alone else str(path)) if by_file and files[1:] else ""
-    return Source(names, first_batch.schema, labels, total, reading, notes)
+    return Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
 
 
 def count_rows(files: Sequence[Path]) -> int:

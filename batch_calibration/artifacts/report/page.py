@@ -192,7 +192,9 @@ def diagnose_record(record: Record, table: ScoreTable) -> Context:
     name = task_title(context.task)
     if context.seed is not None:
         name = ", ".join(filter(None, (name, f"seed {context.seed}")))
-    diagnosis = diagnose(scores, test.labels, corrected=corrected, label_names=table.label_names)
+    diagnosis = diagnose(
+        scores, test.labels, corrected=corrected, label_names=table.label_names, from_probs=False
+    )
     return Context(name, diagnosis)
 
 

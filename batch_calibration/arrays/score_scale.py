@@ -1,0 +1,266 @@
+"""What kind of numbers scores are: log-probabilities, probabilities, losses or others."""
+
+import re
+from collections.abc import Hashable, Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays.missing_scores import LARGEST, find_missing
+from batch_calibration.errors import InputError
+
+Kind = Literal[
+    "log-probabilities", "probabilities", "small probabilities", "percentages", "losses", "both",
+    "above 0", "unclear", "others",
+]  # fmt: skip
+"""What numbers are. "small probabilities": with sums below 1; "both": some rows are probabilities
+and others their logarithms; "above 0": called log-probabilities though one lies above 0; "unclear":
+nothing tells; "others": scores of which the highest is the best, such as logits."""
+
+ROUNDING = 2.0**-7
+"""What rounding to bfloat16 may add to a probability, and to a sum of them."""
+DUST = 1e-6
+"""How far below 0 a probability may come to lie by arithmetic such as 1 - q."""
+MAX_LOG_PROB = 0.1
+"""Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
+MOST_ROWS = 0.9
+"""The share of rows that speaks for all, so that one odd row turns nothing off."""
+MANY = (20, 0.4)
+"""Of so many rows this share speaks for all: that many logits do not sum to 1 by chance."""
+FAR_OUT = 2.0**14
+"""Nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more."""
+
+_NAMES: tuple[tuple[Kind, frozenset[str]], ...] = (
+    ("losses", frozenset({
+        "loss", "losses", "nll", "ppl", "perplexity", "perplexities", "neglog", "neglogprob",
+    })),
+    ("others", frozenset({"logit", "logits", "cosine", "cosines", "similarity", "similarities"})),
+    ("log-probabilities", frozenset({
+        "logp", "logprob", "logprobs", "loglik", "loglikelihood", "loglikelihoods", "ll",
+    })),
+    ("probabilities", frozenset({
+        "p", "prob", "probs", "proba", "probability", "probabilities", "softmax",
+    })),
+)  # fmt: skip
+"""Kind -> what names of columns begin or end with; the first that fits holds, as of "log_prob"."""
+
+_SAY = (
+    "say from_probs=True (--from-probs), or from_probs=False (--no-from-probs) if they are scores "
+    "of another kind"
+)
+_REMEDIES: dict[Kind, str] = {
+    "probabilities": _SAY,
+    "small probabilities": _SAY,
+    "percentages": "divide them by 100 and say from_probs=True (--from-probs)",
+    "losses": "give their negatives, or say from_probs=False (--no-from-probs) if the highest is "
+    "the best",
+    "both": "give numbers of one kind, such as np.log of the probabilities",
+    "above 0": "the logarithm of a probability is at most 0: score that row again, or say "
+    "from_probs=False (--no-from-probs) if they are scores of another kind",
+    "unclear": "give their negatives if they are losses, say from_probs=True (--from-probs) if "
+    "they are probabilities, or from_probs=False (--no-from-probs) if they are logits, cosines or "
+    "other scores of which the highest is the best",
+}
+"""What to do about numbers that are no log-probabilities, as a sentence ends."""
+
+
+class Scale(NamedTuple):
+    """What kind of numbers scores are, and what shows it, as a sentence says it."""
+
+    kind: Kind
+    evidence: str = ""
+
+
+def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
+    """What kind of numbers scores [..., n, k] are; all rows decide together.
+
+    The first that holds:
+
+    1. None lies above 0: log-probabilities.
+    2. Each row is of probabilities or of log-probabilities, and both occur: refused.
+    3. Nine rows of ten (of 20 rows or more, four of ten) lie from 0 to 1 and sum to 1, or from 0 to
+       100 and sum to 100: probabilities or percentages. Sums may differ by what rounding k numbers
+       to their decimals can add, or by 2^-7, which bfloat16 can.
+    4. What all names say that begin or end with "p", "prob", "loss", "nll", "logits", "logprob" ...
+    5. Some lie below 0: scores of another kind, such as logits, which are taken as they come.
+    6. From 0 to 1 with sums of at most 1: probabilities of a part of the vocabulary.
+    7. exp(-s) sums to 1: losses. All else above 0 has to be told.
+
+    Missing scores say nothing.
+
+    Args:
+        scores: real numbers as they came.
+        names: of the columns that hold them, or of the one that holds all scores of a row.
+
+    >>> find_scale(np.array([[0.9, 0.1]])).kind, find_scale(np.array([[0.1, 2.3]])).kind
+    ('probabilities', 'losses')
+    """
+    if not (scores > 0).any():
+        return Scale("log-probabilities")
+    k = scores.shape[-1]
+    rows = np.asarray(scores, np.float64).reshape(-1, k)
+    is_gap = find_missing(rows) | (rows > LARGEST)  # the latter are refused elsewhere
+    is_told = ~is_gap.all(axis=-1)
+    row_numbers = np.flatnonzero(is_told)
+    rows, is_gap = rows[is_told], is_gap[is_told]
+    rows_low = np.where(is_gap, np.inf, rows).min(axis=-1, initial=np.inf)
+    rows_high = np.where(is_gap, -np.inf, rows).max(axis=-1, initial=-np.inf)
+    low, high = rows_low.min(initial=np.inf), rows_high.max(initial=-np.inf)
+    # Rounding puts the logarithm of 1 above 0.
+    if high <= DUST and (low < -DUST or high <= 0):
+        return Scale("log-probabilities")
+    sums = np.where(is_gap, 0.0, rows).sum(axis=-1)
+    error = _sum_error(rows[~is_gap], k)
+    # exp(1) is above 1 already, and exp(800) would overflow.
+    masses = np.where(is_gap, 0.0, np.exp(np.minimum(rows, 1.0))).sum(axis=-1)
+    is_logs = (rows_high <= 0) & (masses <= 1 + ROUNDING)
+    is_probs = (rows_low >= -DUST) & (rows_high > ROUNDING) & (sums <= 1 + max(error, ROUNDING))
+    if (is_logs | is_probs).all() and is_logs.any() and is_probs.any():
+        pair = [_row_of(scores, row_numbers[which]) for which in (is_probs, is_logs)]
+        return Scale("both", f"probabilities in {pair[0]} and log-probabilities in {pair[1]}")
+    for kind, whole in (("probabilities", 1), ("percentages", 100)):
+        is_inside = (rows_low >= -DUST) & (rows_high <= whole * (1 + ROUNDING))
+        is_of_kind = is_inside & (np.abs(sums - whole) <= max(error, whole * ROUNDING))
+        if _speaks_for_all(is_of_kind):
+            odd = "" if is_of_kind.all() else f" ({_row_of(scores, row_numbers[~is_of_kind])} not)"
+            shown = f"numbers from 0 to {whole} whose rows sum to about {whole}{odd}"
+            return Scale(kind, f"{shown}, which are {kind}")  # type: ignore[arg-type]
+    named = _named_kind(names)
+    listed = ", ".join(map(repr, list(names)[:3]))
+    if named == "losses":
+        return Scale("losses", f"{low:g} to {high:g} under {listed}, which are losses")
+    if named == "log-probabilities" and high > MAX_LOG_PROB:
+        at = _row_of(scores, row_numbers[rows_high.argmax() :][:1])
+        least = _row_of(scores, row_numbers[rows_low.argmin() :][:1])
+        return Scale("above 0", f"{high:+g} in {at} beside {low:+g} in {least} under {listed}")
+    if low < -DUST or named == "others":
+        return Scale("others")
+    if high <= 1 + ROUNDING and named == "probabilities":
+        return Scale("probabilities", f"numbers from 0 to 1 under {listed}, which are {named}")
+    if high <= 1 + ROUNDING and (sums <= 1 + ROUNDING).all():
+        shown = "numbers from 0 to 1 whose rows sum to at most 1, which are probabilities"
+        return Scale("small probabilities", shown)
+    if are_losses(rows):
+        return Scale("losses", f"{low:g} to {high:g}, whose exp(-s) sum to 1, which are losses")
+    return Scale("unclear", f"numbers from {low:g} to {high:g}, none below 0")
+
+
+def are_losses(rows: np.ndarray) -> bool:
+    """Whether the negatives of numbers [m, k] are log-probabilities of labels that sum to 1."""
+    masses = np.exp(-np.clip(rows, 0, 50)).sum(axis=-1)  # NaN where a score is missing
+    error = max(_sum_error(rows[np.isfinite(rows)], rows.shape[-1]), ROUNDING)
+    return bool((rows >= 0).any()) and _speaks_for_all(np.abs(masses - 1) <= error)
+
+
+def to_nats(
+    scores: np.ndarray,
+    where: str,
+    from_probs: bool | None = None,
+    *,
+    names: Iterable[Hashable] = (),
+    beside_others: bool = False,
+) -> np.ndarray:
+    """Log-probabilities of what came, minus infinity where a probability is 0.
+
+    Args:
+        scores: [..., n, k], real numbers.
+        where: what to call them in the sentence.
+        from_probs: whether they are probabilities; False takes them as they come; None finds out
+            (see `find_scale`) and refuses what is no log-probability and no score of another kind.
+        names: of the columns that hold them, as `find_scale` reads them.
+        beside_others: scores of the same labels are of another kind, such as logits: numbers above
+            0 alone are no surprise then, as long as they are no probabilities.
+
+    >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
+    [[0.0, -inf]]
+    """
+    if from_probs:
+        return _logarithms(scores, where)
+    if from_probs is None:
+        kind, evidence = find_scale(scores, names)
+        is_told = beside_others and kind in ("small probabilities", "losses", "unclear")
+        if kind in _REMEDIES and not is_told:
+            raise InputError(
+                where=where, expected="log-probabilities in nats", got=evidence,
+                remedy=_REMEDIES[kind],
+            )  # fmt: skip
+    return scores
+
+
+def _logarithms(probs: np.ndarray, where: str) -> np.ndarray:
+    """The logarithms of probabilities, which rounding may have put a little outside 0 to 1."""
+    is_inside = np.isnan(probs) | ((probs >= -DUST) & (probs <= 1 + ROUNDING))  # gaps: later
+    rows = np.asarray(probs, np.float64).reshape(-1, probs.shape[-1])
+    # Losses of two labels may lie from 0 to 1 too, and sum to 2 log 2 = 1.39 or more then.
+    is_loss = len(rows) > 1 and np.median(np.nansum(rows, axis=-1)) > 1.3 and are_losses(rows)
+    if is_inside.all() and not is_loss:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.clip(probs, 0, 1)))
+    remedies: dict[Kind, str] = {
+        "percentages": "divide them by 100",
+        "losses": "they are losses: give their negatives, without from_probs=True (--from-probs)",
+        "both": _REMEDIES["both"],
+    }
+    remedy = "leave from_probs=True (--from-probs) out if they are log-probabilities"
+    raise InputError(
+        where=where, expected="probabilities from 0 to 1",
+        got=f"{np.nanmin(probs):g} to {np.nanmax(probs):g}",
+        remedy=remedies.get(find_scale(probs).kind, remedy),
+    )  # fmt: skip
+
+
+def keep_differences(scores: np.ndarray) -> np.ndarray:
+    """Scores [..., n, k] whose differences within a row outlive float32.
+
+    At -9e5 nats numbers of float32 are 0.06 apart. A row whose highest score lies more than
+    `FAR_OUT` from 0 is moved so that this score is 1 (above 0, so that no method takes such rows
+    for log-probabilities); other rows, and numbers that are of 32 bits already, stay as they are.
+
+    >>> keep_differences(np.array([[-900000.01, -900000.0], [-1.0, -2.0]])).round(6).tolist()
+    [[0.99, 1.0], [-1.0, -2.0]]
+    """
+    if scores.dtype.itemsize < 8:
+        return scores
+    highest = scores.max(axis=-1, keepdims=True)
+    is_far = (np.abs(highest) > FAR_OUT) & (np.abs(highest) <= LARGEST)  # sentinels stay
+    return scores - np.where(is_far, highest - 1, 0.0) if is_far.any() else scores
+
+
+def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
+    """A note where rows [n, k] were moved by `keep_differences`."""
+    count = int((scores != moved).any(axis=-1).sum())
+    if not count:
+        return ()
+    return (
+        f"{count:,} of {len(scores):,} rows lie so far from 0 that differences from their highest "
+        "score are kept in their place.",
+    )
+
+
+def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
+    share, (many, least) = is_of_kind.mean() if len(is_of_kind) else 0.0, MANY
+    return bool(share >= MOST_ROWS or (len(is_of_kind) >= many and share >= least))
+
+
+def _sum_error(numbers: np.ndarray, k: int) -> float:
+    """What rounding to the decimals that numbers are written with can add to a sum of k."""
+    for decimals in range(0 if numbers.max(initial=0) > 2 else 1, 5):  # whole percentages
+        if (np.abs(numbers - numbers.round(decimals)) < 1e-7).all():
+            return k * 0.5 * 10.0**-decimals + 1e-6
+    return 0.0
+
+
+def _named_kind(names: Iterable[Hashable]) -> Kind | None:
+    """What all names say that the numbers are."""
+    kinds = set[Kind | None]()
+    for name in names:
+        words = re.findall(r"[a-z]+", str(name).lower()) or [""]
+        ends = {words[0], words[-1], "".join(words[:2]), "".join(words[-2:])}
+        kinds.add(next((kind for kind, known in _NAMES if known & ends), None))
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _row_of(scores: np.ndarray, numbers: np.ndarray) -> str:
+    """The first of some rows, numbered over all contexts, as a sentence calls it."""
+    *context, row = map(int, np.unravel_index(numbers[0], scores.shape[:-1]))
+    return f"row {row} of context {tuple(context)}" if context else f"row {row}"
