@@ -32,11 +32,17 @@ from batch_calibration.arrays.prediction_ranges import (
     prediction_range,
     range_of_predictions,
 )
-from batch_calibration.arrays.score_scale import find_scale, keep_differences, to_nats
+from batch_calibration.arrays.score_scale import (
+    MAX_LOG_PROB,
+    find_scale,
+    keep_differences,
+    note_moved,
+    to_nats,
+)
 
 __all__ = [
-    "BELOW", "BOUND", "DISTANCES", "EACH_SCORE", "GOLD", "LARGEST", "SCORES", "Missing",
-    "check_key", "check_missing", "class_columns", "column_names", "fill_every_row",
+    "BELOW", "BOUND", "DISTANCES", "EACH_SCORE", "GOLD", "LARGEST", "MAX_LOG_PROB", "SCORES",
+    "Missing", "check_key", "check_missing", "class_columns", "column_names", "fill_every_row",
     "fill_scores", "find_impossible", "find_missing", "find_scale", "in_kind_of", "is_frame",
     "keep_differences", "note_moved", "prediction_range", "range_of_predictions", "read_floats",
     "read_numbers", "read_rows", "read_scores", "read_whole_numbers", "reads_rows",

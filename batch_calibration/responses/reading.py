@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.arrays import find_missing
+from batch_calibration.arrays import MAX_LOG_PROB, find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.responses.top_k import SPACES
 
@@ -13,8 +13,6 @@ Response = Mapping[str, object]
 """One answer, a JSON object."""
 MIN_LABEL_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
-MAX_LOG_PROB = 0.1
-"""Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
 
 
 def value_at(value: object, *keys: str | int) -> object:

@@ -195,7 +195,8 @@ def diagnose_record(record: Record, table: ScoreTable) -> Context:
     diagnosis = diagnose(
         scores, test.labels, corrected=corrected, label_names=table.label_names, from_probs=False
     )
-    return Context(name, diagnosis)
+    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
+    return Context(name, diagnosis._replace(doubt=""))
 
 
 def context_html(context: Context, name: str) -> str:
