@@ -347,6 +347,12 @@ def test_decimal_commas_are_read(tmp_path, delimiter):
         assert same_numbers(table_of(tmp_path, csv_of("ABC", mixed, delimiter), name="t.csv"))
 
 
+def test_decimal_commas_of_one_column_are_those_of_the_file(tmp_path):
+    text = "no;yes\n-0,512;-1,500\n-0,250;-2,125\n-1,234;-2,250\n"
+    table = table_of(tmp_path, text, name="t.csv")
+    np.testing.assert_allclose(scores(table), [[-0.512, -1.5], [-0.25, -2.125], [-1.234, -2.25]])
+
+
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [

@@ -1,7 +1,7 @@
 """Cells of a table: what is a number, what a cell says as text, which label it names."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,12 @@ MAX_LISTED = 8
 
 
 class Texts(tuple[str, ...]):
-    """The cells of a column in a file of text, where numbers are written as texts."""
+    """The cells of a column in a file of text, where numbers are written as texts.
+
+    `commas_are_decimal` says that another column of the file shows it.
+    """
+
+    commas_are_decimal = False
 
     @cached_property
     def numbers(self) -> tuple[np.ndarray, list[int]]:
@@ -75,7 +80,7 @@ def _have_decimal_commas(column: Column) -> bool:
     >>> _have_decimal_commas(["-0,35", "-12,5", "-3", ""]), _have_decimal_commas(["1,234", "2,5.1"])
     (True, False)
     """
-    is_plain = False
+    is_plain = isinstance(column, Texts) and column.commas_are_decimal
     for cell in map(text_of, column):
         text = cell.translate(MINUS_SIGNS)
         if NUMBER_WITH_COMMA.fullmatch(text):
@@ -83,6 +88,14 @@ def _have_decimal_commas(column: Column) -> bool:
         elif "." in text or (text not in DASHES and parse_number(text) is None):
             return False
     return is_plain
+
+
+def share_decimal_commas(columns: Iterable[Texts]) -> None:
+    """Where one column's commas are plainly decimal, those of all columns of a file are."""
+    texts = list(columns)
+    if any(map(_have_decimal_commas, texts)):
+        for column in texts:
+            column.commas_are_decimal = True
 
 
 def parse_number(text: str) -> float | None:

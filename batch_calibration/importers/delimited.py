@@ -9,7 +9,12 @@ from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.cells import Texts, parse_number, refuse_repeated_columns
+from batch_calibration.importers.cells import (
+    Texts,
+    parse_number,
+    refuse_repeated_columns,
+    share_decimal_commas,
+)
 from batch_calibration.importers.columns import from_columns
 from batch_calibration.importers.text_files import readable
 
@@ -35,6 +40,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
         names, rows = _read_cells(path, file)
     columns = {name: Texts(row[i] for row in rows) for i, name in enumerate(names)}
+    share_decimal_commas(columns.values())
     return [from_columns(str(path), columns, reading, task=path.stem)]
 
 
