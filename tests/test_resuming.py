@@ -33,7 +33,7 @@ def clip(tmp_path_factory):
     return directory
 
 
-MINI = {"model": "mini", "data": "mini", "tasks": "sst2", "limit": 60, "seeds": 2, "dc_texts": 4}
+MINI = {"model": "mini", "data": "mini", "tasks": "sst2", "limit": 30, "seeds": 2, "dc_texts": 4}
 IMAGES = {
     "scorer": "dual_encoder", "tasks": "dtd", "split": "test", "shots": 0, "scale": 0.0,
     "max_tokens": 77, "batch_size": 4, "labeled_per_class": 3,
