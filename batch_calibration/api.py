@@ -8,7 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from batch_calibration.arrays import Missing, check_key, column_names, in_kind_of, is_frame
+from batch_calibration.arrays import (
+    Missing,
+    check_key,
+    column_numbers,
+    in_kind_of,
+    in_label_order,
+    in_row_order,
+    is_frame,
+    names_of,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
     Evidence,
@@ -78,9 +87,9 @@ def calibrate(
         probe: scores of the prompts that the method learns from, such as content-free (cc) or
             random-word ones (dc), [m, k] or [..., m, k]: `METHODS[method].probe` describes them.
         labeled: scores of a labeled set, [m, k] or [..., m, k] (bcl).
-        labels: its labels, or the probe's (looc), [m] or [..., m], as column indices; -1 means
-            unknown: the scores of such a row of bcl's enter the bias, beside those of the rows to
-            correct.
+        labels: its labels, or the probe's (looc), [m] or [..., m], as indices or names of the
+            columns of scores; -1 means unknown: the scores of such a row of bcl's enter the bias,
+            beside those of the rows to correct.
         columns: of a frame that holds more than scores, the names of the labels' columns; probe
             and labeled, where they are frames too, have columns of the same names.
         from_probs: True where probabilities come, in scores, probe and labeled, whose logarithm is
@@ -94,6 +103,11 @@ def calibrate(
         bound: [n] or [..., n], the least log-probability returned for each row of scores, of any
             token, where it is known; without it the least of the row's labels.
         **options: what `METHODS[method].make` takes: strength, target_prior, metric, starts ...
+            Shares may be a dict or a series by the names of columns, as `value_counts` gives them.
+
+    Rows of pandas are brought together by their indexes: `labels` with the rows of `labeled` or
+    `probe`, `bound` with those of `scores`. Where the indexes have other entries, or where one just
+    counts from 0, a sentence asks; `.to_numpy()` goes by place, as all goes that has no index.
 
     Returns:
         float32 scores of the same shape, in nats for the shift methods, in what they came in: a
@@ -109,14 +123,16 @@ def calibrate(
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
     read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
-    array = read(scores, columns=columns, bound=bound)
+    array = read(scores, columns=columns, bound=in_row_order(bound, "bound", scores))
     # Logits may be above 0 in all of few rows.
     read = partial(read, beside_others=bool((array > 0).any()))
-    if is_frame(scores):  # kept, so that the result has the same columns
-        columns = column_names(scores) if columns is None else list(columns)
+    columns = names_of(scores, columns)  # kept, so that the result has the same columns
     rows, k = array.shape[-2:]
     leading_axes = array.shape[:-2]  # of separate contexts
     warn_of_few_rows(method, chosen.probe.blocks, rows)
+    if "target_prior" in options:
+        shares = in_label_order(options["target_prior"], columns, "target_prior", k)
+        options["target_prior"] = shares
     options = check_options(method, chosen.factory, options, k)
     random_key = None if key is None else check_key(key)
     needs_log_probs = chosen.needs_log_probs_with(options)
@@ -133,6 +149,8 @@ def calibrate(
         if source is None or (labels is None and is_labeled):
             lacking = where if source is None else "labels"
             raise InputError(_what_is_lacking(chosen, method, block, lacking))
+        if chosen.probe.aligned:  # a row for each row of the scores
+            source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
         if chosen.probe.aligned and learned_from.shape[-2] not in (1, rows):
             raise InputError(
@@ -143,8 +161,10 @@ def calibrate(
             raise InputError(_log_probs_needed(where, method, why))
         gold = None
         if is_labeled:
+            numbers = in_row_order(labels, "labels", source, where)
+            numbers = column_numbers(numbers, columns or names_of(source))
             # As a column [m, 1], so that labels are spread over the contexts as scores are.
-            column = check_labels(labels, learned_from)[..., None]
+            column = check_labels(numbers, learned_from)[..., None]
             if block == "labeled":
                 warn_about_order(learned_from, column[..., 0])
             gold = _one_per_context(column, leading_axes)[..., 0]

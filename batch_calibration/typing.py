@@ -29,6 +29,9 @@ Predictions = Int32[jax.Array, "..."]
 State = Any
 """What a method's `fit` learns: a NamedTuple of arrays that only its own `apply` reads."""
 
+Container = Any
+"""What users hand over and get back: an array, a tensor, a list, a series, a frame."""
+
 Prior = Sequence[float] | Float[AnyArray, "k"]
 """The share of each label that one expects; an array may be traced."""
 

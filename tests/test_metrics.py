@@ -1,10 +1,15 @@
 """Metrics against scikit-learn and by hand, with unknown labels and absent rows left out."""
 
+import json
+from functools import partial
 from inspect import signature
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.stats import binom, multinomial, norm
 from sklearn import metrics as peer
@@ -322,13 +327,74 @@ def test_its_interval_is_that_of_rows_drawn_within_each_label(rows, host):
     assert metrics.balanced_accuracy_interval(said, np.full(80, -1)) == (0.0, 0.0)
 
 
-def test_labels_are_needed_and_those_beyond_the_columns_have_no_recall(rows):
+def test_labels_are_needed_and_each_has_a_column(rows):
     for metric in (metrics.accuracy, metrics.nll, metrics.summary):
         with pytest.raises(InputError, match=r"labels: expected an array.*got NoneType"):
             metric(rows[0], None)
-    within = metrics.balanced_accuracy_interval(rows[0][:40], rows[1][:40])
-    beyond = np.where(np.arange(80) < 40, rows[1], 7)
-    assert metrics.balanced_accuracy_interval(rows[0], beyond) == within
+    for label, metric in product((-2, 3), (*metrics.METRICS.values(), metrics.summary)):
+        for beyond in (np.where(np.arange(80) < 40, rows[1], label), rows[1].at[40].set(label)):
+            with pytest.raises(InputError) as error:
+                metric(rows[0], beyond)
+            assert error.value.where == "labels" and error.value.got == f"{label} in row 40"
+    for interval in (
+        metrics.balanced_accuracy_interval,
+        partial(metrics.bootstrap_interval, metrics.accuracy),
+    ):
+        with pytest.raises(InputError, match="indices from 0 to 2, or -1 for unknown; got 3 in ro"):
+            interval(rows[0], rows[1].at[0].set(3))
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 0.0, 0.0], [-np.inf] * 3, [np.inf, 0.0, 0.0]])
+def test_rows_that_favor_no_label_are_refused_unless_they_do_not_count(bad, rows):
+    scores, gold = np.asarray(rows[0]).copy(), np.asarray(rows[1])
+    scores[7] = bad
+    for metric in (
+        *metrics.METRICS.values(),
+        metrics.measure,
+        metrics.summary,
+        partial(metrics.bootstrap_interval, metrics.accuracy),
+        metrics.balanced_accuracy_interval,
+    ):
+        for array in (scores, jnp.asarray(scores)):
+            with pytest.raises(InputError, match="rows whose largest score is a finite number; g"):
+                metric(array, gold)
+    for array in (scores, scores[7], scores[None]):
+        with pytest.raises(InputError) as error:
+            metrics.predict(array)
+        assert error.value.where == "scores" and "in row" in error.value.got
+    rest = np.arange(80) != 7
+    expected = metrics.accuracy(scores[rest], gold[rest])
+    assert metrics.accuracy(scores, np.where(rest, gold, -1)) == expected
+    assert metrics.accuracy(scores, gold, rest) == expected
+    # Values that are traced cannot be looked at.
+    jax.jit(metrics.accuracy)(scores, gold)
+
+
+def test_numbers_are_python_s_and_answers_are_what_came(rows):
+    scores, gold = (np.asarray(array) for array in rows)
+    for name, metric in metrics.METRICS.items():
+        for source in (scores, scores.tolist(), pd.DataFrame(scores)):
+            assert json.loads(json.dumps(metric(source, gold))) == float(metric(*rows)), name
+        assert isinstance(metric(*rows), jax.Array) and isinstance(metric(rows[0], gold), jax.Array)
+    ends = metrics.bootstrap_interval(metrics.accuracy, scores, gold, draws=20)
+    assert {type(end) for end in ends} == {float}
+    assert {type(number) for number in metrics.measure(scores, gold).values()} == {float}
+    for end in (*metrics.accuracy_interval(0.5, 10), *metrics.gain_interval(3, 1, 9)):
+        json.dumps(end)
+    # Within a transformed function arrays of numpy are constants, and what comes is traced.
+    assert float(jax.jit(lambda: metrics.accuracy(scores, gold))()) == metrics.accuracy(*rows)
+    by_context = jax.vmap(metrics.accuracy)(rows[0][None], rows[1][None])
+    assert isinstance(by_context, jax.Array) and by_context.shape == (1,)
+    expected = scores.argmax(-1).tolist()
+    for source, kind in (
+        (rows[0], jax.Array), (scores, np.ndarray), (scores.tolist(), np.ndarray),
+        (pd.DataFrame(scores), pd.Series), (pl.DataFrame(scores), np.ndarray),
+    ):  # fmt: skip
+        labels = metrics.predict(source)
+        assert isinstance(labels, kind) and np.asarray(labels).dtype == np.int32
+        assert labels.tolist() == expected
+    assert metrics.predict(pd.DataFrame(scores, range(5, 85))).index.tolist() == [*range(5, 85)]
+    assert metrics.predict(scores[0]).shape == ()
 
 
 def test_the_seed_of_an_interval_is_0_unless_it_is_given():

@@ -1,7 +1,8 @@
 """What users hand over, read once: numbers, frames, missing scores, class names."""
 
+from batch_calibration.arrays.alignment import column_numbers, in_label_order, in_row_order
 from batch_calibration.arrays.class_names import class_columns
-from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_frame
+from batch_calibration.arrays.frames import GOLD, column_names, in_kind_of, is_frame, names_of
 from batch_calibration.arrays.missing_scores import (
     BELOW,
     BOUND,
@@ -20,17 +21,22 @@ from batch_calibration.arrays.numbers import (
     check_key,
     read_floats,
     read_numbers,
-    read_rows,
     read_scores,
     read_whole_numbers,
-    reads_rows,
-    scores_of_predictions,
-    takes_predictions,
 )
 from batch_calibration.arrays.prediction_ranges import (
     DISTANCES,
     prediction_range,
     range_of_predictions,
+)
+from batch_calibration.arrays.rows import (
+    plain,
+    read_labeled,
+    read_rows,
+    reads_rows,
+    refuse_unordered,
+    refuse_without_column,
+    takes_predictions,
 )
 from batch_calibration.arrays.score_scale import (
     MAX_LOG_PROB,
@@ -42,9 +48,10 @@ from batch_calibration.arrays.score_scale import (
 
 __all__ = [
     "BELOW", "BOUND", "DISTANCES", "EACH_SCORE", "GOLD", "LARGEST", "MAX_LOG_PROB", "SCORES",
-    "Missing", "check_key", "check_missing", "class_columns", "column_names", "fill_every_row",
-    "fill_scores", "find_impossible", "find_missing", "find_scale", "in_kind_of", "is_frame",
-    "keep_differences", "note_moved", "prediction_range", "range_of_predictions", "read_floats",
+    "Missing", "check_key", "check_missing", "class_columns", "column_names", "column_numbers",
+    "fill_every_row", "fill_scores", "find_impossible", "find_missing", "find_scale", "in_kind_of",
+    "in_label_order", "in_row_order", "is_frame", "keep_differences", "names_of", "note_moved",
+    "plain", "prediction_range", "range_of_predictions", "read_floats", "read_labeled",
     "read_numbers", "read_rows", "read_scores", "read_whole_numbers", "reads_rows",
-    "refuse_unusable", "scores_of_predictions", "takes_predictions", "to_nats",
+    "refuse_unordered", "refuse_unusable", "refuse_without_column", "takes_predictions", "to_nats",
 ]  # fmt: skip

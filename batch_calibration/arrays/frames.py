@@ -48,6 +48,13 @@ def column_names(frame: object) -> list[Hashable]:
     return list(frame.columns if names is None else names)  # type: ignore[attr-defined]
 
 
+def names_of(scores: object, columns: Iterable[Hashable] | None = None) -> list[Hashable] | None:
+    """The names of the columns that hold scores, all or those of `columns`; None without names."""
+    if not is_frame(scores):
+        return None
+    return column_names(scores) if columns is None else list(columns)
+
+
 def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None) -> np.ndarray:
     """The columns of a frame that hold scores, [n, k], in the order of `columns`.
 
@@ -156,32 +163,36 @@ def tensor_values(tensor: object) -> np.ndarray:
 
 
 def in_kind_of(
-    pattern: object, scores: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
+    pattern: object, values: np.ndarray | jax.Array, columns: Iterable[Hashable] | None = None
 ) -> object:
-    """Scores in the kind of container that others came in.
+    """Scores, or the predicted label of each row, in the kind of container that scores came in.
 
-    A frame has the index and the names of the columns that were read, a tensor lies on the same
-    device; arrays of jax stay arrays of jax, and all else is a numpy array.
+    A frame has the index and the names of the columns that were read, and labels predicted from
+    one of pandas are a series of that index; a tensor lies on the same device; arrays of jax stay
+    arrays of jax, as does what it traces, and all else is a numpy array.
 
     >>> in_kind_of([[1.0]], jnp.ones((1, 1)))
     array([[1.]], dtype=float32)
     """
-    if isinstance(pattern, jax.Array):
-        return jnp.asarray(scores)
+    if isinstance(pattern, jax.Array) or isinstance(values, jax.core.Tracer):
+        return jnp.asarray(values)
     # A copy: torch shares numpy's memory, and that of jax must not be written to.
-    host_scores, kind = np.array(scores), package(pattern)
+    host_values, kind = np.array(values), package(pattern)
     if kind == "torch":
-        return sys.modules["torch"].from_numpy(host_scores).to(pattern.device)  # type: ignore[attr-defined]
-    if kind not in FRAMES:
-        return host_scores
+        tensor = sys.modules["torch"].from_numpy(host_values).to(pattern.device)  # type: ignore[attr-defined]
+        return tensor if tensor.is_floating_point() else tensor.long()  # as its argmax gives
+    if kind == "pandas" and host_values.ndim == 1:
+        return sys.modules[kind].Series(host_values, pattern.index)  # type: ignore[attr-defined]
+    if kind not in FRAMES or host_values.ndim == 1:
+        return host_values
     names = column_names(pattern) if columns is None else list(columns)
-    by_name = dict(zip(names, host_scores.T, strict=True))
+    by_name = dict(zip(names, host_values.T, strict=True))
     if kind == "pyarrow":
         return type(pattern).from_pydict(by_name)  # type: ignore[attr-defined]
     frame = sys.modules[kind].DataFrame  # imported already, as a frame of it came
     if kind == "polars":
         return frame(by_name)
-    result_frame = frame(host_scores, pattern.index)  # type: ignore[attr-defined]
+    result_frame = frame(host_values, pattern.index)  # type: ignore[attr-defined]
     # Taken from the frame, as a columns' index may have a name.
     result_frame.columns = pattern[names].columns  # type: ignore[index]
     return result_frame

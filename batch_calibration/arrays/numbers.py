@@ -1,26 +1,17 @@
 """What may come as an array: the one place where scores, labels and weights are read."""
 
-from collections.abc import Callable, Hashable, Iterable
-from functools import wraps
-from typing import TypeVar
+from collections.abc import Hashable, Iterable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
-from batch_calibration.arrays.frames import FRAMES, is_frame, matrix, package, tensor_values
+from batch_calibration.arrays.frames import FRAMES, matrix, package, tensor_values
 from batch_calibration.errors import InputError
 from batch_calibration.typing import AnyArray, Key
 
 SCORES = "real numbers in an array [n, k], log-probabilities in nats"
 EACH_SCORE = "give one row per input, one column per label"
-
-SCORES_OR_LABELS = "scores [n, k] in nats, or the whole numbers [n] of predicted labels"
-EACH_ANSWER = "give one row of scores, or one column index, per input"
-MAX_PREDICTED_LABELS = 1000  # scores are made of them, a column for each
-
-Result = TypeVar("Result")
 
 
 def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyArray:
@@ -117,9 +108,11 @@ def read_whole_numbers(source: object, where: str, labels: int | str = "k") -> A
     return array
 
 
-def read_floats(source: object, where: str = "scores") -> jax.Array:
+def read_floats(
+    source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
+) -> jax.Array:
     """Scores for a pure function, float32 or wider; the values are not looked at."""
-    array = read_scores(source, where)
+    array = read_scores(source, where, columns)
     if array.size == 0:
         raise InputError(
             where=where, expected="at least one number", got=f"shape {array.shape}",
@@ -128,121 +121,6 @@ def read_floats(source: object, where: str = "scores") -> jax.Array:
     # Half precision and whole numbers become float32; what is wider stays as jax has it.
     is_wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return jnp.asarray(array, None if is_wide else jnp.float32)
-
-
-def read_rows(
-    scores: object, labels: object = None, weight: object = None
-) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """Rows [m, k], their labels [m] and their weights [m] for a pure function, traced or not.
-
-    Weights of True and False are 1 and 0.
-
-    Raises:
-        InputError: no numbers; another shape, which would be broadcast in silence.
-    """
-    rows = read_floats(scores)
-    if rows.ndim == 1:
-        raise InputError(
-            where="scores", expected="an array [n, k], one column per label",
-            got=f"shape {rows.shape}, as predicted labels have",
-            remedy="give the scores that the labels are predicted from",
-        )  # fmt: skip
-    if rows.ndim != 2:
-        raise InputError(
-            where="scores", expected="one context, an array [n, k]", got=f"shape {rows.shape}",
-            remedy="map over the others by jax.vmap",
-        )  # fmt: skip
-    gold = (
-        None if labels is None else jnp.asarray(read_whole_numbers(labels, "labels", rows.shape[1]))
-    )
-    # A mask is a weight, though truth values are no scores.
-    if isinstance(weight, jax.Array | np.ndarray) and jnp.issubdtype(weight.dtype, jnp.bool_):
-        weight = jnp.asarray(weight, jnp.float32)
-    weights = None if weight is None else read_floats(weight, "weight")
-    for name, per_row in (("labels", gold), ("weight", weights)):
-        if per_row is not None and per_row.shape != rows.shape[:1]:
-            raise InputError(
-                where=name, expected=f"one per row of the scores, shape {rows.shape[:1]}",
-                got=per_row.shape, remedy="give as many as rows",
-            )  # fmt: skip
-    return rows, gold, weights
-
-
-def _read_labeled_rows(
-    scores: object, labels: object, weight: object
-) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """What `read_rows` reads, where labels are needed: None is no array of them."""
-    return read_rows(scores, read_whole_numbers(labels, "labels"), weight)
-
-
-def reads_rows(function: Callable[..., Result]) -> Callable[..., Result]:
-    """A function of scores, labels and weight that reads them by `read_rows` first."""
-
-    @wraps(function)
-    def read_and_call(
-        scores: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, **options: object
-    ) -> Result:
-        return function(*_read_labeled_rows(scores, labels, weight), **options)
-
-    return read_and_call
-
-
-def takes_predictions(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Like `reads_rows`, for a function that takes predicted labels [n] for scores [n, k] too."""
-
-    @wraps(function)
-    def read_and_call(
-        scores: ArrayLike, labels: ArrayLike, weight: ArrayLike | None = None, **options: object
-    ) -> Result:
-        return function(
-            *_read_labeled_rows(scores_of_predictions(scores, labels), labels, weight), **options
-        )
-
-    # Read by `bootstrap_interval`.
-    read_and_call.takes_predictions = True  # type: ignore[attr-defined]
-    return read_and_call
-
-
-def scores_of_predictions(source: object, labels: object) -> object:
-    """Scores as they came; of predicted labels [n], scores [n, k] that predict them.
-
-    >>> scores_of_predictions([1, 0], [0, 0]).tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
-    """
-    if is_frame(source):
-        return source
-    array = read_numbers(source, "scores", SCORES_OR_LABELS, EACH_ANSWER)
-    if array.ndim != 1 or array.size == 0:
-        return array
-    if isinstance(array, jax.core.Tracer) or isinstance(labels, jax.core.Tracer):
-        raise InputError(
-            "scores: predicted labels that jax.jit or jax.vmap traces do not say how many labels "
-            "there are: give the scores [n, k] they are predicted from."
-        )
-    if not jnp.issubdtype(array.dtype, jnp.integer):
-        raise InputError(
-            where="scores", expected=SCORES_OR_LABELS,
-            got=f"{type(source).__name__} [n] of {array.dtype}", remedy=EACH_ANSWER,
-        )  # fmt: skip
-    predicted = np.asarray(array)
-    gold = np.asarray(read_whole_numbers(labels, "labels"))
-    if predicted.min() < 0:
-        row = int(predicted.argmin())
-        raise InputError(
-            where="scores", expected="predicted labels from 0 on",
-            got=f"{predicted[row]} in row {row}",
-            remedy="leave rows without a prediction out, or count them as wrong by a label of "
-                "their own",
-        )  # fmt: skip
-    k = 1 + max(predicted.max(), gold.max(initial=0))  # `gold` may be empty
-    if k > MAX_PREDICTED_LABELS:
-        raise InputError(
-            where="scores", expected=f"predicted labels below {MAX_PREDICTED_LABELS:,}",
-            got=f"{k - 1:,}",
-            remedy="give column indices",
-        )  # fmt: skip
-    # One at the predicted label, zero elsewhere: the argmax is the prediction.
-    return np.eye(k, dtype=np.float32)[predicted]
 
 
 def check_key(key: int | Key, where: str = "key") -> Key:

@@ -1,15 +1,24 @@
 """What a calibrator is: a pair of pure functions, and the three sums they share."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import EACH_SCORE, SCORES, read_floats, read_rows
+from batch_calibration.arrays import (
+    EACH_SCORE,
+    SCORES,
+    in_kind_of,
+    read_floats,
+    read_rows,
+    refuse_unordered,
+)
 from batch_calibration.errors import InputError
 from batch_calibration.typing import (
+    AnyArray,
     Bias,
+    Container,
     Key,
     Labels,
     Predictions,
@@ -76,8 +85,24 @@ def reads_arrays(calibrator: Calibrator) -> Calibrator:
     return Calibrator(read_and_fit, read_and_apply)
 
 
-def predict(scores: ArrayLike) -> Predictions:
+@overload
+def predict(scores: jax.Array) -> Predictions: ...
+
+
+@overload
+def predict(scores: object) -> Container: ...
+
+
+def predict(scores: object) -> Container:
     """The label each row's scores favor, [..., k] to [...]; of equal scores, the lowest index.
+
+    Returns:
+        int32 in what the scores came in: an array of jax, a tensor of torch on the same device
+        (int64, as its own argmax), of a frame of pandas a series with its index, and of all else
+        an array of numpy.
+
+    Raises:
+        InputError: no scores; a row whose largest score is NaN or infinite, which `jax.jit` hides.
 
     >>> predict([[0.0, 1.0], [2.0, 2.0]]).tolist()
     [1, 0]
@@ -85,6 +110,12 @@ def predict(scores: ArrayLike) -> Predictions:
     rows = read_floats(scores)
     if rows.ndim == 0:
         raise InputError(where="scores", expected=SCORES, got="one number", remedy=EACH_SCORE)
+    refuse_unordered(rows)
+    return in_kind_of(scores, favored(rows))
+
+
+def favored(rows: AnyArray) -> Predictions:
+    """`predict` without a check, for pure functions: rows that do not count may hold NaN."""
     return jnp.argmax(rows, axis=-1).astype(jnp.int32)
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from batch_calibration.arrays import takes_predictions
-from batch_calibration.calibration.base import predict, weights_of
+from batch_calibration.calibration.base import favored, weights_of
 from batch_calibration.typing import Labels, ProbeRows, Scalar, Weight
 
 
@@ -20,13 +20,13 @@ def accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     Predicted labels [n] do as well as the scores [n k] they are predicted from, here and in
     macro_f1.
 
-    >>> accuracy([0, 0], [0, 1]).item()
+    >>> accuracy([0, 0], [0, 1])
     0.5
     >>> accuracy(jnp.array([[1.0, 0.0], [1.0, 0.0]]), jnp.array([0, 1])).item()
     0.5
     """
     weights = known_weight(scores, labels, weight)
-    right = jnp.sum(jnp.where(predict(scores) == labels, weights, 0.0))
+    right = jnp.sum(jnp.where(favored(scores) == labels, weights, 0.0))
     total = jnp.sum(weights)
     return right / jnp.where(total > 0, total, 1.0)
 
@@ -43,7 +43,7 @@ def macro_f1(scores: ProbeRows, labels: Labels, weight: Weight | None = None) ->
     weights = known_weight(scores, labels, weight)[:, None]
     # Counted with weights: a row of weight 2 is there twice.
     names = jnp.arange(scores.shape[-1], dtype=jnp.int32)
-    is_predicted = predict(scores)[:, None] == names
+    is_predicted = favored(scores)[:, None] == names
     is_true = jnp.asarray(labels, jnp.int32)[:, None] == names
     true_positives = jnp.sum(jnp.where(is_predicted & is_true, weights, 0.0), axis=0)
     predicted_plus_true = jnp.sum(
@@ -78,7 +78,7 @@ def recall_per_label(
     scores: ProbeRows, labels: Labels, weight: Weight | None
 ) -> tuple[jax.Array, jax.Array]:
     """The share of each label's rows that are right, [k], and whether the label occurs."""
-    right = (predict(scores) == labels).astype(jnp.float32)
+    right = (favored(scores) == labels).astype(jnp.float32)
     return mean_per_label(right, scores, labels, weight)
 
 
@@ -86,7 +86,7 @@ def recall_per_label(
 def balanced_accuracy(scores: ProbeRows, labels: Labels, weight: Weight | None = None) -> Scalar:
     """The mean recall over the labels that occur: the accuracy at equal shares of labels.
 
-    >>> balanced_accuracy([0, 0, 0, 0], [0, 0, 0, 1]).item()
+    >>> balanced_accuracy([0, 0, 0, 0], [0, 0, 0, 1])
     0.5
     """
     recall, occurs = recall_per_label(scores, labels, weight)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from batch_calibration.calibration.base import Calibrator, predict
+from batch_calibration.calibration.base import Calibrator, favored
 from batch_calibration.calibration.matching import given_shares, match, matched
 from batch_calibration.typing import Bias, Count, ProbeRows, Weight
 
@@ -47,7 +47,7 @@ def transport(log_probs: ProbeRows, shares: Bias, weight: Weight) -> Bias:
     matched_bias = match(log_probs, shares, weight, hard=True)
     # Without the bias found, of equal rows nothing is left, to the last bit.
     corrected = jnp.asarray(log_probs) - matched_bias
-    predicted = predict(corrected)
+    predicted = favored(corrected)
     behind = corrected - jnp.take_along_axis(corrected, predicted[:, None], axis=1)
     behind = jnp.where(jnp.asarray(weight)[:, None] > 0, behind, -jnp.inf)
     # [l, j]: how close label j comes to label l among the rows predicted l, in nats below 0.

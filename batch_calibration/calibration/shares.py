@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from batch_calibration.calibration.base import (
     Calibrator,
+    favored,
     label_normalized,
-    predict,
     weighted_mean,
 )
 from batch_calibration.calibration.matching import Shares, matched
@@ -137,7 +137,7 @@ def bbse() -> Calibrator:
     """
 
     def estimate(log_probs: ProbeRows, gold: jax.Array, counted: Weight, batch: Weight) -> Bias:
-        predictions = one_hot(log_probs, predict(log_probs - weighted_mean(log_probs, batch)))
+        predictions = one_hot(log_probs, favored(log_probs - weighted_mean(log_probs, batch)))
         total = jnp.sum(counted) + gold.shape[-1]
         predicted = weighted_mean(predictions, batch)
         confusion = ((predictions.T * counted) @ gold + predicted[:, None]) / total

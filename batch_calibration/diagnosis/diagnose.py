@@ -7,6 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.api import calibrate
+from batch_calibration.arrays import (
+    column_numbers,
+    in_row_order,
+    is_frame,
+    names_of,
+    read_scores,
+)
 from batch_calibration.diagnosis.findings import TARGET_ERROR, Diagnosis, Right
 from batch_calibration.diagnosis.stability import (
     centered_error,
@@ -14,6 +21,7 @@ from batch_calibration.diagnosis.stability import (
     pair_error,
     rows_needed,
 )
+from batch_calibration.errors import InputError, shown
 from batch_calibration.methods import ask_about_order, check_labels, check_scores, no_log_probs
 from batch_calibration.metrics import (
     Estimate,
@@ -47,9 +55,10 @@ def diagnose(
 
     Args:
         scores: [n, k], log-probabilities in nats.
-        labels: [n], the right labels as column indices, -1 where unknown.
+        labels: [n], the right labels as indices or names of columns, -1 where unknown; those of
+            pandas are matched by index, as by `calibrate`.
         corrected: [n, k], the corrected scores; by default `calibrate(scores, method)`.
-        label_names: k names; by default "label 0" and so on.
+        label_names: k names; by default those of a frame's columns, or "label 0" and so on.
         method: what corrected them, by its name in `METHODS`.
         strength: of BC, where another than 1 corrected them.
         from_probs: whether scores are probabilities, as in `calibrate`.
@@ -68,7 +77,16 @@ def diagnose(
         # The default is left out, as not every method takes a strength.
         options: dict[str, Any] = {} if strength == 1.0 else {"strength": strength}
         corrected = calibrate(rows, method, from_probs=False, **options)
-    after = np.asarray(corrected)
+    columns = names_of(scores)
+    corrected = in_row_order(corrected, "corrected", scores)
+    after = np.asarray(
+        read_scores(corrected, "corrected", columns if is_frame(corrected) else None)
+    )
+    if after.shape != rows.shape:
+        raise InputError(
+            where="corrected", expected=f"the shape of scores, {rows.shape}", got=after.shape,
+            remedy="correct these scores",
+        )  # fmt: skip
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
     mean = exact.mean(axis=0)
@@ -78,7 +96,9 @@ def diagnose(
     fragile = None
     if method == BATCH_MEAN:
         fragile = find_fragile(exact, after, changed, strength=strength)
-    gold = np.full(n, -1) if labels is None else check_labels(labels, rows)  # [n], -1 where unknown
+    gold = np.full(n, -1)  # [n], -1 where unknown
+    if labels is not None:
+        gold = check_labels(column_numbers(in_row_order(labels, "labels", scores), columns), rows)
     is_labeled = gold >= 0
     classes = accuracy_before = accuracy_after = gain = None
     if is_labeled.any():
@@ -88,7 +108,7 @@ def diagnose(
         accuracy_after = _right(new_guess[is_labeled], labels_known, k)
         gain = _gain(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     return Diagnosis(
-        label_names=tuple(label_names) or tuple(f"label {i}" for i in range(k)),
+        label_names=check_names(label_names, scores, k),
         method=method,
         rows=n,
         labeled=int(is_labeled.sum()),
@@ -108,6 +128,26 @@ def diagnose(
         gain=gain,
         doubt=ask_about_order(rows, gold),
     )
+
+
+def check_names(label_names: Sequence[str], scores: object, k: int) -> tuple[str, ...]:
+    """The k names of labels in sentences: as given, of a frame's columns, or numbers.
+
+    Raises:
+        InputError: another number of names; those of the columns in another order.
+    """
+    columns = names_of(scores)
+    names = tuple(label_names) or tuple(map(str, columns or ()))
+    if not names:
+        return tuple(f"label {i}" for i in range(k))
+    is_moved = columns is not None and set(names) == set(columns) and names != tuple(columns)
+    if len(names) != k or is_moved:
+        raise InputError(
+            where="label_names", expected=f"{k} names in the order of the columns",
+            got=shown([*names]),
+            remedy="leave it out beside a frame, whose columns have names",
+        )  # fmt: skip
+    return names
 
 
 def accuracy_of(hits: np.ndarray) -> Estimate:

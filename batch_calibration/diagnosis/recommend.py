@@ -1,14 +1,21 @@
 """Which correction to use on some scores, if any, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from batch_calibration.arrays import (
+    column_numbers,
+    in_label_order,
+    in_row_order,
+    is_frame,
+    names_of,
+)
 from batch_calibration.diagnosis.cross_validation import LEAST_LABELED, ahead, measure
-from batch_calibration.diagnosis.diagnose import accuracy_of
+from batch_calibration.diagnosis.diagnose import accuracy_of, check_names
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -118,7 +125,7 @@ def recommend(
     probe: ArrayLike | None = None,
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
-    target_prior: Sequence[float] | None = None,
+    target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
 ) -> Recommendation:
@@ -145,10 +152,10 @@ def recommend(
         scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt.
         probe: [m, k], scores of content-free prompts, for cc to be measured too.
         labeled: [m, k], scores of labeled rows of the same prompt; 16 or more are measured.
-        labels: [m], their labels as column indices; -1 means unknown.
-        target_prior: [k], the share of each label that you expect; equal shares say that BC's
-            supposition holds.
-        label_names: k names for the sentences.
+        labels: [m], their labels as indices or names of columns; -1 means unknown.
+        target_prior: [k], the share of each label that you expect, in order or by name; equal
+            shares say that BC's supposition holds.
+        label_names: k names for the sentences; by default those of a frame's columns.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
 
     Raises:
@@ -167,53 +174,57 @@ def recommend(
             where="scores", expected="[n, k], the rows of one prompt", got=f"shape {rows.shape}",
             remedy="give one prompt's rows at a time",
         )  # fmt: skip
-    names = tuple(label_names) or tuple(f"label {i}" for i in range(k))
+    columns, names = names_of(scores), check_names(label_names, scores, k)
     seen = signals(rows)
     if target_prior is not None:
-        check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": target_prior}, k)
-        method, options, why = _to_shares(tuple(map(float, target_prior)))
+        shares = in_label_order(target_prior, columns, "target_prior", k)
+        check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": shares}, k)
+        method, options, why = _to_shares(tuple(map(float, shares)))
     else:
         method, options, why = _from_scores(rows, seen, names)
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError(
-            where="recommend",
+            where="recommend", remedy="give what is missing or leave all out",
             expected="labeled=[m, k] and labels=[m] together, and probe= only beside them, "
             "for it is measured there",
-            remedy="give what is missing or leave all out",
-        )
-    # Without labels the scores alone decide.
+        )  # fmt: skip
     if labeled is None:
         return Recommendation(method, options, tuple(why), seen, {})
-    labeled_rows = read(labeled, "labeled", labels=k)
-    gold = check_labels(labels, labeled_rows)
+
+    def read_by_name(source: ArrayLike, where: str) -> np.ndarray:
+        return read(source, where, labels=k, columns=columns if is_frame(source) else None)
+
+    labeled_rows = read_by_name(labeled, "labeled")
+    gold = in_row_order(labels, "labels", labeled, "labeled")
+    gold = check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
     if (gold >= 0).sum() < LEAST_LABELED:
         few = f"{(gold >= 0).sum()} labeled rows are too few to measure (less than {LEAST_LABELED})"
         return Recommendation(method, options, (*why, f"{few}."), seen, {})
     # Rows without a label are left out: `measure` takes all labels of a block for known.
     blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[gold >= 0], gold[gold >= 0])}
     if probe is not None:
-        blocks["cc"] = Evidence(read(probe, "probe", labels=k))
+        blocks["cc"] = Evidence(read_by_name(probe, "probe"))
     hits = measure(blocks, method, options)
     best, lead, error = ahead(hits, method)
-    shares = {name: accuracy_of(hit) for name, hit in hits.items()}
+    accuracies = {name: accuracy_of(hit) for name, hit in hits.items()}
     doubt = filter(None, [ask_about_order(labeled_rows, gold)])
     comparison = (
         f"On {len(gold[gold >= 0]):,} labeled rows, each judged by what the others teach, "
-        f"{LEAVE} has {shares[LEAVE]} % right and {method} {shares[method]} %"
+        f"{LEAVE} has {accuracies[LEAVE]} % right and {method} {accuracies[method]} %"
     )
     if best == method:
         why.append(f"{comparison}; no method is ahead of it by more than a standard error.")
         why += doubt
-        return Recommendation(method, options, tuple(why), seen, shares)
+        return Recommendation(method, options, tuple(why), seen, accuracies)
     advice = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
     why = [
-        f"{advice}, for it has {shares[best]} % of {len(hits[best]):,} labeled rows right, "
+        f"{advice}, for it has {accuracies[best]} % of {len(hits[best]):,} labeled rows right, "
         f"{100 * lead:.1f} ± {100 * error:.1f} points more than {method}, which the scores alone "
         "recommend.",
         f"{comparison}.",
         *doubt,
     ]
-    return Recommendation(best, {}, tuple(why), seen, shares)
+    return Recommendation(best, {}, tuple(why), seen, accuracies)
 
 
 Choice = tuple[str, dict[str, tuple[float, ...]], list[str]]

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import read_floats, read_rows
+from batch_calibration.arrays import names_of, read_floats, read_rows
 from batch_calibration.calibration.base import Calibrator, floored, weights_of
 from batch_calibration.errors import InputError
-from batch_calibration.methods.table import METHODS, Method, Options, get_method
-from batch_calibration.typing import Key, Labels, ProbeRows, Rows, Scores, State, Weight
+from batch_calibration.methods.table import METHODS, Method, Options, get_method, in_place
+from batch_calibration.typing import Key, Labels, ProbeRows, Scores, State, Weight
 
 
 class Evidence(NamedTuple):
@@ -50,7 +50,7 @@ def make_calibrator(method: Method, *, floor: float | None = None, **options: ob
     [[-1.0, -9.0]]
     """
     # The factory for arrays of jax; `make` would read them again.
-    calibrator = method.factory(**options)
+    calibrator = method.factory(**in_place(options))
     return calibrator if floor is None else floored(calibrator, floor)
 
 
@@ -58,8 +58,8 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
     """The rows a method learns from, one after the other.
 
     Labels are kept of the blocks that its probe names as labeled; all others are hidden (-1): no
-    method may see those of the test rows. `read_evidence` as `read` takes arrays of any kind, which
-    are else those of jax or numpy.
+    method may see those of the test rows. A `reader` as `read` takes arrays of any kind, which are
+    else those of jax or numpy.
 
     Raises:
         InputError: a block that the method's probe names is missing.
@@ -87,9 +87,18 @@ def gather(method: Method, blocks: Blocks, read: Callable[..., Evidence] = Evide
     return Evidence(jnp.concatenate(rows), jnp.concatenate(labels), jnp.concatenate(weights))
 
 
-def read_evidence(log_probs: object, labels: object = None, weight: object = None) -> Evidence:
-    """A block of arrays of any kind as arrays of jax, checked."""
-    return Evidence(*read_rows(log_probs, labels, weight))
+def reader(*sources: object) -> Callable[..., Evidence]:
+    """What reads blocks of arrays of any kind as arrays of jax, checked.
+
+    Args:
+        *sources: scores; the first frame among them settles the columns of all frames.
+    """
+    columns = next((names for source in sources if (names := names_of(source))), None)
+
+    def read_evidence(log_probs: object, labels: object = None, weight: object = None) -> Evidence:
+        return Evidence(*read_rows(log_probs, labels, weight, columns=columns))
+
+    return read_evidence
 
 
 def over_contexts(
@@ -145,7 +154,8 @@ def fit(
     [-1.5, -2.75]
     """
     calibrator = make_calibrator(method, floor=floor, **options)
-    return calibrator.fit(*gather(method, blocks, read_evidence), key=key)
+    read = reader(*(block[0] for block in blocks.values()))
+    return calibrator.fit(*gather(method, blocks, read), key=key)
 
 
 class Corrected(NamedTuple):
@@ -158,7 +168,7 @@ class Corrected(NamedTuple):
 def correct(
     method: Method,
     blocks: Blocks,
-    log_probs: Rows,
+    log_probs: ArrayLike,
     *,
     key: Key | None = None,
     floor: float | None = None,
@@ -171,7 +181,8 @@ def correct(
     [[0.5, -0.25], [-0.5, 0.25]]
     """
     calibrator = make_calibrator(method, floor=floor, **options)
-    state = calibrator.fit(*gather(method, blocks, read_evidence), key=key)
+    read = reader(log_probs, *(block[0] for block in blocks.values()))
+    state = calibrator.fit(*gather(method, blocks, read), key=key)
     return Corrected(state, calibrator.apply(state, read_floats(log_probs)))
 
 

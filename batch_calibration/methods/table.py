@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial, wraps
 from typing import Literal, NamedTuple
 
+from batch_calibration.arrays import in_label_order
 from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, reads_arrays
 from batch_calibration.calibration.learned_shift import learned_shift
@@ -92,6 +93,14 @@ class Method(NamedTuple):
         return (options or {}).get(option) == setting
 
 
+def in_place(options: Mapping[str, object]) -> dict[str, object]:
+    """Options whose shares of labels are in the order of columns: known by index, not by name."""
+    shares = options.get("target_prior")
+    if shares is None:
+        return dict(options)
+    return {**options, "target_prior": in_label_order(shares, None, "target_prior")}
+
+
 @cache
 def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
     """The same factory of calibrators that read arrays of any kind."""
@@ -102,7 +111,7 @@ def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
 
     @wraps(described)
     def make(**options: object) -> Calibrator:
-        return reads_arrays(factory(**options))
+        return reads_arrays(factory(**in_place(options)))
 
     # Whoever asks for the signature gets the options that a partial leaves open.
     make.__wrapped__ = factory

@@ -21,6 +21,7 @@ from batch_calibration.arrays import (
     read_scores,
     read_whole_numbers,
     refuse_unusable,
+    refuse_without_column,
     to_nats,
 )
 from batch_calibration.calibration.base import Calibrator
@@ -152,14 +153,7 @@ def check_labels(labels: object, scores: np.ndarray, where: str = "labels") -> n
             where=where, expected=f"one label per row, shape {scores.shape[:-1]}", got=array.shape,
             remedy="give as many labels as rows",
         )  # fmt: skip
-    is_outside = (array < -1) | (array >= scores.shape[-1])
-    if is_outside.any():
-        first = np.argwhere(is_outside)[0]
-        raise InputError(
-            where=where, expected=f"indices from 0 to {scores.shape[-1] - 1}, or -1 for unknown",
-            got=f"{int(array[tuple(first)])} in row {int(first[-1])}",
-            remedy="name a column of the scores",
-        )  # fmt: skip
+    refuse_without_column(array, where, scores.shape[-1])
     unknown = np.argwhere((array < 0).all(axis=-1))  # contexts without any known label
     if len(unknown):
         context = tuple(int(i) for i in unknown[0])

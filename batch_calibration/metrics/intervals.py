@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from batch_calibration.arrays import check_key, read_rows, scores_of_predictions, takes_predictions
+from batch_calibration.arrays import check_key, plain, read_labeled, takes_predictions
 from batch_calibration.calibration.objective import known_weight, recall_per_label
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
@@ -79,16 +79,14 @@ def bootstrap_interval(
 
     >>> from batch_calibration.metrics import accuracy
     >>> low, high = bootstrap_interval(accuracy, [0, 0, 0, 0], [0, 0, 1, 1], 0, draws=50)
-    >>> bool(low <= 0.5 <= high)
+    >>> low <= 0.5 <= high
     True
     """
     # A metric that takes predicted labels is marked; the others refuse these in `read_rows`.
-    given = (
-        scores_of_predictions(scores, labels) if hasattr(metric, "takes_predictions") else scores
-    )
-    rows = read_rows(given, labels, weight)
+    are_answers = hasattr(metric, "takes_predictions")
+    rows = read_labeled(scores, labels, weight, are_answers=are_answers)
     low, high = _bootstrap(metric, check_key(key), *rows, draws=draws, level=level)
-    return low, high
+    return plain((low, high), scores, labels, weight)
 
 
 @partial(jax.jit, static_argnames=("metric", "draws", "level"))
@@ -153,7 +151,8 @@ def accuracy_interval(
         return np.where(p == inside, smallest / n, p)
 
     tail = (1.0 - level) / 2.0
-    return quantile(tail), quantile(1.0 - tail)
+    # [()] makes a number of an array without axes.
+    return quantile(tail)[()], quantile(1.0 - tail)[()]
 
 
 def gain_interval(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from batch_calibration.arrays import reads_rows, takes_predictions
-from batch_calibration.calibration.base import label_normalized, predict
+from batch_calibration.calibration.base import favored, label_normalized, predict
 from batch_calibration.calibration.objective import (
     accuracy,
     balanced_accuracy,
@@ -71,7 +71,7 @@ def ece(
     """
     weights = known_weight(scores, labels, weight)
     confidence = jnp.max(jnp.exp(label_normalized(scores)), axis=-1)
-    right = (predict(scores) == labels).astype(jnp.float32)
+    right = (favored(scores) == labels).astype(jnp.float32)
     # Bins are open below and closed above, as in the source; confidence 0 goes into the first.
     bin_of_row = jnp.clip(jnp.ceil(confidence * bins).astype(jnp.int32) - 1, 0, bins - 1)
     # Summed by bin before the absolute value: w_b (accuracy_b - confidence_b).
@@ -124,7 +124,7 @@ def total_variation(scores: ProbeRows, labels: Labels, weight: Weight | None = N
     0.5
     """
     weights = known_weight(scores, labels, weight)[:, None]
-    predictions = one_hot(scores, predict(scores))
+    predictions = one_hot(scores, favored(scores))
     return 0.5 * jnp.sum(
         jnp.abs(
             present_mean(predictions, weights, 0)
@@ -206,7 +206,7 @@ def summary(
     # One transfer from the device for all metrics.
     metrics = {name: float(number) for name, number in jax.device_get(arrays).items()}
     is_known = np.asarray(known_weight(scores, labels, weight)) > 0
-    right = (np.asarray(predict(scores)) == np.asarray(labels))[is_known]
+    right = (np.asarray(favored(scores)) == np.asarray(labels))[is_known]
     ends = balanced_accuracy_interval(scores, labels, weight, key=key)
     return {
         **with_intervals(metrics, right),

@@ -1,7 +1,7 @@
 """A bias learned in one pass over Parquet files and removed in another."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from batch_calibration.arrays import in_label_order
 from batch_calibration.calibration.base import predict
 from batch_calibration.calibration.shift import Shift, apply, log_target
 from batch_calibration.errors import InputError
@@ -64,9 +65,9 @@ def correct_stream(
     target: str | Path,
     reading: Reading | None = None,
     *,
-    bias: Sequence[float] | None = None,
+    bias: Sequence[float] | Mapping[str, float] | None = None,
     strength: float = 1.0,
-    target_prior: Sequence[float] | None = None,
+    target_prior: Sequence[float] | Mapping[str, float] | None = None,
     by_file: bool = False,
     progress: Progress | None = None,
 ) -> Streamed:
@@ -80,10 +81,10 @@ def correct_stream(
         source: a Parquet file, a folder of them, a pattern such as "scores/*.parquet", or a list.
         target: the Parquet file to write, whole or not at all.
         reading: what is said of the columns; `by` tells contexts apart.
-        bias: [k] in nats, learned elsewhere, such as the mean of content-free rows (CC); the rows
-            are then read once.
+        bias: [k] in nats, in order or by name, learned elsewhere, such as the mean of content-free
+            rows (CC); the rows are then read once.
         strength: gamma.
-        target_prior: the share of each of the k labels one expects.
+        target_prior: the share of each of the k labels one expects, in order or by name.
         by_file: whether each file is a context of its own, which a column `task` then names, not
             a part of one data set.
         progress: called after each batch.
@@ -95,7 +96,9 @@ def correct_stream(
     opened = open_source(source, reading or Reading(), by_file=by_file)
     target = Path(target)
     _check_target(target, opened)
-    options = {"strength": strength, "target_prior": target_prior}
+    prior = in_label_order(target_prior, opened.labels, "target_prior")
+    bias = in_label_order(bias, opened.labels, "bias", absent=None)
+    options = {"strength": strength, "target_prior": prior}
     check_options("bc", METHODS["bc"].factory, options, len(opened.labels))
     learned, start = Learned(opened), time.monotonic()
     total = opened.total * (1 if bias is not None else 2)
@@ -119,7 +122,7 @@ def correct_stream(
         warn_of_few_rows("bc", ("test",), int(learned.counts.min()), learned.where)
     else:
         means, rows_before = check_scores([list(bias)], "bias", labels=len(opened.labels)), 0
-    means = np.asarray(means, np.float64) - np.asarray(log_target(target_prior), np.float64)
+    means = np.asarray(means, np.float64) - np.asarray(log_target(prior), np.float64)
     streamed = _write(opened, target, means, strength, read_rows(rows_before))
     bias_by_context = {}
     for key, number in opened.contexts.items():

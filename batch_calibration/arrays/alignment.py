@@ -1,0 +1,197 @@
+"""Which row and which label values belong to: by index, by name, or by place.
+
+Rows: two objects of pandas are brought together by their indexes where both hold the same entries,
+each once. Where the entries differ, or where one index counts from 0, as that of an object made
+without one does, and the other does not, a sentence asks. All else has no index and goes by place.
+
+Labels: the columns of a frame have names, by which right labels, shares and the columns of other
+frames are found. A whole number is the index of a column, but where the names are whole numbers
+themselves: there it is a name.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import jax
+import numpy as np
+
+from batch_calibration.arrays.frames import package, tensor_values
+from batch_calibration.arrays.missing_scores import is_gap
+from batch_calibration.errors import InputError, shown
+from batch_calibration.typing import Container
+
+UNKNOWN = -1
+"""The column of a right label that is not known."""
+
+
+def is_text(cell: object) -> bool:
+    """Whether a cell can be a name; truth values, dates and tuples are none."""
+    return isinstance(cell, str)
+
+
+def is_whole_number(cell: object) -> bool:
+    """Whether a cell can be the index of a column; a truth value is none, though it equals one."""
+    return isinstance(cell, int | np.integer) and not isinstance(cell, bool)
+
+
+def has_index(values: object) -> bool:
+    """Whether values have an index: a series or a frame of pandas."""
+    return hasattr(values, "iloc")
+
+
+def in_row_order(
+    values: Container, where: str, rows: Container, rows_where: str = "scores"
+) -> Container:
+    """Values of rows, such as right labels or weights, in the order of other rows.
+
+    Args:
+        values: one entry for each row, of any kind.
+        where: what to call them in the sentence.
+        rows: whose order counts.
+        rows_where: what to call these.
+
+    Raises:
+        InputError: both have an index, and nothing tells which rows belong together. (Another
+            number of rows is refused where shapes are checked.)
+
+    >>> in_row_order([0, 1], "labels", [[-1.0, -2.0], [-2.0, -1.0]])
+    [0, 1]
+    """
+    if not (has_index(values) and has_index(rows)) or len(values) != len(rows):
+        return values
+    own, index = values.index, rows.index
+    if own.equals(index):
+        return values
+    is_told = own.is_unique and index.is_unique and not (_counts(own) or _counts(index))
+    places = own.get_indexer(index) if is_told else np.array([-1])  # -1: no such entry
+    if (places < 0).any():
+        raise InputError(
+            where=where, expected=f"the index of {rows_where}, or its entries in another order",
+            got=f"{shown(list(own[:4]))} beside {shown(list(index[:4]))}",
+            remedy=f"give {where}.to_numpy() if rows belong together by place, or "
+                f"{where}.reindex({rows_where}.index) if by index",
+        )  # fmt: skip
+    return values.iloc[places]
+
+
+def _counts(index: Container) -> bool:
+    """Whether an index counts from 0, which pandas gives to what comes without one."""
+    return index.dtype.kind in "iu" and bool((np.asarray(index) == np.arange(len(index))).all())
+
+
+def column_by_name(names: Sequence[Hashable]) -> dict[Hashable, int]:
+    """Name -> column; names that are whole numbers are found as a number and as a text.
+
+    >>> column_by_name(["no", "yes"]), column_by_name(["1", "2"])
+    ({'no': 0, 'yes': 1}, {'1': 0, '2': 1, 1: 0, 2: 1})
+    """
+    columns = dict(zip(names, range(len(names)), strict=True))
+    try:
+        numbers = {int(str(name)): column for name, column in columns.items()}
+    except ValueError:
+        return columns
+    if len(numbers) < len(columns):  # such as "1" and "01"
+        return columns
+    for number, column in numbers.items():
+        columns |= {number: column, str(number): column}
+    return columns
+
+
+def column_numbers(
+    labels: Container, names: Sequence[Hashable] | None, where: str = "labels"
+) -> Container:
+    """Right labels as columns: names are looked up, all else stays as it came.
+
+    Args:
+        labels: of any shape; None, NaN and gaps beside names are unknown, as -1 is.
+        names: of the columns of the scores; None where they have none.
+        where: what to call the labels in the sentence.
+
+    Raises:
+        InputError: a name that no column has.
+
+    >>> column_numbers(["yes", "no"], ["no", "yes"]).tolist()
+    [1, 0]
+    """
+    # What is masked is refused where numbers are read.
+    if names is None or isinstance(labels, jax.core.Tracer) or np.ma.is_masked(labels):
+        return labels
+    column_of = column_by_name(names)
+    try:
+        if isinstance(labels, list | tuple):
+            array = np.asarray(labels, object)  # or else NaN among texts becomes the text "nan"
+        else:
+            array = tensor_values(labels) if package(labels) == "torch" else np.asarray(labels)
+        if array.dtype == object and not any(map(is_text, array.flat)):
+            array = np.asarray(array.tolist())
+    except (TypeError, ValueError, RuntimeError):  # refused where numbers are read
+        return labels
+    cells, is_whole = array.reshape(-1).tolist(), array.dtype.kind in "iu"
+    # Whole numbers are columns, unless the names are other ones; what is no name is refused later.
+    is_named = any(map(is_whole_number, column_of)) and [*names] != [*range(len(names))]
+    if not (is_named if is_whole else any(map(is_text, cells))):
+        return labels
+    columns = []
+    for cell in cells:
+        is_unknown = is_gap(cell) or cell != cell or (cell == UNKNOWN and is_whole)
+        if cell not in column_of and not is_unknown:
+            raise InputError(
+                where=where, expected=f"names of columns of the scores, {shown([*names])}",
+                got=shown(cell), remedy="name the label as its column, or give scores.to_numpy() "
+                    "and column indices",
+            )  # fmt: skip
+        columns.append(column_of.get(cell, UNKNOWN))
+    return np.array(columns, np.int32).reshape(array.shape)
+
+
+def in_label_order(
+    shares: Container,
+    names: Sequence[Hashable] | None,
+    where: str,
+    k: int | None = None,
+    *,
+    absent: float | None = 0.0,
+) -> Container:
+    """Values of labels, such as shares, in the order of the columns.
+
+    Args:
+        shares: name -> value, a mapping or a series of pandas (as `value_counts` gives it) or a
+            frame of polars of two columns; all else goes by place, and stays as it came.
+        names: of the columns of the scores. Where they are None, and where none of them is a whole
+            number, whole numbers are the indices of columns.
+        where: what to call them in the sentence.
+        k: how many labels there are, where there are no names; None for as many as shares.
+        absent: the value of a label that is not among them, which counts give 0; None refuses.
+
+    Raises:
+        InputError: a name that no column has, one that comes twice, a label without a value.
+
+    >>> in_label_order({"yes": 0.9, "no": 0.1}, ["no", "yes"], "target_prior")
+    [0.1, 0.9]
+    """
+    if package(shares) == "polars" and shares.width == 2:
+        pairs = list(shares.iter_rows())
+    elif isinstance(shares, Mapping) or (has_index(shares) and shares.ndim == 1):
+        pairs = list(shares.items())
+    else:
+        return shares
+    columns = column_by_name(() if names is None else names)
+    labels = len(set(columns.values())) or k or len(pairs)
+    if all(is_whole_number(name) for name, _ in pairs) and not any(map(is_whole_number, columns)):
+        columns = {column: column for column in range(labels)}
+    by_column = {}
+    for name, share in pairs:
+        column = columns.get(name)
+        if column is None or column in by_column:
+            order = "indices of columns from 0 on" if names is None else shown([*names])
+            raise InputError(
+                where=where, expected=f"one share for each of {labels} labels by name, {order}",
+                got=f"{shown(name)}{'' if column is None else ' twice'}",
+                remedy="name the labels as their columns, or give shares in that order",
+            )  # fmt: skip
+        by_column[column] = share
+    if absent is None and len(by_column) < labels:
+        raise InputError(
+            where=where, expected=f"a number for each of {labels} labels", got=len(by_column),
+            remedy="give them all",
+        )  # fmt: skip
+    return [by_column.get(column, absent) for column in range(labels)]

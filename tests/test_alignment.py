@@ -1,0 +1,290 @@
+"""Rows of pandas are brought together by index, labels by name: the right number or a sentence."""
+
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from batch_calibration import METHODS, InputError, calibrate, diagnose, predict, recommend
+from batch_calibration.arrays import in_label_order, in_row_order
+from batch_calibration.calibration import running
+from batch_calibration.layer import BatchCalibration
+from batch_calibration.methods import correct
+from batch_calibration.metrics import table as metrics
+from batch_calibration.streams import correct_stream
+
+NAMES = ["no", "perhaps", "yes"]
+ROWS, K = 24, 3
+random = np.random.default_rng(3)
+GOLD = np.arange(ROWS) % K
+VALUES = random.normal(-4, 0.7, (ROWS, K)) + 1.5 * np.eye(K)[GOLD] + [0.0, 1.2, 0.3]
+IDS = [f"row {number}" for number in range(ROWS)]
+WEIGHTS = random.integers(0, 3, ROWS).astype(float)
+BOUNDS = VALUES.min(axis=1) - random.uniform(0.1, 3, ROWS)
+PRIOR = {"no": 0.2, "perhaps": 0.1, "yes": 0.7}
+FRAME = pd.DataFrame(VALUES, IDS, NAMES)
+TEXTS = pd.Series(np.array(NAMES)[GOLD], IDS)
+
+
+def report(scores, labels, weight):
+    """What summary says, but for the interval whose draws go by the order of the columns."""
+    numbers = metrics.summary(scores, labels, weight > 0)
+    return {name: numbers[name] for name in numbers if not name.startswith("balanced_accuracy_")}
+
+
+def mean_of_layer(scores, weight):
+    layer = BatchCalibration(K)
+    layer(scores, weight=weight)
+    return layer.seen.mean
+
+
+# Functions of scores f and what belongs to their rows: other frames p, right labels g, weights w,
+# bounds b. Pure functions go by place where columns are concerned.
+DOORS = {
+    "probe": lambda f, p, g, w, b: calibrate(f, "cc", probe=p),
+    "a probe for each row": lambda f, p, g, w, b: calibrate(f, "pmi", probe=p),
+    "labeled": lambda f, p, g, w, b: calibrate(f, "bcl", labeled=p, labels=g),
+    "labeled probe": lambda f, p, g, w, b: calibrate(f, "looc", probe=p, labels=g),
+    "bound": lambda f, p, g, w, b: calibrate(f.where(f > -5), missing="least", bound=b),
+    "nll": lambda f, p, g, w, b: metrics.nll(f, g, w),
+    "balanced accuracy": lambda f, p, g, w, b: metrics.balanced_accuracy(f, g, w),
+    "summary": lambda f, p, g, w, b: report(f, g, w),
+    "answers": lambda f, p, g, w, b: metrics.accuracy(predict(f[NAMES]), predict(p[NAMES]), w),
+    "diagnose": lambda f, p, g, w, b: diagnose(f, g, corrected=p - p.mean()).after.accuracy,
+    "layer": lambda f, p, g, w, b: mean_of_layer(f[NAMES], w),
+    "running": lambda f, p, g, w, b: running.update(running.empty(K), f[NAMES], w).mean,
+    "fit": lambda f, p, g, w, b: METHODS["bc"].make().fit(f[NAMES], None, w).bias,
+}  # fmt: skip
+INDEXES = {
+    "texts": pd.Index(IDS),
+    "numbers": pd.Index(7 + 3 * np.arange(ROWS)),
+    "two levels": pd.MultiIndex.from_product([range(ROWS // 2), list("ab")]),
+    "hours": pd.date_range("2026-01-01", periods=ROWS, freq="h"),
+    "counting": pd.RangeIndex(ROWS),
+    "pairs": pd.Index(np.arange(ROWS) // 2),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@given(
+    index=st.sampled_from(sorted(INDEXES)),
+    rows=st.lists(st.permutations(range(ROWS)), min_size=1, max_size=3),
+    columns=st.lists(st.permutations(range(K)), min_size=1, max_size=2),
+)
+@example(index="counting", rows=[[*range(ROWS)], [*range(ROWS)][::-1]], columns=[[0, 1, 2]])
+@settings(max_examples=5)
+def test_permuted_rows_and_columns_give_the_same_or_a_sentence(door, index, rows, columns):
+    def call(rows, columns):
+        # What belongs together has the permutations in turn; of one permutation, all have that.
+        frames = []
+        for number, values in enumerate((VALUES, 0.9 * VALUES)):
+            row, column = rows[number % len(rows)], columns[number % len(columns)]
+            labels = [NAMES[j] for j in column]
+            frames.append(pd.DataFrame(values[row][:, column], INDEXES[index][row], labels))
+        series = []
+        for number, values in enumerate((np.array(NAMES)[GOLD], WEIGHTS, BOUNDS)):
+            row = rows[(number + 2) % len(rows)]
+            series.append(pd.Series(values[row], INDEXES[index][row]))
+        result = DOORS[door](*frames, *series)
+        if isinstance(result, pd.DataFrame):
+            assert result.index.equals(frames[0].index) and [*result] == [*frames[0]]
+            return result[NAMES].to_numpy()[np.argsort(rows[0])]
+        return np.array([*result.values()] if isinstance(result, dict) else result, np.float64)
+
+    in_order = [*range(ROWS)]
+    expected = call([in_order], [[*range(K)]])
+    try:
+        got = call(rows, columns)
+    except InputError as error:
+        # Only where the index does not tell which rows belong together.
+        assert index in ("counting", "pairs") and any(row != rows[0] for row in rows)
+        assert ".to_numpy() if rows belong together by place" in error.remedy
+        return
+    np.testing.assert_allclose(got, expected, atol=2e-5)
+
+
+TURNED = TEXTS.sample(frac=1, random_state=0)
+
+
+def test_an_interval_takes_labels_and_weights_by_index():
+    weight = pd.Series(WEIGHTS, IDS)
+    expected = metrics.bootstrap_interval(metrics.accuracy, FRAME, TEXTS, 0, weight, draws=20)
+    got = metrics.bootstrap_interval(
+        metrics.accuracy, FRAME, TURNED, 0, weight.iloc[::-1], draws=20
+    )
+    assert got == expected
+
+
+def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
+    """What is measured is the same to the byte, so that its numbers are."""
+    module, measured = import_module("batch_calibration.diagnosis.recommend"), []
+
+    def measure(blocks, default, options):
+        measured.append(jax.tree.map(np.asarray, (blocks, default, options)))
+        return {name: np.ones(ROWS, bool) for name in ("icl", default)}
+
+    monkeypatch.setattr(module, "measure", measure)
+    columns = NAMES[::-1]
+    recommend(FRAME, labeled=FRAME, labels=GOLD, probe=FRAME[:3], target_prior=[0.2, 0.1, 0.7])
+    recommend(
+        FRAME, labeled=FRAME[columns], labels=TURNED, probe=FRAME[columns][:3],
+        target_prior=pd.Series(PRIOR)[columns],
+    )  # fmt: skip
+    jax.tree.map(np.testing.assert_array_equal, *measured)
+    other_names = FRAME.set_axis([*"abc"], axis=1)
+    for source in (
+        {"labels": TEXTS.set_axis(range(ROWS))}, {"labeled": other_names}, {"probe": other_names},
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            recommend(FRAME, **{"labeled": FRAME, "labels": TEXTS, "probe": FRAME, **source})
+
+
+@pytest.mark.parametrize(
+    ("index", "got"),
+    [
+        (range(ROWS), "[0, 1, 2, 3] beside ['row 0', 'row 1', 'row 2', 'row 3']"),
+        ([f"line {i}" for i in range(ROWS)], "['line 0', 'line 1', 'line 2', 'line 3'] beside"),
+        (IDS[:1] * 2 + IDS[2:], "['row 0', 'row 0', 'row 2', 'row 3'] beside"),
+    ],
+)
+def test_rows_that_nothing_brings_together_are_a_sentence(index, got):
+    labels = pd.Series(GOLD, index)
+    for door in (
+        lambda: metrics.accuracy(FRAME, labels),
+        lambda: metrics.accuracy(FRAME, GOLD, labels.astype(float)),
+        lambda: metrics.accuracy(TEXTS.map(NAMES.index), labels),
+        lambda: calibrate(FRAME, "bcl", labeled=FRAME, labels=labels),
+        lambda: calibrate(FRAME, missing="least", bound=labels),
+        lambda: diagnose(FRAME, labels),
+        lambda: diagnose(FRAME, corrected=FRAME.set_axis(labels.index)),
+        lambda: BatchCalibration(K)(FRAME, weight=labels.astype(float)),
+    ):
+        with pytest.raises(InputError) as error:
+            door()
+        assert error.value.got.startswith(got)
+        assert error.value.expected.endswith(", or its entries in another order")
+    # By place, once that is said.
+    assert metrics.accuracy(FRAME, labels.to_numpy()) == metrics.accuracy(FRAME, TEXTS)
+    assert metrics.accuracy(VALUES, labels) == metrics.accuracy(FRAME, TEXTS)
+
+
+def test_a_count_from_0_beside_its_own_permutation_is_a_sentence():
+    """Scores that were asked in a shuffled order look like this, and go by place."""
+    labels = pd.Series(GOLD).sample(frac=1, random_state=0)
+    with pytest.raises(InputError, match=r"give labels.to_numpy\(\) if rows belong together by pl"):
+        metrics.accuracy(pd.DataFrame(VALUES), labels)
+    assert in_row_order(pd.Series(GOLD), "labels", pd.DataFrame(VALUES)) is not None
+    kept = pd.DataFrame(VALUES)[GOLD > 0]
+    assert metrics.accuracy(kept, pd.Series(GOLD)[GOLD > 0].iloc[::-1]) == metrics.accuracy(
+        VALUES[GOLD > 0], GOLD[GOLD > 0]
+    )
+
+
+def test_frames_without_an_index_go_by_place():
+    expected = metrics.accuracy(VALUES, GOLD)
+    for frame in (pl.DataFrame(dict(FRAME)), pa.table(dict(FRAME))):
+        for labels in (TEXTS, pl.Series(TEXTS.to_numpy()), pa.array([*TEXTS]), [*TEXTS], GOLD):
+            assert metrics.accuracy(frame, labels) == expected
+        with pytest.raises(InputError, match="labels: expected one per row"):
+            metrics.accuracy(frame, TEXTS[:9])
+
+
+def test_right_labels_are_names_of_columns():
+    expected = metrics.nll(VALUES, np.where(GOLD > 0, GOLD, -1))
+    gaps = TEXTS.where(GOLD > 0)
+    for labels in (gaps, gaps.astype("category"), gaps.astype("string"), gaps.astype(object),
+                   [*gaps], [None if text == "no" else text for text in TEXTS]):  # fmt: skip
+        assert metrics.nll(FRAME, labels) == expected
+        found = calibrate(FRAME, "bcl", labeled=FRAME, labels=labels)
+        same = calibrate(VALUES, "bcl", labeled=VALUES, labels=np.where(GOLD > 0, GOLD, -1))
+        np.testing.assert_allclose(found, same, atol=1e-6)
+    with pytest.raises(InputError) as error:
+        metrics.accuracy(FRAME, TEXTS.replace("no", "No"))
+    assert (error.value.where, error.value.got) == ("labels", "'No'")
+    assert error.value.expected == f"names of columns of the scores, {NAMES}"
+    with pytest.raises(InputError, match="labels: expected an array of whole numbers"):
+        metrics.accuracy(VALUES, TEXTS)
+
+
+@pytest.mark.parametrize("names", [[1, 2, 3], ["1", "2", "3"], [2, 0, 1], [-1, 0, 1]])
+def test_whole_numbers_beside_names_that_are_numbers_are_names(names):
+    frame = FRAME.set_axis(names, axis=1)
+    expected = metrics.nll(VALUES, GOLD)
+    numbers = np.array([int(name) for name in names])[GOLD]
+    for labels in (numbers, [*numbers], jnp.asarray(numbers), numbers.astype(object),
+                   [str(number) for number in numbers]):  # fmt: skip
+        assert float(metrics.nll(frame, labels)) == expected
+    with pytest.raises(InputError, match="labels: expected names of columns of the scores"):
+        metrics.nll(frame, numbers + 7)
+    prior = dict(zip(numbers[:3].tolist(), PRIOR.values(), strict=True))
+    np.testing.assert_allclose(
+        calibrate(frame, target_prior=prior), calibrate(VALUES, target_prior=[*PRIOR.values()])
+    )
+
+
+SHARES = [
+    PRIOR, dict(reversed(PRIOR.items())), pd.Series(PRIOR)[NAMES[::-1]], {2: 0.7, 0: 0.2, 1: 0.1},
+    pl.DataFrame({"gold": NAMES[::-1], "proportion": [0.7, 0.1, 0.2]}), [0.2, 0.1, 0.7],
+    pd.Series([0.2, 0.1, 0.7]), pd.Series([0.7, 0.2, 0.1], [2, 0, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shares", SHARES, ids=lambda shares: type(shares).__name__)
+def test_shares_are_matched_by_name(shares, tmp_path):
+    expected = calibrate(VALUES, target_prior=[0.2, 0.1, 0.7])
+    np.testing.assert_array_equal(calibrate(FRAME, target_prior=shares), expected)
+    turned = calibrate(FRAME[NAMES[::-1]], target_prior=PRIOR)
+    np.testing.assert_allclose(turned[NAMES], expected, atol=1e-6)
+    advice = recommend(FRAME, target_prior=shares)
+    assert advice.options == recommend(VALUES, target_prior=[0.2, 0.1, 0.7]).options
+    source, target = tmp_path / "scores.parquet", tmp_path / "corrected.parquet"
+    pyarrow.parquet.write_table(pa.table(dict(FRAME)), source)
+    assert correct_stream(source, target, target_prior=shares).changed == (
+        (VALUES.argmax(1) != np.asarray(expected).argmax(1)).sum()
+    )
+
+
+def test_shares_of_numbers_serve_arrays_and_other_names_are_a_sentence():
+    expected = calibrate(VALUES, target_prior=[0.3, 0.0, 0.7])
+    counts = pd.Series([2] * 7 + [0] * 3).value_counts(normalize=True)  # label 1 is never right
+    np.testing.assert_array_equal(calibrate(VALUES, target_prior=counts), expected)
+    pure = METHODS["bc"].make(target_prior={2: 0.7, 0: 0.3, 1: 0.0})
+    np.testing.assert_array_equal(pure.apply(pure.fit(VALUES), VALUES), expected)
+    for source, shares, name in (
+        (VALUES, PRIOR, "'no'"), (FRAME, {**PRIOR, "maybe": 0.0}, "'maybe'"),
+        (FRAME, {0: 0.5, 3: 0.5}, "3"), (VALUES, {True: 0.5, False: 0.5}, "True"),
+        (FRAME, pd.Series([0.2, 0.1, 0.7], ["no", "yes", "no"]), "'no' twice"),
+    ):  # fmt: skip
+        with pytest.raises(InputError) as error:
+            calibrate(source, target_prior=shares)
+        assert (error.value.where, error.value.got) == ("target_prior", name)
+    with pytest.raises(InputError, match="target_prior: expected 3 shares of at least 0"):
+        calibrate(FRAME, target_prior={"no": 0.2, "yes": 0.7})
+    with pytest.raises(InputError, match="bias: expected a number for each of 3 labels; got 2"):
+        in_label_order({"no": -1.0, "yes": -2.0}, NAMES, "bias", absent=None)
+
+
+def test_blocks_of_frames_are_read_by_the_columns_of_the_test_rows():
+    expected = correct(METHODS["cc"], {"cc": (VALUES[:5],)}, VALUES).scores
+    turned = FRAME[NAMES[::-1]][:5]
+    found = correct(METHODS["cc"], {"cc": (turned,)}, FRAME).scores
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_names_in_a_diagnosis_are_those_of_the_columns():
+    assert diagnose(FRAME).label_names == tuple(NAMES)
+    assert diagnose(FRAME, label_names=["a", "b", "c"]).label_names == ("a", "b", "c")
+    for names in (NAMES[::-1], NAMES[:2]):
+        with pytest.raises(InputError) as error:
+            diagnose(FRAME, label_names=names)
+        assert (error.value.where, error.value.got) == ("label_names", str(names))
+    with pytest.raises(InputError, match="corrected: expected the shape of scores"):
+        diagnose(FRAME, corrected=VALUES[:5])
