@@ -6,6 +6,7 @@ REFERENCE := .venv-reference
 SERVER := .venv-server
 BENCH := .venv-bench
 MUTATIONS := .venv-mutations
+FLOORS := .venv-floors
 RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -13,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`.
 QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
-.PHONY: run paper test check test-all docs tools reference bench mutations wheel clean
+.PHONY: run paper test check test-all docs tools reference bench mutations wheel floors clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m experiments.score --config=configs/mini.py --workdir=$(RUN)
@@ -89,6 +90,10 @@ mutations: $(VENV)/.test $(MUTATIONS)/.installed
 wheel:
 	$(PYTHON) tests/wheel.py
 
+# Some tests with the lowest versions that pyproject.toml declares. FLAGS=tests/test_x.py for others.
+floors:
+	$(PYTHON) tests/floors.py $(FLAGS)
+
 # Modules are compiled when they are first imported: most of them never are.
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 
@@ -134,4 +139,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) $(FLOORS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
