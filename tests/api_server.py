@@ -83,7 +83,7 @@ def completion(text: str, logprobs: dict | None) -> dict:
     """An answer of the completions endpoint with one new token."""
     return {
         "choices": [{"text": text, "logprobs": logprobs}],
-        "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+        "usage": {"completion_tokens": 1},
     }
 
 

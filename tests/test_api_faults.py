@@ -12,7 +12,15 @@ from api_server import LABELS, Reply, answer, running
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring.api.answers import Request
-from batch_calibration.scoring.api.client import Client, Server
+from batch_calibration.scoring.api.client import Client
+from batch_calibration.scoring.api.server import Server
+
+
+
+def streamed(status, content=b"", headers=None):
+    """A response as it comes over a wire, whose body is read later."""
+    return httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(content))
+
 
 # Limits
 
@@ -102,8 +110,8 @@ def test_the_server_says_when_to_come_again(headers, seconds, status):
     def handler(request):
         sent.append(time.now)
         if len(sent) == 1:
-            return httpx2.Response(status, headers=headers)
-        return httpx2.Response(200, json={})
+            return streamed(status, headers=headers)
+        return streamed(200, b"{}")
 
     asyncio.run(ask(handler, time))
     assert len(sent) == 2
@@ -116,8 +124,8 @@ def test_a_busy_server_is_left_alone_by_all():
     def handler(request):
         sent.append(time.now)
         if len(sent) == 1:
-            return httpx2.Response(429, headers={"retry-after": "30"})
-        return httpx2.Response(200, json={})
+            return streamed(429, headers={"retry-after": "30"})
+        return streamed(200, b"{}")
 
     async def run():
         async with httpx2.AsyncClient(
@@ -158,5 +166,5 @@ def test_waits_double_and_end(error):
 def test_a_server_that_says_tomorrow_is_not_waited_for():
     time = Time()
     with pytest.raises(InputError, match=r"attempt 1 of 8 \(status 429: '', come again in 86400 s"):
-        asyncio.run(ask(lambda _: httpx2.Response(429, headers={"retry-after": "86400"}), time))
+        asyncio.run(ask(lambda _: streamed(429, headers={"retry-after": "86400"}), time))
     assert not time.slept

@@ -13,8 +13,8 @@ from batch_calibration.errors import InputError
 from batch_calibration.inputs import ImageInputs
 from batch_calibration.models.checkpoint import load_tokenizer
 from batch_calibration.scoring.api import client as clients
-from batch_calibration.scoring.api.client import Server
 from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.api.tokens import count_tokens
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.settings import ApiSettings

@@ -1,19 +1,21 @@
 """Sends requests to a server, again where that may help, and says in a sentence why it did not."""
 
 import asyncio
+import json
 import math
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json, RepeatedKey
+from batch_calibration.responses import value_at
 from batch_calibration.scoring.api.answers import Request
+from batch_calibration.scoring.api.bodies import ENCODINGS, TornAnswer, read_body, read_json
+from batch_calibration.scoring.api.server import Server
 
 if TYPE_CHECKING:
     import httpx2
@@ -26,71 +28,10 @@ LONGEST_WAIT = 60.0
 """Most seconds between two attempts where the server names no time."""
 LONGEST_RETRY_AFTER = 600.0
 """Longest time in seconds that a server may ask to be waited for."""
-SHORTEST_KEY = 8
-"""Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
 PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 """Statuses that another attempt may mend; all others are final."""
 LONGEST_MESSAGE = 200
 """Letters of a server's message that a sentence repeats."""
-
-
-class Server(NamedTuple):
-    """Where requests go, and with which key.
-
-    Attributes:
-        address: such as "http://127.0.0.1:8000/v1".
-        key_variable: the environment variable that holds the key.
-        key: its value, "" for none.
-    """
-
-    address: str
-    key_variable: str = "API_KEY"
-    key: str = ""
-
-    def __repr__(self) -> str:
-        return f"Server({self.address!r})"  # without the key
-
-    @classmethod
-    def from_environment(cls, address: str, key_variable: str) -> "Server":
-        """A server whose key the environment holds.
-
-        Raises:
-            InputError: no address of http or https, one that holds a key, a key that no header
-                can hold.
-        """
-        parsed = urlsplit(address) if address.isprintable() and " " not in address else urlsplit("")
-        try:
-            is_address = parsed.scheme in ("http", "https") and bool(parsed.hostname)
-            is_address = is_address and parsed.port != 0
-        except ValueError:  # a port that is no number
-            is_address = False
-        # Before the other check, whose sentence repeats the address and with it a password.
-        if parsed.username is not None or parsed.password is not None or parsed.query:
-            raise InputError(
-                where="config.server",
-                expected="an address without a user, a password or a query",
-                got=f"one for {parsed.hostname}",
-                remedy=f"put a key into the environment variable {key_variable}",
-            )
-        if not is_address:
-            raise InputError(
-                where="config.server",
-                expected="an address such as http://127.0.0.1:8000/v1",
-                got=repr(address),
-            )
-        key = os.environ.get(key_variable, "").strip() if key_variable else ""
-        if not (key.isascii() and key.isprintable()):
-            raise InputError(
-                where=f"the environment variable {key_variable}",
-                expected="a key of printable ASCII letters",
-                got="others",
-                remedy="set it again",
-            )
-        return cls(address.rstrip("/"), key_variable, key)
-
-    def without_key(self, text: str) -> str:
-        """A text from the server, in which the key would stand if the server repeats it."""
-        return text.replace(self.key, "...") if len(self.key) >= SHORTEST_KEY else text
 
 
 class Pace:
@@ -140,6 +81,7 @@ class Client:
         connection: an open `httpx2.AsyncClient`.
         pace: when they may be sent.
         jitter: a number from 0 to 1, drawn for each wait.
+        timeout: seconds in which a whole answer must come; infinity is no limit.
     """
 
     def __init__(
@@ -148,15 +90,17 @@ class Client:
         connection: "httpx2.AsyncClient",
         pace: Pace,
         jitter: Callable[[], float] = random.random,
+        timeout: float = math.inf,
     ):
         self.server = server
         self._connection = connection
         self._pace = pace
         self._jitter = jitter
+        self._timeout = timeout
         self._has_answered = False  # whether there is a server at all
 
     async def ask(self, request: Request) -> tuple[Json, str]:
-        """The answer to one request: its value, and its text without the key.
+        """The answer to one request without the key: its value, and the JSON of it.
 
         Raises:
             InputError: a final status, no server, or no answer after `MAX_ATTEMPTS` attempts.
@@ -169,7 +113,17 @@ class Client:
             # Up to half is drawn, so that requests that failed together do not come back together.
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * (0.5 + 0.5 * self._jitter())
             try:
-                response = await self._connection.post(request.path, json=request.body)
+                status, headers, content = await self._send(request)
+                self._has_answered, status_name = True, f"status {status}"
+                if 200 <= status < 300:
+                    answer, text = self._read(content, where)
+                    status, status_name = error_status(answer), f"status {status} with an error"
+                    if not status:
+                        return answer, text
+            except TimeoutError:
+                reason = f"no whole answer within {self._timeout:g} seconds"
+            except TornAnswer as error:
+                reason = str(error)
             except httpx2.RequestError as error:
                 reason = type(error).__name__
                 # A server that has answered before may come back; another is not there.
@@ -181,33 +135,17 @@ class Client:
                         remedy="start it, or correct config.server",
                     ) from error
             else:
-                self._has_answered = True
-                text = self.server.without_key(response.text)  # an error page may repeat the key
-                if response.is_success:
-                    try:
-                        return parse_json(text), text
-                    except ValueError as error:
-                        reason = f"no JSON: {text[:80]!r}"
-                        # A torn answer begins as JSON does; a page that does not is no fault.
-                        if text.strip() and text.strip()[0] not in "{[":
-                            raise InputError(
-                                where=where,
-                                expected="JSON",
-                                got=repr(text[:80]),
-                                remedy="correct config.server (it usually ends in /v1)",
-                            ) from error
-                elif response.status_code not in PASSING_STATUSES:
-                    self._refuse_status(response.status_code, text, where)
-                else:
-                    reason = f"status {response.status_code}: {error_message(text)}"
-                    shortest = retry_after(response.headers)
-                    if shortest > LONGEST_RETRY_AFTER:
-                        reason += f", come again in {shortest:.0f} seconds"
-                        break  # whether to wait so long is for a person to say
-                    wait = max(wait, shortest)
-                    if response.status_code == 429:
-                        self._pace.hold(wait)  # for all requests, this one among them
-                        continue
+                reason = f"{status_name}: {self._message(content)}"
+                if status not in PASSING_STATUSES:
+                    self._refuse_status(status, reason, where)
+                shortest = retry_after(headers)
+                if shortest > LONGEST_RETRY_AFTER:
+                    reason += f", come again in {shortest:.0f} seconds"
+                    break  # whether to wait so long is for a person to say
+                wait = max(wait, shortest)
+                if status == 429:
+                    self._pace.hold(wait)  # for all requests, this one among them
+                    continue
             if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
                 await self._pace.sleep(wait)
         raise InputError(
@@ -218,7 +156,55 @@ class Client:
             "and raise config.timeout if it is slow",
         )
 
-    def _refuse_status(self, status: int, text: str, where: str) -> None:
+    async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:
+        """Status, headers and body of one attempt.
+
+        Raises:
+            TimeoutError: not all of it came in time, however often a part of it did.
+        """
+        async with asyncio.timeout(self._timeout if math.isfinite(self._timeout) else None):
+            stream = self._connection.stream("POST", request.path, json=request.body)
+            async with stream as response:
+                sent = int(response.request.headers["content-length"])
+                content = await read_body(response, sent)
+        return response.status_code, response.headers, content
+
+    def _read(self, content: bytes, where: str) -> tuple[Json, str]:
+        """The value of an answer without the key, and its JSON.
+
+        Raises:
+            InputError: no answer of this kind of server.
+            TornAnswer: JSON that another attempt may mend.
+        """
+        try:
+            # Searched for behind the escapes of JSON, which a text may have for each letter.
+            answer = self.server.hide_key(read_json(content))
+            return answer, json.dumps(answer)
+        except RepeatedKey as error:
+            name = self.server.without_key(str(error))
+            raise InputError(where=where, expected="each key once", got=f"{name} twice") from error
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, InputError):
+                raise
+            text = self.server.without_key(content.decode(errors="replace"))
+            # A torn answer begins as JSON does; a page that does not is no fault.
+            if text.strip() and text.strip()[0] not in "{[":
+                raise InputError(
+                    where=where,
+                    expected="JSON",
+                    got=repr(text[:80]),
+                    remedy="correct config.server (it usually ends in /v1)",
+                ) from error
+            raise TornAnswer(f"no JSON: {text[:80]!r}") from error
+
+    def _message(self, content: bytes) -> str:
+        """What an error answer says, without the key."""
+        try:
+            return error_message(self.server.hide_key(read_json(content)))
+        except (ValueError, RecursionError):
+            return error_message(self.server.without_key(content.decode(errors="replace")))
+
+    def _refuse_status(self, status: int, got: str, where: str) -> None:
         """Raise the sentence for a final status."""
         remedy = "correct what it names, or choose another config.api_scores"
         if status in (401, 403):
@@ -230,7 +216,6 @@ class Client:
         elif status in (404, 405, 501):
             remedy = "correct config.server (it usually ends in /v1) or config.model, or choose "
             remedy += "another config.api_scores: this server may not have this one"
-        got = f"status {status}: {error_message(text)}"
         raise InputError(where=where, expected="an answer", got=got, remedy=remedy)
 
 
@@ -247,10 +232,12 @@ def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["http
             "config.scorer: asking a server takes the package httpx2, which is not installed; run "
             "pip install 'batch-calibration[api]'."
         ) from error
+    authorization = {"Authorization": f"Bearer {server.key}"} if server.key else {}
     return httpx2.AsyncClient(
         base_url=server.address,
-        headers={"Authorization": f"Bearer {server.key}"} if server.key else {},
+        headers={"Accept-Encoding": ENCODINGS, **authorization},
         timeout=timeout if math.isfinite(timeout) else None,  # None is no limit
+        follow_redirects=False,  # to whoever a redirect names the key would go too
         limits=httpx2.Limits(max_connections=None),  # config.in_flight is the limit
     )
 
@@ -272,16 +259,24 @@ def retry_after(headers: "httpx2.Headers") -> float:
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def error_message(text: str) -> str:
+def error_status(answer: Json) -> int:
+    """The status that an answer of status 200 means: 0 for none, 400 for an error without one.
+
+    >>> error_status({"choices": []}), error_status({"error": {"code": 429}})
+    (0, 429)
+    """
+    if not value_at(answer, "error") and value_at(answer, "object") != "error":
+        return 0
+    code = value_at(answer, "error", "code") or value_at(answer, "code")
+    return code if isinstance(code, int) and 400 <= code < 600 else 400
+
+
+def error_message(message: Json) -> str:
     """What an error answer says, in short: its message, or else its beginning.
 
-    >>> error_message('{"error": {"message": "no such model"}}')
+    >>> error_message({"error": {"message": "no such model"}})
     "'no such model'"
     """
-    try:
-        message = parse_json(text)
-    except ValueError:
-        message = text
     # {"error": {"message": ...}} as OpenAI answers, {"detail": ...} as FastAPI does.
     for name in ("error", "detail", "message"):
         if isinstance(message, dict) and name in message:

@@ -8,8 +8,15 @@ import numpy as np
 from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
-from batch_calibration.responses import RESPONSE_FORMATS, label_probs, scores_of_top_k
+from batch_calibration.responses import (
+    RESPONSE_FORMATS,
+    PromptTokens,
+    label_probs,
+    scores_of_top_k,
+    value_at,
+)
 from batch_calibration.scoring.api.answers import Request
+from batch_calibration.scoring.api.echoes import label_log_probs
 from batch_calibration.settings import ApiScores
 
 ROUNDING = 1e-3
@@ -80,7 +87,8 @@ def _echo(question: Question) -> list[Request]:
 
 
 def _read_echo(answer: Json, question: Question, number: int) -> FormScores:
-    return _read_prompt("openai", answer, question.forms[number])
+    prompt = RESPONSE_FORMATS["openai"].prompt_tokens(_object(answer), WHERE)
+    return _read_prompt(prompt, question, number)
 
 
 def _prompt_logprobs(question: Question) -> list[Request]:
@@ -88,13 +96,21 @@ def _prompt_logprobs(question: Question) -> list[Request]:
 
 
 def _read_prompt_logprobs(answer: Json, question: Question, number: int) -> FormScores:
-    return _read_prompt("vllm", answer, question.forms[number])
+    prompt = RESPONSE_FORMATS["vllm"].prompt_tokens(_object(answer), WHERE)
+    return _read_prompt(prompt, question, number, hides_first=True)
 
 
-def _read_prompt(server: str, answer: Json, form: str) -> FormScores:
-    """The score of the form that the prompt of an answer ends with."""
-    log_prob = RESPONSE_FORMATS[server].label_log_prob(_object(answer), form, WHERE)
-    return [_at_most_0(log_prob)]
+def _read_prompt(
+    prompt: PromptTokens, question: Question, number: int, hides_first: bool = False
+) -> FormScores:
+    """The score of the form that a prompt ends with."""
+    # Of the prompt's tokens too: a server that has one above 0 gives no log-probabilities.
+    for log_prob in prompt.log_probs:
+        if log_prob > ROUNDING:
+            _at_most_0(log_prob)
+    form = question.forms[number]
+    log_probs = label_log_probs(prompt, question.text, form, WHERE, hides_first)
+    return [_at_most_0(float(log_probs.sum()))]
 
 
 def _logprob_token_ids(question: Question) -> list[Request]:
@@ -110,6 +126,7 @@ def _logprob_token_ids(question: Question) -> list[Request]:
 
 def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormScores:
     log_probs = RESPONSE_FORMATS["vllm"].first_tokens(_object(answer), WHERE)
+    _refuse_other_size(answer, len(question.ids))
     names = [f"token_id:{number}" for number in question.label_ids]
     lacking = [name for name in names if name not in log_probs]
     if lacking:
@@ -180,9 +197,29 @@ def _at_most_0(log_prob: float) -> float:
 
 
 def _object(answer: Json) -> Mapping[str, object]:
+    """An answer to one prompt."""
     if not isinstance(answer, dict):
         raise InputError(where=WHERE, expected="a JSON object", got=shown(answer))
+    choices, index = answer.get("choices"), value_at(answer, "choices", 0, "index")
+    if isinstance(choices, list) and (len(choices) > 1 or index not in (None, 0)):
+        raise InputError(
+            where=WHERE,
+            expected="one choice, of index 0",
+            got=f"{len(choices)}, the first of index {shown(index)}",
+        )
     return answer
+
+
+def _refuse_other_size(answer: Json, size: int) -> None:
+    """Refuse an answer to a prompt of other tokens than were sent, where the server counts them."""
+    counted = value_at(answer, "usage", "prompt_tokens")
+    if isinstance(counted, int) and counted != size:
+        raise InputError(
+            where=WHERE,
+            expected=f"the answer to a prompt of {size:,} tokens",
+            got=f"one to {counted:,}",
+            remedy="the server cuts or changes prompts: send shorter ones (config.over_long)",
+        )
 
 
 PROTOCOLS: dict[ApiScores, ApiProtocol] = {

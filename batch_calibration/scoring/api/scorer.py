@@ -27,9 +27,10 @@ from batch_calibration.scoring import (
 )
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.asking import Failures, ask_all
-from batch_calibration.scoring.api.client import Client, Pace, Server, connect
+from batch_calibration.scoring.api.client import Client, Pace, connect
 from batch_calibration.scoring.api.label_scores import Notes, score_first_tokens
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
+from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.api.tokens import LabelIds, count_tokens, label_ids, tokenizer_digest
 from batch_calibration.settings import ApiSettings
 
@@ -256,9 +257,12 @@ class ApiScorer:
         requests: Iterator[tuple[RequestKey, Request]],
         receive: Callable[[RequestKey, Json], None],
     ) -> Failures:
-        async with connect(self._server, self.settings.timeout) as connection:
-            client = Client(self._server, connection, self._pace)
-            return await ask_all(requests, client, self._answers, receive, self.settings.in_flight)
+        timeout = self.settings.timeout
+        with self._server.logs_without_key():
+            async with connect(self._server, timeout) as connection:
+                client = Client(self._server, connection, self._pace, timeout=timeout)
+                in_flight = self.settings.in_flight
+                return await ask_all(requests, client, self._answers, receive, in_flight)
 
     def _refuse_constant(self, scores: np.ndarray) -> None:
         """Refuse answers that are all the same, and say how to ask again."""

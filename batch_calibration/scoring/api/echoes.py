@@ -1,0 +1,212 @@
+"""Whether the prompt that a server scored is what was sent, and which of its tokens are a label."""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.arrays import find_missing
+from batch_calibration.errors import InputError, shown
+from batch_calibration.responses import PromptTokens, end_log_prob
+
+GAP = "\N{REPLACEMENT CHARACTER}"
+"""What stands for a letter of several bytes that servers show in parts, or leave out."""
+MOST_BEGINNINGS = 2
+"""Tokens that a model may put before each text."""
+# <s>, <|begin_of_text|>, [gMASK]: they begin a text, not the turn of a speaker.
+_BEGINNING = re.compile(
+    r"(?!.*(?:im_|turn|header|role|user))"
+    r"[<\[][|\uff5c]?(?:/?s|[\w: ]*(?:bos|begin|start|end|cls|sop|gmask)[\w: ]*)[|\uff5c]?[>\]]",
+    re.IGNORECASE,
+)
+# What may be a single token: a word, digits, signs, some letters of Chinese.
+_ONE_TOKEN = re.compile(r"\s*(?:\S?[A-Za-z]{0,30}|\d{0,16}|[^\w\s]{0,16}|[^\x00-\x7f]{0,8})")
+_BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)|<0x([0-9A-F]{2})>")  # OpenAI's, SentencePiece's
+
+
+def label_log_probs(
+    prompt: PromptTokens, text: str, form: str, where: str, hides_first: bool = False
+) -> np.ndarray:
+    """The log-probabilities [tokens] of the label `form` behind `text`, in nats.
+
+    All that the server scored is compared with what was sent. Not compared is what tokens do not
+    show: one that begins each text, how a byte of a letter looks alone, the spaces that decoding a
+    SentencePiece token alone takes away, or what it normalizes.
+
+    Args:
+        prompt: what the server scored, token by token.
+        text: the prompt that was sent.
+        form: the label that was sent behind it.
+        where: the answer, for sentences.
+        hides_first: whether the server does not show the first token, which may then be any.
+
+    Raises:
+        InputError: the server scored another text; where the label begins, or a log-probability of
+            it, is not there.
+
+    >>> prompt = PromptTokens(("<s>", "Is it", "?", " yes"), (np.nan, -9.0, -1.0, -0.5))
+    >>> label_log_probs(prompt, "Is it?", " yes", "the answer").tolist()
+    [-0.5]
+    """
+    sent = text + form
+    texts = _decode(prompt.tokens, sent)
+    _, size = end_log_prob(PromptTokens(tuple(texts), prompt.log_probs), form, where)
+    match = _match(texts, hides_first, sent)
+    if match is None:
+        joined = "".join(texts)
+        got = f"{len(joined):,} letters, {shown(joined, 60)}"
+        if sent.endswith(joined):
+            got = f"its last {len(joined):,} letters alone"
+        raise InputError(
+            where=where,
+            expected=f"the prompt that was sent, {len(sent):,} letters, {shown(sent, 60)}",
+            got=got,
+            remedy="the server cuts or changes prompts: send shorter ones (config.over_long with "
+            "config.tokenizer), or have it take them as they are",
+        )
+    start = _first_token(texts, form, match.view)
+    if start is None:  # a space before the label is of the prompt, and its token holds both
+        start = len(texts) - size
+    elif not texts[start] and (not match.is_whole or (match.view.spaceless and text[-1:].isspace())):
+        raise InputError(
+            f"{where}: whether a token without a text before the label {shown(form)} belongs to "
+            "the label is not plain; begin it with a space, or try another config.api_scores."
+        )
+    log_probs = np.array(prompt.log_probs[start:])
+    if find_missing(log_probs).any():
+        raise InputError(
+            where=where, expected=f"a log-probability of each token of {shown(form)}", got="none"
+        )
+    return log_probs
+
+
+class _View(NamedTuple):
+    """A way of writing texts in which a tokenizer shows what it read.
+
+    Attributes:
+        write: a text -> the text in it.
+        fits: whether the texts of tokens look as if written so.
+        spaceless: whether spaces are left out.
+    """
+
+    write: Callable[[str], str]
+    fits: Callable[[Sequence[str]], bool] = lambda _: True
+    spaceless: bool = False
+
+
+class _Match(NamedTuple):
+    """How tokens match what was sent: in which view, and whether with all letters."""
+
+    view: _View
+    is_whole: bool
+
+
+def _lacks(pattern: str) -> Callable[[Sequence[str]], bool]:
+    """Whether no token has a pattern."""
+    return lambda texts: not any(re.search(pattern, text) for text in texts)
+
+
+def _normalized(text: str, space: str) -> str:
+    return re.sub(r"\s+", space, unicodedata.normalize("NFKC", text))
+
+
+_VIEWS = (
+    _View(str),
+    # Transformers' decoding of single tokens leaves out a space before such signs.
+    _View(lambda text: re.sub(r" (?=[.,?!']|n't)", "", text)),
+    # SentencePiece may make one space of several and of line ends ...
+    _View(lambda text: _normalized(text, " "), _lacks(r"\n|  ")),
+    # ... and the decoding of single tokens leaves out the space before each word ...
+    _View(lambda text: text.replace(" ", ""), _lacks(r" \S"), spaceless=True),
+    # ... or both.
+    _View(lambda text: _normalized(text, ""), _lacks(r"\s"), spaceless=True),
+)
+
+
+def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
+    """How the texts of tokens match what was sent; None if they do not."""
+    for begin in range(MOST_BEGINNINGS + 1):
+        if begin and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
+            return None
+        for view in _VIEWS:
+            if view.fits(texts[begin:]):
+                whole = view.write(sent)
+                # A letter that is not shown, or in parts, stands among tokens without a text.
+                for empty in ("", GAP):
+                    pattern = view.write("".join(text or empty for text in texts[begin:]))
+                    rest = _rest(pattern, whole)
+                    if rest and hides_first and begin == 0 and _ONE_TOKEN.fullmatch(rest):
+                        rest = ""
+                    # SentencePiece puts a space before the first word.
+                    if rest == "" or _rest(pattern.removeprefix(" "), whole.removeprefix(" ")) == "":
+                        return _Match(view, GAP not in pattern)
+    return None
+
+
+def _rest(pattern: str, sent: str) -> str | None:
+    """What stands in `sent` before the pattern, with which it ends; None if it does not.
+
+    >>> _rest("Caf\ufffd?", "Café?"), _rest("here?", "Is it here?"), _rest("there?", "here?")
+    ('', 'Is it ', None)
+    """
+    end, gaps = len(sent), 0
+    # Backwards, piece by piece; each gap is as short as it can be, and is one letter at most.
+    for piece in reversed(re.split(f"({GAP})", pattern)):
+        if piece == GAP:
+            gaps += 1
+            continue
+        while not sent.endswith(piece, 0, end) and gaps and end and not sent[end - 1].isascii():
+            end, gaps = end - 1, gaps - 1
+        if not sent.endswith(piece, 0, end):
+            return None
+        end -= len(piece)
+        gaps *= not piece
+    while gaps and end and not sent[end - 1].isascii():
+        end, gaps = end - 1, gaps - 1
+    return sent[:end]
+
+
+def _decode(tokens: Sequence[str], sent: str) -> list[str]:
+    """The text of each token; of a letter of several bytes, it stands where the last byte does."""
+    joined = "".join(tokens)
+    # Texts as a byte-level vocabulary holds them, a space as "Ġ".
+    is_byte_level = re.search("[ĠĊ]", joined) and not re.search("[ĠĊ]", sent)
+    alphabet = _byte_alphabet() if is_byte_level else {}
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    texts = []
+    for token in tokens:
+        content = token.encode(errors="replace")
+        if match := token not in sent and _BYTES.fullmatch(token):
+            content = bytes.fromhex((match[1] or match[2]).replace("\\x", ""))
+        elif alphabet and set(token) <= alphabet.keys():
+            content = bytes(map(alphabet.__getitem__, token))
+        text = decoder.decode(content)
+        texts.append(text if "▁" in sent else text.replace("▁", " "))
+    return texts
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """The letter of each byte in byte-level vocabularies: its own where that can be printed."""
+    printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = sorted(set(range(256)) - printed)
+    return {chr(byte): byte for byte in printed} | {
+        chr(256 + place): byte for place, byte in enumerate(others)
+    }
+
+
+def _first_token(texts: Sequence[str], form: str, view: _View) -> int | None:
+    """The first of the last tokens that are a label, None where one holds a space more."""
+    label, first, end = view.write(form), None, ""
+    for start in reversed(range(len(texts))):
+        end = texts[start] + end
+        written = view.write(end)
+        if written == label:
+            first = start
+        elif len(written) > len(label):
+            break
+    return first
