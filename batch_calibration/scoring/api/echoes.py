@@ -13,8 +13,11 @@ from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.responses import PromptTokens, end_log_prob
 
-GAP = "\N{REPLACEMENT CHARACTER}"
-"""What stands for a letter of several bytes that servers show in parts, or leave out."""
+GAP, LOST = "\N{REPLACEMENT CHARACTER}", "\0"
+"""What stands for part of a letter of several bytes: as servers write it, and where they leave it
+out."""
+MOST_PARTS = 4
+"""Tokens that such a letter may have: its bytes."""
 MOST_BEGINNINGS = 2
 """Tokens that a model may put before each text."""
 # <s>, <|begin_of_text|>, [gMASK]: they begin a text, not the turn of a speaker.
@@ -23,8 +26,8 @@ _BEGINNING = re.compile(
     r"[<\[][|\uff5c]?(?:/?s|[\w: ]*(?:bos|begin|start|end|cls|sop|gmask)[\w: ]*)[|\uff5c]?[>\]]",
     re.IGNORECASE,
 )
-# What may be a single token: a word, digits, signs, some letters of Chinese.
-_ONE_TOKEN = re.compile(r"\s*(?:\S?[A-Za-z]{0,30}|\d{0,16}|[^\w\s]{0,16}|[^\x00-\x7f]{0,8})")
+# What is surely one token, or part of one: spaces and a word, digits, signs, or another letter.
+_ONE_TOKEN = re.compile(r"\s*(?:[^\w\s]?[A-Za-z]{0,30}|\d{0,16}|[!-/:-@\[-`{-~]{0,16}|\S)")
 _BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)|<0x([0-9A-F]{2})>")  # OpenAI's, SentencePiece's
 
 
@@ -54,9 +57,10 @@ def label_log_probs(
     """
     sent = text + form
     texts = _decode(prompt.tokens, sent)
-    _, size = end_log_prob(PromptTokens(tuple(texts), prompt.log_probs), form, where)
+    decoded = PromptTokens(tuple(texts), prompt.log_probs)
     match = _match(texts, hides_first, sent)
     if match is None:
+        end_log_prob(decoded, form, where)  # says so if another label or none stands at the end
         joined = "".join(texts)
         got = f"{len(joined):,} letters, {shown(joined, 60)}"
         if sent.endswith(joined):
@@ -69,9 +73,12 @@ def label_log_probs(
             "config.tokenizer), or have it take them as they are",
         )
     start = _first_token(texts, form, match.view)
-    if start is None:  # a space before the label is of the prompt, and its token holds both
-        start = len(texts) - size
-    elif not texts[start] and (not match.is_whole or (match.view.spaceless and text[-1:].isspace())):
+    if start is None:  # a token holds a space of the prompt, or more of it, which is refused
+        start = len(texts) - end_log_prob(decoded, form, where)[1]
+    while start < len(texts) and not texts[start] and not match.is_whole and form.isascii():
+        start += 1  # part of a letter of the prompt, as the label has none of several bytes
+    hides_spaces = match.view.spaceless and text[-1:].isspace()
+    if not texts[start] and (not match.is_whole or hides_spaces):
         raise InputError(
             f"{where}: whether a token without a text before the label {shown(form)} belongs to "
             "the label is not plain; begin it with a space, or try another config.api_scores."
@@ -129,44 +136,63 @@ _VIEWS = (
 
 def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
     """How the texts of tokens match what was sent; None if they do not."""
-    for begin in range(MOST_BEGINNINGS + 1):
-        if begin and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
+    first = int(hides_first)
+    for begin in range(first, min(first + MOST_BEGINNINGS, len(texts)) + 1):
+        if begin > first and texts[begin - 1] and not _BEGINNING.fullmatch(texts[begin - 1]):
             return None
         for view in _VIEWS:
             if view.fits(texts[begin:]):
                 whole = view.write(sent)
-                # A letter that is not shown, or in parts, stands among tokens without a text.
-                for empty in ("", GAP):
+                for empty in ("", LOST):
                     pattern = view.write("".join(text or empty for text in texts[begin:]))
+                    is_whole = GAP not in pattern and LOST not in pattern
                     rest = _rest(pattern, whole)
-                    if rest and hides_first and begin == 0 and _ONE_TOKEN.fullmatch(rest):
-                        rest = ""
                     # SentencePiece puts a space before the first word.
                     if rest == "" or _rest(pattern.removeprefix(" "), whole.removeprefix(" ")) == "":
-                        return _Match(view, GAP not in pattern)
+                        return _Match(view, is_whole)
+                    if rest and begin == first == 1 and _is_one_token(rest, view, sent):
+                        return _Match(view, is_whole)
     return None
+
+
+def _is_one_token(rest: str, view: _View, sent: str) -> bool:
+    """Whether the beginning of what was sent, which reads so in a view, is surely one token."""
+    for end in range(len(sent)):
+        if view.write(sent[:end]) == rest:
+            return _ONE_TOKEN.fullmatch(sent[:end]) is not None
+        if len(view.write(sent[:end])) > len(rest):
+            break
+    return False
 
 
 def _rest(pattern: str, sent: str) -> str | None:
     """What stands in `sent` before the pattern, with which it ends; None if it does not.
 
-    >>> _rest("Caf\ufffd?", "Café?"), _rest("here?", "Is it here?"), _rest("there?", "here?")
+    A run of gaps stands for one letter of several bytes at least and as many as they are at most,
+    and for none that a pattern begins with: there a server may have cut. Two are one letter.
+
+    >>> _rest("Caf\ufffd\ufffd?", "Café?"), _rest("here?", "Is it here?"), _rest("there?", "here?")
     ('', 'Is it ', None)
     """
-    end, gaps = len(sent), 0
-    # Backwards, piece by piece; each gap is as short as it can be, and is one letter at most.
-    for piece in reversed(re.split(f"({GAP})", pattern)):
-        if piece == GAP:
-            gaps += 1
-            continue
-        while not sent.endswith(piece, 0, end) and gaps and end and not sent[end - 1].isascii():
-            end, gaps = end - 1, gaps - 1
-        if not sent.endswith(piece, 0, end):
+    pieces = re.split(f"([{GAP}{LOST}]+)", pattern)
+    end = len(sent)
+    for place in reversed(range(0, len(pieces), 2)):
+        piece = pieces[place]
+        gaps = pieces[place + 1] if place + 1 < len(pieces) else ""
+        sizes = range(-(-len(gaps) // MOST_PARTS), len(gaps) + 1)
+        if gaps and place == 0 and not piece:
+            sizes = range(1, 2 if gaps == 2 * GAP else 1)
+        for size in sizes:
+            letters = sent[max(end - size, 0) : end]
+            if (
+                len(letters) == size
+                and not any(map(str.isascii, letters))
+                and sent.endswith(piece, 0, end - size)
+            ):
+                end -= size + len(piece)
+                break
+        else:
             return None
-        end -= len(piece)
-        gaps *= not piece
-    while gaps and end and not sent[end - 1].isascii():
-        end, gaps = end - 1, gaps - 1
     return sent[:end]
 
 

@@ -1,0 +1,179 @@
+"""Echoed prompts are compared whole with what was sent, however a server writes its tokens."""
+
+import json
+import math
+import random
+
+import pytest
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
+
+from batch_calibration.errors import InputError
+from batch_calibration.responses import PromptTokens
+from batch_calibration.scoring.api.echoes import label_log_probs
+
+FORMS = (" positive", " not entailment", " 8", " I'd say so!")
+ODD = (
+    "Review: \u201cna\u00efve\u201d caf\u00e9 \u2014 it\u2019s good \U0001f600\U0001f44d\nSentiment:",
+    "\u8fd9\u90e8\u7535\u5f71\u5f88\u597d\u770b\u3002\n\u60c5\u611f\uff1a",
+    "  Two  spaces ,\ta tab , and n't .\r\n\r\nAnswer:",
+    "A <s> in brackets [CLS] and <0x41> too\nLabel:",
+    "Is it ?",
+)
+
+
+def gpt2(shared):
+    folder = shared / "tokenizers" / "gpt2"
+    files = (str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    return ByteLevelBPETokenizer(*files)._tokenizer
+
+
+def neox(shared):
+    return Tokenizer.from_file(str(shared / "tokenizers" / "gpt-neox" / "20B_tokenizer.json"))
+
+
+def t5(shared):
+    return Tokenizer.from_file(str(shared / "tokenizers" / "t5" / "t5-base-tokenizer.json"))
+
+
+# How servers write the tokens of a prompt
+
+
+def as_vocabulary(tokenizer, ids):
+    return list(map(tokenizer.id_to_token, ids))
+
+
+def one_by_one(tokenizer, ids):
+    """As vLLM and transformers decode a token alone; half a letter is U+FFFD."""
+    return [tokenizer.decode([i], skip_special_tokens=False) for i in ids]
+
+
+def without_halves(tokenizer, ids):
+    """As llama-cpp-python, which leaves out bytes that are no letter alone."""
+    return [text.replace("\ufffd", "") for text in one_by_one(tokenizer, ids)]
+
+
+def in_turn(tokenizer, ids):
+    """As streaming servers: a letter comes with its last byte."""
+    texts, before = [], ""
+    for end in range(1, len(ids) + 1):
+        now = tokenizer.decode(ids[:end], skip_special_tokens=False)
+        now = before if now.endswith("\ufffd") else now
+        texts.append(now[len(before) :])
+        before = now
+    return texts
+
+
+def as_openai(tokenizer, ids):
+    """Half a letter as "bytes:\\xe2\\x80"."""
+    texts = []
+    for i, text in zip(ids, one_by_one(tokenizer, ids), strict=True):
+        if "\ufffd" in text:
+            text = "bytes:" + "".join(f"\\x{ALPHABET[x]:02x}" for x in tokenizer.id_to_token(i))
+        texts.append(text)
+    return texts
+
+
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+ALPHABET = {chr(byte): byte for byte in PRINTED}
+for byte in range(256):
+    if byte not in PRINTED:
+        ALPHABET[chr(256 + len(ALPHABET) - len(PRINTED))] = byte
+
+
+def real_texts(shared, size):
+    texts = []
+    for task, names in (("sst2", ("sentence",)), ("boolq", ("passage", "question"))):
+        lines = (shared / "data" / task / "train.jsonl").open(encoding="utf-8")
+        for _, line in zip(range(size), lines, strict=False):
+            row = json.loads(line)
+            texts.append("\n".join(f"{name}: {row[name]}" for name in names) + "\nAnswer:")
+        lines.close()
+    return texts
+
+
+def score(tokens, text, form, hides_first=False):
+    """How many tokens are the label's; None where the answer is refused."""
+    prompt = PromptTokens(tuple(tokens), (math.nan, *map(float, range(-len(tokens) + 1, 0))))
+    try:
+        return len(label_log_probs(prompt, text, form, "the answer", hides_first))
+    except InputError:
+        return None
+
+
+WRITERS = {
+    "GPT-2, vocabulary": (gpt2, as_vocabulary),
+    "GPT-2, one by one": (gpt2, one_by_one),
+    "GPT-2, without halves": (gpt2, without_halves),
+    "GPT-2, in turn": (gpt2, in_turn),
+    "GPT-2, as OpenAI": (gpt2, as_openai),
+    "GPT-NeoX, one by one": (neox, one_by_one),
+    "T5, vocabulary": (t5, as_vocabulary),
+    "T5, one by one": (t5, one_by_one),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_prompt_that_was_sent_is_known_in_every_writing_and_others_are_not(name, shared):
+    make, write = WRITERS[name]
+    tokenizer, draws = make(shared), random.Random(0)
+    accepted = refused = 0
+    texts = [*ODD, *real_texts(shared, 2)]
+    for text in texts:
+        # Where the first letter is several tokens, nothing tells that none stood before.
+        is_plain = text[0].isascii()
+        for form in FORMS:
+            prompt = tokenizer.encode(text, add_special_tokens=False).ids
+            whole = tokenizer.encode(text + form, add_special_tokens=False).ids
+            if whole[: len(prompt)] != prompt or "<unk>" in as_vocabulary(tokenizer, whole):
+                continue
+            tokens, size = write(tokenizer, whole), len(whole) - len(prompt)
+            for beginning in ([], ["<s>"], ["<|begin_of_text|>"], ["[gMASK]", "<sop>"], [""]):
+                echoed = score([*beginning, *tokens], text, form)
+                assert echoed == size or (echoed is None and not is_plain)
+            # vLLM's prompt_logprobs show no first token, be it one of the prompt or not.
+            for shown in (["", *tokens], ["", *tokens[1:]]):
+                prompted = score(shown, text, form, True)
+                assert prompted == size or (prompted is None and not is_plain)
+            accepted += 1
+            # Cut, changed, or another prompt: never a number.
+            middle = draws.randrange(1, len(prompt) - 1)
+            changed = [*tokens[:middle], " changed", *tokens[middle + 1 :]]
+            other = write(tokenizer, tokenizer.encode(draws.choice(texts) + form).ids)
+            for wrong in (tokens[2:], tokens[middle:], tokens[:-1], tokens[:1] + tokens[middle:],
+                          changed, other, ["<|user|>", *tokens], ["A", *tokens]):  # fmt: skip
+                if "".join(wrong).split() != "".join(tokens).split():
+                    assert score(wrong, text, form) is None, (wrong, text, form)
+                    refused += 1
+            assert score(["", *tokens[len(prompt) // 2 + 1 :]], text, form, True) is None
+    assert accepted > 20 and refused > 120
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "form", "size"),
+    [
+        # A lone space before a label is part of it, as it was sent with it.
+        (["Q", ":", " ", "\u597d"], "Q:", " \u597d", 2),
+        (["Q", ":", " ", "yes"], "Q: ", "yes", 1),
+        (["Q", ":", " yes"], "Q: ", "yes", 1),
+        (["Q", ":", "\n", "yes"], "Q:\n", "yes", 1),
+        # Of a letter of several tokens all count, also those that come without a text ...
+        (["Q", ":", " ", "", "", "\u597d"], "Q:", " \u597d", 4),
+        (["Q", ":", "", "yes"], "Q:", " yes", 2),
+        # ... unless they may be a space of the prompt.
+        (["Q", ":", "", "yes"], "Q: ", "yes", None),
+        (["Q", ":yes"], "Q:", "yes", None),
+        ([], "Q:", " yes", None),
+    ],
+)
+def test_which_tokens_are_the_labels(tokens, text, form, size):
+    assert score(tokens, text, form) == size
+
+
+def test_a_prompt_that_was_cut_is_a_sentence():
+    tokens = ("film", " 3", "\n", "Answer", ":", " yes")
+    prompt = PromptTokens(tokens, (math.nan, *[-1.0] * 5))
+    with pytest.raises(InputError) as error:
+        label_log_probs(prompt, "Review: a film 3\nAnswer:", " yes", "the answer")
+    assert error.value.expected.startswith("the prompt that was sent, 28 letters, 'Review: a")
+    assert error.value.got == "its last 18 letters alone"
+    assert error.value.remedy.startswith("the server cuts or changes prompts")
