@@ -88,14 +88,17 @@ def completion(text: str, logprobs: dict | None) -> dict:
 
 
 class Reply:
-    """What a server sends: a status, a text, headers; `drop` closes the connection instead.
+    """What a server sends: a status, a text or bytes, headers; `drop` closes the connection.
 
-    `wait`, if given, is called before.
+    `wait`, if given, is called before; `send` takes the handler and sends what it likes instead.
     """
 
-    def __init__(self, value="", status=200, headers=(), *, drop=False, wait=None):
-        self.text = value if isinstance(value, str) else json.dumps(value)
+    def __init__(self, value="", status=200, headers=(), *, drop=False, wait=None, send=None,
+                 reason=None):  # fmt: skip
+        text = value if isinstance(value, str | bytes) else json.dumps(value)
+        self.content = text.encode() if isinstance(text, str) else text
         self.status, self.headers, self.drop, self.wait = status, dict(headers), drop, wait
+        self.send, self.reason = send, reason
 
 
 Fault = Callable[[int, str, dict], Reply | None]
@@ -150,12 +153,15 @@ def running(fault: Fault = lambda *_: None):
             if reply.drop:
                 self.close_connection = True
                 return
-            data = reply.text.encode()
-            self.send_response(reply.status)
-            for name, content in {**reply.headers, "content-length": len(data)}.items():
+            if reply.send:
+                self.close_connection = True
+                reply.send(self)
+                return
+            self.send_response(reply.status, reply.reason)
+            for name, content in {"content-length": len(reply.content), **reply.headers}.items():
                 self.send_header(name, content)
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(reply.content)
 
         def log_message(self, *_):
             pass

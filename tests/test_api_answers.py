@@ -1,6 +1,8 @@
 """Answers of a server are kept and asked once; the key is written nowhere."""
 
 import logging
+import random
+import sqlite3
 import zlib
 
 import numpy as np
@@ -9,7 +11,8 @@ from api_asking import TEXTS, Time, scorer, want
 from api_server import LABELS, Reply, answer, running
 
 from batch_calibration.errors import InputError
-from batch_calibration.scoring.api.answers import Answers, Request
+from batch_calibration.files import process_name
+from batch_calibration.scoring.api.answers import CHECKSUM_BYTES, Answers, Request
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import ApiSettings
 
@@ -116,9 +119,8 @@ def test_the_key_is_sent_and_written_nowhere(tmp_path, monkeypatch, caplog, capf
             scorer(server.address, key_variable="MY_KEY").score(TEXTS, LABELS)
         assert "wrong key ..." in str(refused.value)
     with Answers(path).opened() as answers:
-        kept = [
-            zlib.decompress(row[0]) for row in answers._rows.execute("SELECT answer FROM answers")
-        ]
+        rows = answers._rows.execute("SELECT answer FROM answers")
+        kept = [zlib.decompress(row[0][1 + CHECKSUM_BYTES :]) for row in rows]
     assert len(kept) == 24 and b"Bearer ..." in kept[0]
     told = [str(refused.value), repr(asks._server), str(asks.identity), caplog.text, *asks.notes]
     files = [one.read_bytes() for one in tmp_path.rglob("*") if one.is_file()]
@@ -159,3 +161,113 @@ def test_a_key_that_no_header_can_hold_is_refused_without_it(monkeypatch, key):
     with pytest.raises(InputError, match="API_KEY: expected a key of printable ASCII") as refused:
         scorer("http://127.0.0.1/v1")
     assert "planted" not in str(refused.value)
+
+
+# What is kept may be damaged, of an earlier version, or of a run that was killed
+
+
+def kept_rows(path):
+    with sqlite3.connect(path) as rows:
+        kept = rows.execute("SELECT asked, answer FROM answers").fetchall()
+    rows.close()
+    return kept
+
+
+def change(path, *statement):
+    with sqlite3.connect(path) as rows:
+        rows.execute(*statement)
+    rows.close()
+
+
+def flipped(content, *bits):
+    changed = bytearray(content)
+    for bit in bits:
+        changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def damages(blob):
+    """A kept answer with bits flipped, cut, of another kind, and one that zlib does not refuse."""
+    draws = random.Random(0)
+    for count in (1, 3, 3, 3):
+        yield flipped(blob, *draws.sample(range(8 * len(blob)), count))
+    yield from (blob[:-3], b"", b"\1", None, "text", 3, zlib.compress(b"{"), zlib.compress(b"\xff"))
+    yield blob[:17] + zlib.compress(zlib.decompress(blob[17:]).replace(b"-", b"-1"))
+
+
+def test_a_damaged_answer_is_asked_again_with_a_note(tmp_path):
+    path = tmp_path / "answers"
+    with running() as server:
+        scorer(server.address, answers=path).score(TEXTS[:2], LABELS)
+        rows = kept_rows(path)
+        asked, blob = rows[0]
+        others = [other for key, other in rows if key != asked]
+        for damaged in (*damages(blob), others[0]):  # the last is another request's
+            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (damaged, asked))
+            before = len(server.asked)
+            asks = scorer(server.address, answers=path)
+            got = asks.score(TEXTS[:2], LABELS).log_probs
+            np.testing.assert_allclose(got, want(TEXTS[:2]), rtol=1e-6)
+            assert len(server.asked) == before + 1, damaged
+            assert asks.notes == ["1 kept answers were damaged and asked again."]
+
+
+def test_answers_of_the_version_before_are_read_and_hold_no_key_after(tmp_path, monkeypatch):
+    path = tmp_path / "answers"
+    with running() as server:
+        scorer(server.address, answers=path).score(TEXTS, LABELS)
+        change(path, "DROP TABLE started")
+        for asked, blob in kept_rows(path):
+            text = zlib.decompress(blob[1 + CHECKSUM_BYTES :]).decode()
+            text = text.replace('"choices"', '"debug": "sk\\u002dplanted-0123456789", "choices"', 1)
+            old = zlib.compress(text.encode())
+            change(path, "UPDATE answers SET answer = ? WHERE asked = ?", (old, asked))
+        before = len(server.asked)
+        monkeypatch.setenv("API_KEY", KEY)
+        got = scorer(server.address, answers=path).score(TEXTS, LABELS).log_probs
+        assert len(server.asked) == before
+    np.testing.assert_allclose(got, want(), rtol=1e-6)
+    kept = [zlib.decompress(blob[1 + CHECKSUM_BYTES :]) for _, blob in kept_rows(path)]
+    assert kept and not any(b"planted" in text for text in kept)
+
+
+def test_requests_that_a_stopped_run_had_under_way_are_counted(tmp_path):
+    path = tmp_path / "answers"
+    heard = []
+
+    def stop(done):
+        heard.append(done)
+        if len(heard) == 6:
+            raise KeyboardInterrupt
+
+    with running() as server:
+        with pytest.raises(KeyboardInterrupt):
+            scorer(server.address, answers=path, in_flight=3).score(TEXTS, LABELS, progress=stop)
+        again = scorer(server.address, answers=path, in_flight=3)
+        assert 1 <= again.count_interrupted() <= 3
+        again.score(TEXTS, LABELS)
+        assert again.count_interrupted() == 0
+        # At most what was in flight is asked twice.
+        assert len(server.asked) <= 24 + 3
+        # One that fails for good is not under way.
+        server.fault = lambda *_: Reply("no", 400)
+        with pytest.raises(InputError):
+            scorer(server.address, "top_k", answers=path).score(TEXTS, LABELS)
+        assert again.count_interrupted() == 0
+
+
+def test_requests_of_another_run_that_still_goes_on_are_not_counted(tmp_path):
+    path, server = tmp_path / "answers", "http://127.0.0.1/v1"
+    requests = [Request("completions", {"prompt": str(i)}) for i in range(3)]
+    with Answers(path).opened() as answers:
+        for request in requests:
+            answers.start(server, request)
+        assert answers.count_interrupted() == 0  # they are under way in this process
+        answers.keep(server, requests[0], "{}")
+        machine = process_name().split("-")[0]
+        row = (f"{machine}-4194304-1", answers._open_rows.execute(
+            "SELECT asked FROM started").fetchone()[0])  # fmt: skip
+        answers._open_rows.execute("UPDATE started SET process = ? WHERE asked = ?", row)
+        assert answers.count_interrupted() == 1  # a process that was killed
+    with Answers(path).opened() as answers:
+        assert answers.count_interrupted() == 2

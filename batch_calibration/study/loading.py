@@ -75,16 +75,21 @@ class ApiCost(NamedTuple):
         tokens: sent with them.
         dollars: for these.
         answered: requests that earlier runs asked.
+        interrupted: requests that a run had under way when it was stopped.
     """
 
     requests: int
     tokens: int
     dollars: float
     answered: int
+    interrupted: int = 0
 
     def __str__(self) -> str:
         price = f", ${self.dollars:,.2f} at config.price" if self.dollars else ""
         answered = f"; {self.answered:,} more were answered before" if self.answered else ""
+        if self.interrupted:
+            answered += f"; {self.interrupted:,} were under way when a run was stopped, and the "
+            answered += "server may have charged them"
         return f"{self.requests:,} requests, about {self.tokens:,} tokens{price}{answered}"
 
 
@@ -105,7 +110,8 @@ def api_cost(
             requests, tokens = requests + estimate.requests, tokens + estimate.tokens
             answered += estimate.answered
     # The price is for a million tokens.
-    return ApiCost(requests, tokens, tokens / 1e6 * scorer.settings.price, answered)
+    dollars = tokens / 1e6 * scorer.settings.price
+    return ApiCost(requests, tokens, dollars, answered, scorer.count_interrupted())
 
 
 def row_texts(runs: Sequence[Run]) -> Callable[[ScoreTable], Mapping[str, str]]:

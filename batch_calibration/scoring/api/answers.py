@@ -4,13 +4,21 @@ import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json, parse_json
+from batch_calibration.files import Json, ended, parse_json, process_name
 from batch_calibration.scores import canonical
+
+
+CHECKED = b"\1"
+"""How an answer begins that has its checksum before it; those of older versions have none."""
+STOPPED = ""
+"""What stands for the process of a request that no process has under way any more."""
+CHECKSUM_BYTES = 16
+"""Bytes of a checksum, the first of SHA-256's."""
 
 
 class Request(NamedTuple):
@@ -29,7 +37,8 @@ class Answers:
     """A file of answers, each under the hash of the server's address and what was asked.
 
     Every answer is a transaction of its own: a run that is killed loses at most the last, a
-    computer that loses power a few. Several runs may share the file.
+    computer that loses power a few. Several runs may share the file, which knows what they have
+    under way: a server may have charged for what a killed run asked and did not hear.
 
     >>> with Answers(None).opened() as answers:
     ...     answers.keep("http://127.0.0.1/v1", Request("completions", {"prompt": "a"}), "{}")
@@ -42,6 +51,7 @@ class Answers:
 
     def __init__(self, path: Path | None):
         self.path = path
+        self.damaged: set[bytes] = set()  # what was asked of answers that cannot be read
         self._rows: sqlite3.Connection | None = None
 
     @contextmanager
@@ -62,23 +72,53 @@ class Answers:
                 remedy="all is then asked again",
             ) from error
         finally:
+            if self._rows:
+                with suppress(sqlite3.Error), self._rows as transaction:  # said above
+                    transaction.rollback()
+                    query = "UPDATE started SET process = ? WHERE process = ?"
+                    transaction.execute(query, (STOPPED, process_name()))
             # Answers in memory are lost with their connection, which stays open.
             if self.path and self._rows:
                 self._rows.close()
                 self._rows = None
 
     def get(self, server: str, request: Request) -> Json:
-        """The answer to a request, None where there is none."""
+        """The answer to a request, None where there is none, or a damaged one."""
+        asked = _hash(server, request)
         query = "SELECT answer FROM answers WHERE asked = ?"
-        row = self._open_rows.execute(query, (_hash(server, request),)).fetchone()
-        return parse_json(zlib.decompress(row[0]).decode()) if row else None
+        row = self._open_rows.execute(query, (asked,)).fetchone()
+        try:
+            return parse_json(_unpack(asked, row[0])) if row else None
+        except (ValueError, TypeError, zlib.error):
+            self.damaged.add(asked)
+            return None
+
+    def start(self, server: str, request: Request) -> None:
+        """Keep that a request is under way."""
+        row = (_hash(server, request), process_name())
+        with self._open_rows as transaction:
+            transaction.execute("INSERT OR REPLACE INTO started VALUES (?, ?)", row)
 
     def keep(self, server: str, request: Request, answer: str) -> None:
         """Keep the text of an answer."""
-        row = (_hash(server, request), zlib.compress(answer.encode()))
+        asked = _hash(server, request)
         with self._open_rows as transaction:
             # Another run may have asked the same.
+            row = (asked, _pack(asked, answer))
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
+            transaction.execute("DELETE FROM started WHERE asked = ?", (asked,))
+
+    def give_up(self, server: str, request: Request) -> None:
+        """Keep that a request is not under way: it failed."""
+        with self._open_rows as transaction:
+            query = "DELETE FROM started WHERE asked = ?"
+            transaction.execute(query, (_hash(server, request),))
+
+    def count_interrupted(self) -> int:
+        """Requests that a run had under way when it was stopped, and that have no answer yet."""
+        query = "SELECT process FROM started WHERE asked NOT IN (SELECT asked FROM answers)"
+        processes = self._open_rows.execute(query).fetchall()
+        return sum(name == STOPPED or ended(name) for (name,) in processes)
 
     @property
     def _open_rows(self) -> sqlite3.Connection:
@@ -93,10 +133,38 @@ class Answers:
         # Without waiting for the disk at each answer: a process that is killed loses none of them.
         rows.execute("PRAGMA journal_mode=WAL")
         rows.execute("PRAGMA synchronous=NORMAL")
+        # What an answer that is replaced held, a key perhaps, is overwritten.
+        rows.execute("PRAGMA secure_delete=ON")
         rows.execute("CREATE TABLE IF NOT EXISTS answers (asked BLOB PRIMARY KEY, answer BLOB)")
+        rows.execute("CREATE TABLE IF NOT EXISTS started (asked BLOB PRIMARY KEY, process TEXT)")
         return rows
 
 
 def _hash(server: str, request: Request) -> bytes:
     # Canonical: the order of keys does not matter.
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()
+
+
+def _pack(asked: bytes, answer: str) -> bytes:
+    """An answer as it is kept, with a checksum of it and of what was asked."""
+    compressed = zlib.compress(answer.encode())
+    return CHECKED + _checksum(asked, compressed) + compressed
+
+
+def _unpack(asked: bytes, kept: bytes) -> str:
+    """The answer in what `_pack` gave.
+
+    Raises:
+        ValueError, TypeError, zlib.error: it is damaged.
+    """
+    if not isinstance(kept, bytes):  # a damaged row may hold anything
+        raise TypeError("no bytes")
+    if kept.startswith(CHECKED):
+        checksum, kept = kept[1 : 1 + CHECKSUM_BYTES], kept[1 + CHECKSUM_BYTES :]
+        if checksum != _checksum(asked, kept):
+            raise ValueError("another checksum")
+    return zlib.decompress(kept).decode()
+
+
+def _checksum(asked: bytes, compressed: bytes) -> bytes:
+    return hashlib.sha256(asked + compressed).digest()[:CHECKSUM_BYTES]

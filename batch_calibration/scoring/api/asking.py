@@ -1,7 +1,9 @@
 """Asks many questions at a time: answers are kept at once, failures told at the end."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -60,15 +62,20 @@ async def ask_all(
                 if earlier is not None:
                     # What an earlier version kept may be of no use to this one: it is asked again.
                     with suppress(InputError):
-                        receive(name, earlier)
+                        hidden = client.server.hide_key(earlier)
+                        if hidden != earlier:
+                            answers.keep(server, request, json.dumps(hidden))
+                        receive(name, hidden)
                         continue
+                answers.start(server, request)
                 answer, text = await client.ask(request)
                 # Read before it is kept, so that an answer of no use is asked for again.
                 receive(name, answer)
                 answers.keep(server, request, text)
                 in_a_row = 0
             except InputError as error:
-                failures.append(str(error))
+                answers.give_up(server, request)
+                failures.append(client.server.without_key(str(error)))
                 in_a_row += 1
             # The other workers see the same count and stop too.
             if in_a_row >= MAX_FAILURES_IN_A_ROW:
@@ -77,3 +84,13 @@ async def ask_all(
     await asyncio.gather(*(work() for _ in range(in_flight)))
     # A request still in the iterator was never sent.
     return Failures(failures, stopped=next(requests, None) is not None)
+
+
+def run(work: Coroutine[None, None, T]) -> T:
+    """What a coroutine gives, in a notebook too, whose thread has a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # no loop runs in this thread
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

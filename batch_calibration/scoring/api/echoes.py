@@ -148,7 +148,10 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
                     is_whole = GAP not in pattern and LOST not in pattern
                     rest = _rest(pattern, whole)
                     # SentencePiece puts a space before the first word.
-                    if rest == "" or _rest(pattern.removeprefix(" "), whole.removeprefix(" ")) == "":
+                    if (
+                        rest == ""
+                        or _rest(pattern.removeprefix(" "), whole.removeprefix(" ")) == ""
+                    ):
                         return _Match(view, is_whole)
                     if rest and begin == first == 1 and _is_one_token(rest, view, sent):
                         return _Match(view, is_whole)

@@ -1,14 +1,19 @@
 """Scores of labels from lists of first tokens, and what a reader of all scores must know."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.arrays import Missing, fill_scores, find_missing
-from batch_calibration.errors import shown
-from batch_calibration.responses import label_mass, note_little_mass, scores_of_top_k
+from batch_calibration.errors import InputError, shown
+from batch_calibration.responses import label_mass, note_little_mass, scores_of_top_k, value_at
 from batch_calibration.scoring import LabelTexts
+
+SEVERAL, UNLIKE = 3, 1.2
+"""Prompts of one number of tokens, and how many times as long the longest is, that look cut."""
 
 
 class FirstTokenScores(NamedTuple):
@@ -67,18 +72,43 @@ def score_first_tokens(
     return FirstTokenScores(scores, is_kept, lacking, never)
 
 
+def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: Path | None) -> None:
+    """Refuse the same scores for all texts, several numbers that no two texts share.
+
+    Args:
+        texts: what was asked about.
+        rows: what was answered about each.
+        where: the server.
+        path: the file that keeps its answers, if any.
+    """
+    count = len(set(texts))
+    if count > 1 and len(rows[0]) > 1 and all(row == rows[0] for row in rows):
+        raise InputError(
+            where=where,
+            expected="an answer to each prompt",
+            got=f"the same one to {count:,}",
+            remedy="the server, or what stands before it, gives answers to other prompts: mend it"
+            + (f", move {path} away and ask again" if path else ""),
+        )
+
+
 class Notes:
     """Counts what answers lacked, over all contexts of a run.
 
     Args:
         top: how many first tokens were asked for.
         missing: what is done about labels that are not among them.
+        model: the one that was asked for.
     """
 
-    def __init__(self, top: int, missing: Missing):
+    def __init__(self, top: int, missing: Missing, model: str):
         self._top = top
         self._missing = missing
+        self._model = model
         self._rows = self._lacking = 0
+        self._damaged: set[bytes] = set()
+        self._models: Counter[str] = Counter()
+        self._sizes: dict[int, set[int]] = {}  # tokens of a prompt, as counted -> bytes of texts
         self._mass = 0.0
         self._sentences: dict[str, None] = {}
 
@@ -90,6 +120,18 @@ class Notes:
         self._lacking += lacking
         self._sentences |= dict.fromkeys(sentences)
 
+    def add_answer(self, text: str, answer: object) -> None:
+        """Count which model an answer says it is of, and how many tokens its prompt had."""
+        model, tokens = value_at(answer, "model"), value_at(answer, "usage", "prompt_tokens")
+        if isinstance(model, str):
+            self._models[model] += 1
+        if isinstance(tokens, int):
+            self._sizes.setdefault(tokens, set()).add(len(text.encode(errors="replace")))
+
+    def add_damaged(self, asked: set[bytes]) -> None:
+        """Note kept answers that could not be read."""
+        self._damaged |= asked
+
     def sentences(self) -> list[str]:
         """A sentence on each thing to know."""
         sentences = list(note_little_mass(self._mass / self._rows)) if self._rows else []
@@ -100,4 +142,27 @@ class Notes:
                 f"{self._lacking:,} answers lack a label among their {self._top} likeliest tokens: "
                 f"{way} (config.missing)."
             )
-        return [*sentences, *self._sentences]
+        if self._damaged:
+            sentences.append(f"{len(self._damaged):,} kept answers were damaged and asked again.")
+        return [*sentences, *self._note_models(), *self._note_cut(), *self._sentences]
+
+    def _note_models(self) -> list[str]:
+        """A sentence if answers are of another model, or of several."""
+        # A server may add a date or a folder to a name.
+        others = [name for name in self._models if self._model.lower() not in name.lower()]
+        if not others and len(self._models) < 2:
+            return []
+        counts = ", ".join(f"{count:,} of {name!r}" for name, count in self._models.most_common(3))
+        return [f"config.model is {self._model!r}, and the server says of its answers: {counts}."]
+
+    def _note_cut(self) -> list[str]:
+        """A sentence if prompts of unlike lengths have one number of tokens, the largest of all."""
+        most = max(self._sizes, default=0)
+        sizes = self._sizes.get(most, set())
+        if len(sizes) < SEVERAL or max(sizes) < UNLIKE * min(sizes):
+            return []
+        return [
+            f"The server counts {most:,} tokens in each of {len(sizes)} prompts of {min(sizes):,} "
+            f"to {max(sizes):,} bytes, and in none more: it may have cut them (config.over_long "
+            "with config.tokenizer shortens them here)."
+        ]

@@ -1,11 +1,9 @@
 """Scores labels by asking a server: the scorer "api"."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,9 +24,9 @@ from batch_calibration.scoring import (
     label_texts,
 )
 from batch_calibration.scoring.api.answers import Answers, Request
-from batch_calibration.scoring.api.asking import Failures, ask_all
+from batch_calibration.scoring.api.asking import Failures, ask_all, run
 from batch_calibration.scoring.api.client import Client, Pace, connect
-from batch_calibration.scoring.api.label_scores import Notes, score_first_tokens
+from batch_calibration.scoring.api.label_scores import Notes, refuse_same, score_first_tokens
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
 from batch_calibration.scoring.api.tokens import LabelIds, count_tokens, label_ids, tokenizer_digest
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 VERSION = "1"  # part of the identity, so that another one asks anew
 ROWS_AT_ONCE = 1024
 """Rows rendered and tokenized at a time."""
-T = TypeVar("T")
 
 
 class RequestKey(NamedTuple):
@@ -111,7 +108,7 @@ class ApiScorer:
         self._tokenizer = tokenizer
         self._answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
-        self._notes = Notes(settings.top_logprobs, self._missing)
+        self._notes = Notes(settings.top_logprobs, self._missing, model)
 
     @property
     def identity(self) -> Identity:
@@ -168,13 +165,15 @@ class ApiScorer:
                     f"try {self._protocol.instead}."
                 ) from error
             answers[key.row][key.number] = scores
+            self._notes.add_answer(key.question.text, answer)
             rows_done += len(answers[key.row]) == per_row  # a row is done with its last request
             if progress:
                 progress(rows_done)
 
         with self._answers.opened():
-            failures = _run(self._ask(self._requests(texts, forms), receive))
+            failures = run(self._ask(self._requests(texts, forms), receive))
         self._refuse_failures(failures, len(texts) * per_row)
+        self._notes.add_damaged(self._answers.damaged)
         tokens = np.zeros(len(texts), np.int32)  # [n]
         if self._tokenizer:
             for start in range(0, len(texts), ROWS_AT_ONCE):
@@ -183,14 +182,19 @@ class ApiScorer:
         # Answers come in any order: those of a row are put in the order of its requests.
         rows = [[scores for _, scores in sorted(row.items())] for row in answers]
         if self._protocol.first_tokens:
-            return self._score_lists([row[0] for row in rows], labels, tokens)  # one request a row
+            lists = [row[0] for row in rows]  # one request a row
+            top = self._score_lists(lists, labels, tokens)
+            if len(top.failed) < len(lists):  # lists without a label give no number
+                refuse_same(texts, lists, self._server.address, self._answers.path)
+            return top
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
         self._refuse_constant(scores)
+        refuse_same(texts, scores.tolist(), self._server.address, self._answers.path)
         scores = label_texts.sum_probabilities(scores, counts)  # [n, k]
         # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:
             self._notes.add(scores)
-            self.notes = self._notes.sentences()
+        self.notes = self._notes.sentences()
         return LabelScores(scores, tokens)
 
     def _score_lists(
@@ -232,6 +236,11 @@ class ApiScorer:
                     unanswered += 1
                     tokens += counts[key.row - start] + label_tokens[key.number]
         return ApiCost(unanswered, tokens, answered)
+
+    def count_interrupted(self) -> int:
+        """Requests that earlier runs had under way when they were stopped."""
+        with self._answers.opened() as answers:
+            return answers.count_interrupted()
 
     def _requests_per_row(self, forms: Sequence[str]) -> int:
         # The other ways end a prompt with the label, so that each form is a request of its own.
@@ -288,13 +297,3 @@ def _texts(inputs: Inputs) -> Sequence[str]:
     if isinstance(inputs, ImageInputs):
         raise InputError("config.scorer: 'api' sends text alone; score images with dual_encoder.")
     return inputs
-
-
-def _run(work: Coroutine[None, None, T]) -> T:
-    """What a coroutine gives, in a notebook too, whose thread has a loop of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # no loop runs in this thread
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()

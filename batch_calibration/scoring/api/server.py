@@ -15,6 +15,7 @@ LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http
            "httpcore2.proxy", "httpcore2.socks")  # fmt: skip
 """The HTTP library's loggers, whose records hold headers and reasons of a server."""
 
+
 class Server(NamedTuple):
     """Where requests go, and with which key.
 

@@ -1,0 +1,569 @@
+"""Servers that do harm: the right score or a sentence, never another number; the key nowhere.
+
+Each kind is a small function that answers a request wrongly. After each, every file and all that
+was printed, logged or said is searched for the key in every writing.
+"""
+
+import base64
+import gzip
+import html
+import json
+import logging
+import math
+import re
+import socket
+import sqlite3
+import ssl
+import struct
+import threading
+import traceback
+import zlib
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from api_asking import Time, scorer, want, want_first
+from api_server import Reply, answer, completion, nats, running, token_of
+
+from batch_calibration.embedded import CHECKPOINTS
+from batch_calibration.errors import InputError
+from batch_calibration.models.checkpoint import load_tokenizer
+from batch_calibration.scoring.api import client
+from batch_calibration.scoring.tokens import encode
+
+KEY = "sk-Planted/0123+456789"
+TEXTS = [f"Review: film {i}{' and more of it' * i}\nSentiment:" for i in range(4)]
+LABELS = (" negative", " very positive")
+TIMEOUT = 0.4
+"""Seconds that an answer may take of a server that never ends."""
+RIGHT = "right"
+"""What is expected of a server whose answers are right in all that counts."""
+
+
+class Kind(NamedTuple):
+    """A server that does harm.
+
+    Attributes:
+        answer: number of the request, path, body -> a reply; None for the right one.
+        expected: part of the sentence, as a regular expression, or `RIGHT`.
+        way: how it is asked.
+        note: part of a note, where answers are right but something is to be known.
+    """
+
+    answer: object
+    expected: str = RIGHT
+    way: str = "echo"
+    note: str = ""
+
+
+# What a harmful server does
+
+
+def always(*arguments, **named):
+    return lambda *_: Reply(*arguments, **named)
+
+
+def changed(change):
+    """The right answer, changed in place, or replaced by what is given back."""
+
+    def reply(_, path, body):
+        right = answer(path, body)
+        return Reply(change(right) or right)
+
+    return reply
+
+
+def logprobs(change):
+    """The right answer with its lists of tokens changed."""
+    return changed(lambda right: change(right["choices"][0]["logprobs"]))
+
+
+def written(write):
+    """The right answer, written as bytes in another way."""
+    return lambda _, path, body: write(json.dumps(answer(path, body)))
+
+
+def label(value):
+    """The last token of the label has another log-probability."""
+
+    def change(lists):
+        lists["token_logprobs"][-2] = value
+
+    return logprobs(change)
+
+
+def put(lists, place, value):
+    lists["token_logprobs"][place] = value
+
+
+def asked_otherwise(change):
+    """The right answer to another prompt."""
+
+    def reply(_, path, body):
+        return Reply(answer(path, {**body, "prompt": change(body["prompt"])}))
+
+    return reply
+
+
+def cut(prompt):
+    """The last 6 tokens, as a server of few positions keeps them."""
+    return "".join(re.findall(r" ?\w+|\W", prompt)[-6:])
+
+
+def of_first():
+    """A cache that gives the first answer to all."""
+    kept = {}
+
+    def reply(_, path, body):
+        return Reply(kept.setdefault(path, answer(path, body)))
+
+    return reply
+
+
+def head(handler, *lines):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + b"".join(line + b"\r\n" for line in lines))
+    handler.wfile.write(b"\r\n")
+    handler.wfile.flush()
+
+
+def drip(handler, chunk=b"[", wait=0.05, chunked=False):
+    """For ever a little more."""
+    head(handler, b"transfer-encoding: chunked" if chunked else b"content-length: 999999999")
+    while True:
+        size = f"{len(chunk):x}\r\n".encode() if chunked else b""
+        handler.wfile.write(size + chunk + (b"\r\n" if chunked else b""))
+        handler.wfile.flush()
+        threading.Event().wait(wait)
+
+
+def slow_head(handler):
+    while True:
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        handler.wfile.flush()
+        threading.Event().wait(0.05)
+
+
+def torn(handler, length=5000):
+    head(handler, f"content-length: {length}".encode())
+    handler.wfile.write(b'{"choices": [')
+    handler.wfile.flush()
+
+
+def reset(handler):
+    torn(handler)
+    # Closed with what is unsent thrown away.
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def garbage(handler):
+    handler.wfile.write(b"\x00\x01 what is this?\r\n\r\n" * 9)
+
+
+def large_head(handler):
+    head(handler, *[b"x-%d: %s" % (i, b"y" * 1000) for i in range(300)])
+
+
+def send(how, **named):
+    return lambda *_: Reply(send=lambda handler: how(handler, **named))
+
+
+def shorter(text):
+    """A right answer whose length is said to be less."""
+    return Reply(text, headers={"content-length": str(len(text) // 2)})
+
+
+def twice(number, path, body):
+    """Every answer two times, so that the second may be taken for that of the next request."""
+    text = json.dumps(answer(path, body)).encode()
+    message = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(text), text)
+
+    def both(handler):
+        handler.close_connection = False
+        handler.wfile.write(2 * message)
+
+    return Reply(send=both)
+
+
+@cache
+def bomb(window):
+    """16 MiB of spaces in few bytes."""
+    deflater = zlib.compressobj(6, zlib.DEFLATED, window)
+    return deflater.compress(b" " * (16 << 20)) + deflater.flush()
+
+
+def packed(encoding, content):
+    return always(content, headers={"content-encoding": encoding})
+
+
+@cache
+def many():
+    """Of 400,000 tokens, where 20 were asked for."""
+    tops = ", ".join(f'"{i}": -30' for i in range(400_000))
+    return f'{{"choices": [{{"logprobs": {{"top_logprobs": [{{{tops}}}]}}}}]}}'.encode()
+
+
+def nested(depth):
+    return changed(lambda right: {**right, "debug": json.loads("[" * depth + "]" * depth)})
+
+
+def two_members(text):
+    """The choices two times: others first, or last."""
+    return text[:-1] + ', "choices": [{"logprobs": null}]}'
+
+
+def other_label(text):
+    """One log-probability two times."""
+    return re.sub(r'("token_logprobs": )(\[[^]]*\])', r"\1\2, \1\2", text).replace(
+        "-0.5", "-0.6", 1
+    )
+
+
+def large_number(text):
+    return re.sub(r"-?\d+\.\d+, -0\.5\]", "-" + "9" * 5000 + ", -0.5]", text)
+
+
+def templated(prompt):
+    return f"<|user|>\n{prompt}"
+
+
+def counted(tokens):
+    """Every prompt is said to have so many tokens."""
+
+    def change(right):
+        right["usage"] = {"prompt_tokens": tokens, "completion_tokens": 1}
+
+    return changed(change)
+
+
+def of_model(name):
+    return changed(lambda right: {**right, "model": name})
+
+
+def refused(message, status=401):
+    return always({"error": {"message": f"wrong key {message}"}}, status)
+
+
+KINDS = {
+    # The connection
+    "redirect to another host": Kind(
+        always("", 307, {"location": "http://127.0.0.1:1/v1/completions"}), "status 307"),
+    "redirect of a moved page": Kind(
+        always("", 302, {"location": "http://localhost:1/"}), "status 302"),
+    "length too large": Kind(send(torn), "none after attempt 2 of 2"),
+    "length too small": Kind(written(shorter), "none after attempt 2 of 2"),
+    "length of no number": Kind(
+        lambda *_: Reply("{}", headers={"content-length": "many"}), "none after attempt"),
+    "connection reset in the body": Kind(send(reset), "none after attempt 2 of 2"),
+    "no answer": Kind(always(drop=True), "none after attempt 2 of 2"),
+    "no HTTP": Kind(send(garbage), "none after attempt 2 of 2"),
+    "head that is too large": Kind(send(large_head), "none after attempt 2 of 2"),
+    "head that never ends": Kind(send(slow_head), "no whole answer within 0.4 seconds"),
+    "a byte now and then": Kind(send(drip), "no whole answer within 0.4 seconds"),
+    "chunks now and then": Kind(send(drip, chunked=True), "no whole answer within 0.4 seconds"),
+    "chunks without end": Kind(
+        send(drip, chunk=b" " * 500_000, wait=0, chunked=True), "expected at most 4,2.* bytes"),
+    "every answer twice": Kind(twice),
+    "every answer twice, top-k": Kind(twice, way="top_k"),
+    # The body
+    "gzip bomb": Kind(packed("gzip", bomb(31)), "expected at most .* bytes; got more"),
+    "deflate bomb": Kind(packed("deflate", bomb(15)), "expected at most .* bytes; got more"),
+    "gzip in gzip": Kind(packed("gzip, gzip", gzip.compress(bomb(31))), "another content-encoding"),
+    "brotli": Kind(packed("br", b"\x8b\x02\x80{}\x03"), "another content-encoding"),
+    "gzip that is none": Kind(written(lambda text: Reply(text, headers={
+        "content-encoding": "gzip"})), "its gzip is damaged"),
+    "gzip cut short": Kind(written(lambda text: Reply(gzip.compress(text.encode())[:-9], headers={
+        "content-encoding": "gzip"})), "its gzip ends too early"),
+    "gzip": Kind(written(lambda text: Reply(gzip.compress(text.encode()), headers={
+        "content-encoding": "gzip"}))),
+    "JSON cut short": Kind(written(lambda text: Reply(text[:-5])), "no JSON"),
+    "HTML": Kind(always("<html>Welcome"), "expected JSON"),
+    "nothing": Kind(always("", 204), "no JSON"),
+    "nested deeply": Kind(always("[" * 100_000), "no JSON"),
+    "nested as deeply as can be read": Kind(nested(400)),
+    "nested a little deeper": Kind(written(lambda text: Reply(
+        text[:-1] + ', "debug": ' + "[" * 990 + "]" * 990 + "}")), "no JSON"),
+    "a member twice": Kind(written(lambda text: Reply(two_members(text))), "expected each key once"),
+    "a list twice": Kind(written(lambda text: Reply(other_label(text))), "expected each key once"),
+    "number of 5,000 digits": Kind(written(lambda text: Reply(large_number(text))), "no JSON"),
+    "byte order mark": Kind(written(lambda text: Reply(text.encode("utf-8-sig")))),
+    "UTF-16": Kind(written(lambda text: Reply(text.encode("utf-16")))),
+    "Latin-1": Kind(written(lambda text: Reply(
+        text.replace('"text"', '"d\xe9bug": 1, "text"').encode("latin-1"))), "no JSON"),
+    "charset of another encoding": Kind(written(lambda text: Reply(text, headers={
+        "content-type": "application/json; charset=utf-16"}))),
+    "charset of no text": Kind(written(lambda text: Reply(text, headers={
+        "content-type": "application/json; charset=base64"}))),
+    "half a surrogate pair": Kind(always('{"choices": "\\ud800"}'), "no JSON"),
+    # The status
+    "come again in a year": Kind(
+        always("", 429, {"retry-after": "31536000"}), "come again in 31536000"),
+    "come again yesterday": Kind(always("", 429, {"retry-after": "-86400"}), "status 429"),
+    "come again at no date": Kind(always("", 503, {
+        "retry-after": "Fri, 99 Nov 2026 99:99:99 GMT", "date": "Sun"}), "status 503"),
+    "come again at a far date": Kind(always("", 503, {
+        "retry-after": "Fri, 31 Dec 9999 23:59:59 -9999", "date": "Sun, 22 Nov 2026 05:00:00 GMT"}),
+        "status 503"),
+    "500 for ever": Kind(always("broken", 500), "none after attempt 2 of 2 .*status 500"),
+    "error with status 200": Kind(
+        always({"error": {"message": "no such model"}}), "200 with an error: 'no such model'"),
+    "error and choices": Kind(
+        changed(lambda right: {**right, "error": "partly"}), "with an error: 'partly'"),
+    "overload with status 200": Kind(
+        always({"error": {"message": "busy", "code": 429}}), "none after attempt 2 of 2 .*busy"),
+    "vLLM's error with status 200": Kind(
+        always({"object": "error", "message": "too long"}), "with an error: 'too long'"),
+    "null for no error": Kind(changed(lambda right: {**right, "error": None})),
+    # The numbers
+    "NaN": Kind(label(math.nan), "is not there|expected a log-prob"),
+    "minus infinity": Kind(label(-math.inf), "is not there|expected a log-prob"),
+    "infinity": Kind(label(math.inf), "at most 0"),
+    "text for a number": Kind(label("-1.5"), "a log-probability in nats; got '-1.5'"),
+    "null for a number": Kind(label(None), "is not there|expected a log-prob"),
+    "true for a number": Kind(label(True), "a log-probability in nats; got True"),
+    "number of 400 digits": Kind(label(-(10**400)), "a log-probability in nats"),
+    "one token above 0": Kind(logprobs(lambda lists: put(lists, -2, 1.25)), "at most 0; got 1.25"),
+    "one token of the prompt above 0": Kind(
+        logprobs(lambda lists: put(lists, 2, 0.75)), "at most 0; got 0.75"),
+    "all 0": Kind(
+        logprobs(lambda lists: lists.update(token_logprobs=[None] + [0.0] * (
+            len(lists["tokens"]) - 1))), "every score is 0"),
+    "top-k of probability 2": Kind(
+        logprobs(lambda lists: lists.update(top_logprobs=[{" a": 0.0, " b": 0.0}])),
+        "above 1", "top_k"),
+    "400,000 likeliest tokens": Kind(
+        lambda *_: Reply(many()), "expected at most .* bytes", "top_k"),
+    # The choices and tokens
+    "no choice": Kind(changed(lambda right: {**right, "choices": []}), "with choices; got none"),
+    "two choices": Kind(
+        changed(lambda right: {"choices": right["choices"] * 2}), "expected one choice"),
+    "two choices of top-k": Kind(changed(lambda right: {"choices": [
+        {**right["choices"][0], "index": i} for i in (1, 0)]}), "expected one choice", "top_k"),
+    "another choice's index": Kind(
+        changed(lambda right: {"choices": [{**right["choices"][0], "index": 3}]}), "of index 3"),
+    "another model's name": Kind(of_model("tiny-7b"), note="'m', and the server says .*'tiny-7b'"),
+    "tokens without a text": Kind(logprobs(lambda lists: lists.update(
+        tokens=[""] * len(lists["tokens"]))), "expected a prompt that ends with"),
+    "a token left out": Kind(
+        logprobs(lambda lists: [lists[name].pop(3) for name in ("tokens", "token_logprobs")]
+                 and None), "expected the prompt that was sent"),
+    "a token in another place": Kind(logprobs(lambda lists: lists["tokens"].insert(
+        1, lists["tokens"].pop(4))), "expected the prompt that was sent"),
+    "wrong offsets": Kind(
+        logprobs(lambda lists: lists.update(text_offset=[7] * len(lists["tokens"])))),
+    "the answer alone": Kind(
+        always(completion("\n", {"tokens": ["\n"], "token_logprobs": [-1.0]})), "the answer alone"),
+    "a count of new tokens that is wrong": Kind(
+        changed(lambda right: {**right, "usage": {"completion_tokens": 3}}), "ends with the label"),
+    # The prompt
+    "prompts cut": Kind(asked_otherwise(cut), "its last .* letters alone"),
+    "prompts cut, vLLM": Kind(asked_otherwise(cut), "the prompt that was sent", "prompt_logprobs"),
+    "prompts cut to a half, ids": Kind(
+        counted(3), "answer to a prompt of .* tokens; got one to 3", "logprob_token_ids"),
+    "prompts cut, as counted": Kind(
+        counted(16), way="top_k", note="counts 16 tokens in each of 4 prompts"),
+    "a template": Kind(asked_otherwise(templated), "the prompt that was sent"),
+    "small letters": Kind(asked_otherwise(str.lower), "the prompt that was sent"),
+    "no line ends": Kind(
+        asked_otherwise(lambda prompt: prompt.replace("\n", "")), "the prompt that was sent"),
+    "another prompt's answer": Kind(
+        asked_otherwise(lambda prompt: prompt.replace("film", "book")), "the prompt that was sent"),
+    "another prompt's answer, vLLM": Kind(
+        asked_otherwise(lambda prompt: prompt.replace("film", "book")),
+        "the prompt that was sent", "prompt_logprobs"),
+    "one answer to all": Kind(of_first(), "the prompt that was sent|ends with the label"),
+    "one answer to all, top-k": Kind(of_first(), "the same one to 4", "top_k"),
+    "one answer to all, chat": Kind(of_first(), "the same one to 4", "chat"),
+    "one answer to all, ids": Kind(of_first(), "got none of token_id|same one", "score"),
+}  # fmt: skip
+
+
+# How a server may write the key that it was sent
+
+
+def unicode_escapes(text):
+    return "".join(f"\\u{ord(letter):04x}" for letter in text)
+
+
+def base64_of(before):
+    return lambda key: base64.b64encode((before + key).encode()).decode()
+
+
+WRITINGS = {
+    "plain": str,
+    "JSON": lambda key: key.replace("/", "\\/"),
+    "unicode escapes": unicode_escapes,
+    "escapes in escapes": lambda key: unicode_escapes(key).replace("\\", "\\\\"),
+    "percent": lambda key: quote(key, safe=""),
+    "percent, all letters": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
+    "HTML": lambda key: "".join(f"&#{ord(letter)};" for letter in key),
+    "C": lambda key: "".join(f"\\x{ord(letter):02x}" for letter in key),
+    "base64, 0": base64_of(""),
+    "base64, 1": base64_of("x"),
+    "base64, 2": base64_of("xx"),
+    "base64 of URLs": lambda key: base64.urlsafe_b64encode(key.encode()).decode(),
+    "hex": lambda key: key.encode().hex(),
+    "hex of capitals": lambda key: key.encode().hex(":").upper(),
+    "with spaces": " ".join,
+    "backwards": lambda key: key[::-1],
+    "HTML page": html.escape,
+}
+
+
+def search(text, key=KEY):
+    """The writings of the key that a text holds, found in another way than the client's."""
+    text = text if isinstance(text, str) else text.decode("latin-1")
+    dense = re.sub(r"[\s:]", "", text.lower())
+    held = [name for name, write in WRITINGS.items() if write(key) in text]
+    held += [name for name, write in WRITINGS.items() if write(key).lower() in dense]
+    for offset in range(3):
+        letters = base64.b64encode(b"?" * offset + key.encode()).decode()[4:-4]
+        held += [f"base64 at {offset}"] * (letters in text)
+    return held
+
+
+def everything(folder, asks, *errors):
+    """All that a run leaves: files, kept answers inflated, notes, sentences with their causes."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            yield path.read_bytes()
+            if path.read_bytes().startswith(b"SQLite"):
+                with sqlite3.connect(path) as rows:
+                    for (kept,) in rows.execute("SELECT answer FROM answers"):
+                        yield zlib.decompress(kept[kept.index(b"\x78") :] if kept[:1] != b"\1"
+                                              else kept[17:])  # fmt: skip
+                rows.close()
+    yield from asks.notes
+    yield str(asks.identity)
+    for error in errors:
+        yield "".join(traceback.format_exception(error))
+
+
+CONTEXT = cache(ssl.create_default_context)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, caplog):
+    monkeypatch.setattr(client, "MAX_ATTEMPTS", 2)
+    monkeypatch.setenv("API_KEY", KEY)
+    monkeypatch.setattr(ssl, "create_default_context", CONTEXT)  # it reads all certificates
+    caplog.set_level(logging.DEBUG)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(CHECKPOINTS["mini"])
+
+
+def wanted(way, tokenizer):
+    if way in ("top_k", "chat"):
+        return want_first(TEXTS)
+    if way in ("echo", "prompt_logprobs"):
+        return want(TEXTS, LABELS)
+    rows = []
+    for prompt, labels in zip(*encode(tokenizer.tokenizer, TEXTS, LABELS_OF[way], tokenizer.bos),
+                              strict=True):  # fmt: skip
+        rows.append([nats(str(prompt), token_of(ids[0])) - 1 for ids in labels])
+    return np.array(rows)
+
+
+LABELS_OF = dict.fromkeys(
+    ("top_k", "chat", "logprob_token_ids", "score"), (" negative", " positive")
+)
+
+
+def ask(server, way, path, tokenizer, timeout=60.0, texts=TEXTS):
+    """The scores or a sentence, and the scorer."""
+    asks = scorer(server.address, way, Time(), path, tokenizer if way in LABELS_OF else None,
+                  timeout=timeout)  # fmt: skip
+    try:
+        return asks.score(texts, LABELS_OF.get(way, LABELS)), asks
+    except InputError as error:
+        return error, asks
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_harmful_server_gets_no_wrong_number_and_leaves_no_key(
+    name, tokenizer, tmp_path, caplog, capfd
+):
+    kind, path = KINDS[name], tmp_path / "answers.sqlite"
+    right = wanted(kind.way, tokenizer)
+    errors = []
+    timeout = TIMEOUT if "within" in kind.expected else 60.0
+    with running(kind.answer) as server:
+        # A second time, of what was kept.
+        for _ in range(2):
+            outcome, asks = ask(server, kind.way, path, tokenizer, timeout)
+            if isinstance(outcome, InputError):
+                errors.append(outcome)
+                assert kind.expected != RIGHT and re.search(kind.expected, str(outcome)), outcome
+                assert "\n" not in str(outcome)
+            else:
+                assert kind.expected == RIGHT, outcome
+                np.testing.assert_allclose(outcome.log_probs, right, rtol=1e-5)
+                assert re.search(kind.note, " ".join(asks.notes)) and bool(kind.note) == bool(
+                    [note for note in asks.notes if "labels together" not in note]
+                )
+        # And of a server that has mended: nothing harmful was kept, or it says what to move away.
+        if "move " not in str(outcome):
+            server.fault = lambda *_: None
+            mended, _ = ask(server, kind.way, path, tokenizer)
+            np.testing.assert_allclose(mended.log_probs, right, rtol=1e-5)
+    for text in (*everything(tmp_path, asks, *errors), caplog.text, *capfd.readouterr()):
+        assert not search(text), text
+
+
+@pytest.mark.parametrize("name", WRITINGS)
+def test_a_key_that_the_server_repeats_is_written_nowhere(name, tmp_path, caplog, capfd):
+    key, errors = WRITINGS[name](KEY), []
+
+    def repeat(number, path, body):
+        right = answer(path, body)
+        debug = {"header": f"Bearer {key}", key: [key, {"inner": json.dumps({"key": key})}]}
+        text = json.dumps({**right, "model": f"m {key}", "debug": debug})
+        if name == "unicode escapes":  # as escapes of the answer itself
+            text = text.replace("\\\\u", "\\u")
+        headers = {"x-repeat": key, "set-cookie": f"key={key}"}
+        return Reply(text, headers=headers, reason=f"OK {key}")
+
+    with running(repeat) as server:
+        outcome, asks = ask(server, "echo", tmp_path / "answers.sqlite", None)
+        assert not isinstance(outcome, InputError), outcome
+        np.testing.assert_allclose(outcome.log_probs, want(TEXTS, LABELS), rtol=1e-5)
+        for status in (401, 402, 500, 200):
+            server.fault = refused(key, status)
+            errors.append(ask(server, "top_k", None, None, texts=TEXTS[:1])[0])
+            server.fault = always(f"<p>wrong key {key}", status)
+            errors.append(ask(server, "top_k", None, None, texts=TEXTS[:1])[0])
+    assert all(isinstance(error, InputError) for error in errors)
+    for text in (*everything(tmp_path, asks, *errors), caplog.text, *capfd.readouterr()):
+        assert not search(text), text
+
+
+def test_a_key_in_parts_is_written_nowhere(tmp_path, caplog):
+    parts = {"header": ["Bearer " + KEY[:9], KEY[9:]], "bytes": list(KEY.encode())}
+    with running(changed(lambda right: {**right, "debug": parts})) as server:
+        outcome, asks = ask(server, "echo", tmp_path / "answers.sqlite", None)
+    assert "parts of the key in several texts" in str(outcome)
+    for text in (*everything(tmp_path, asks, outcome), caplog.text):
+        assert not search(text) and KEY[9:] not in str(text)
+
+
+def test_a_redirect_takes_the_key_nowhere(tmp_path):
+    with running() as other:
+        location = {"location": f"{other.address}/completions"}
+        with running(always("", 308, location)) as server:
+            outcome, _ = ask(server, "echo", None, None)
+        assert "status 308" in str(outcome) and not other.asked
+
+
+def test_the_search_finds_what_it_looks_for(tmp_path):
+    for name, write in WRITINGS.items():
+        assert search(f"a page, {write(KEY)}, and more"), name
+    assert not search("a page, sk-..., and more")
+
+
+def test_the_kinds_are_forty_and_more():
+    assert len(KINDS) + len(WRITINGS) >= 40
