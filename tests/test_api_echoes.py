@@ -13,7 +13,7 @@ from batch_calibration.scoring.api.echoes import label_log_probs
 
 FORMS = (" positive", " not entailment", " 8", " I'd say so!")
 ODD = (
-    "Review: \u201cna\u00efve\u201d caf\u00e9 \u2014 it\u2019s good \U0001f600\U0001f44d\nSentiment:",
+    "Review: \u201cna\u00efve\u201d caf\u00e9 \u2014 it\u2019s good \U0001f600\U0001f44d\nSo:",
     "\u8fd9\u90e8\u7535\u5f71\u5f88\u597d\u770b\u3002\n\u60c5\u611f\uff1a",
     "  Two  spaces ,\ta tab , and n't .\r\n\r\nAnswer:",
     "A <s> in brackets [CLS] and <0x41> too\nLabel:",

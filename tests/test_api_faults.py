@@ -16,7 +16,6 @@ from batch_calibration.scoring.api.client import Client
 from batch_calibration.scoring.api.server import Server
 
 
-
 def streamed(status, content=b"", headers=None):
     """A response as it comes over a wire, whose body is read later."""
     return httpx2.Response(status, headers=headers, stream=httpx2.ByteStream(content))

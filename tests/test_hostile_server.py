@@ -285,8 +285,8 @@ KINDS = {
     "nested as deeply as can be read": Kind(nested(400)),
     "nested a little deeper": Kind(written(lambda text: Reply(
         text[:-1] + ', "debug": ' + "[" * 990 + "]" * 990 + "}")), "no JSON"),
-    "a member twice": Kind(written(lambda text: Reply(two_members(text))), "expected each key once"),
-    "a list twice": Kind(written(lambda text: Reply(other_label(text))), "expected each key once"),
+    "a member twice": Kind(written(lambda text: Reply(two_members(text))), "each key once"),
+    "a list twice": Kind(written(lambda text: Reply(other_label(text))), "each key once"),
     "number of 5,000 digits": Kind(written(lambda text: Reply(large_number(text))), "no JSON"),
     "byte order mark": Kind(written(lambda text: Reply(text.encode("utf-8-sig")))),
     "UTF-16": Kind(written(lambda text: Reply(text.encode("utf-16")))),

@@ -12,7 +12,6 @@ from batch_calibration.errors import InputError
 from batch_calibration.files import Json, ended, parse_json, process_name
 from batch_calibration.scores import canonical
 
-
 CHECKED = b"\1"
 """How an answer begins that has its checksum before it; those of older versions have none."""
 STOPPED = ""

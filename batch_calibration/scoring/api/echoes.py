@@ -143,15 +143,12 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
         for view in _VIEWS:
             if view.fits(texts[begin:]):
                 whole = view.write(sent)
+                bare = whole.removeprefix(" ")  # SentencePiece puts a space before the first word
                 for empty in ("", LOST):
                     pattern = view.write("".join(text or empty for text in texts[begin:]))
                     is_whole = GAP not in pattern and LOST not in pattern
                     rest = _rest(pattern, whole)
-                    # SentencePiece puts a space before the first word.
-                    if (
-                        rest == ""
-                        or _rest(pattern.removeprefix(" "), whole.removeprefix(" ")) == ""
-                    ):
+                    if rest == "" or _rest(pattern.removeprefix(" "), bare) == "":
                         return _Match(view, is_whole)
                     if rest and begin == first == 1 and _is_one_token(rest, view, sent):
                         return _Match(view, is_whole)

@@ -28,11 +28,11 @@ _NO_HEX = re.compile(r"0x|[^0-9a-f]+")
 
 
 class Key:
-    """A key, and all writings of it that a text is searched for.
+    r"""A key, and all writings of it that a text is searched for.
 
     >>> Key("sk-0123456789").hide("no quota for sk-0123456789"), Key("EMPTY").hide("EMPTY list")
     ('no quota for ...', 'EMPTY list')
-    >>> Key("sk-0123456789").hide(r"no quota for sk\\u002d0123456789")
+    >>> Key("sk-0123456789").hide(r"no quota for sk\u002d0123456789")
     '...'
 
     Args:
