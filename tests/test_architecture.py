@@ -39,7 +39,10 @@ ARROWS = {
     },
     "data": {"errors", "files", "tasks", "prompts.template", "embedded"},
     "models": {"errors", "files"},
-    "scoring": {"errors", "files", "inputs", "settings", "arrays", "models", "scores", "responses"},
+    "scoring": {
+        "errors", "processes", "files", "inputs", "settings", "arrays", "models", "scores",
+        "responses",
+    },
     "study": {
         "errors", "typing", "files", "inputs", "settings", "arrays", "calibration", "methods",
         "metrics", "scores", "store", "tasks", "embedded", "prompts", "data", "models", "scoring",
