@@ -19,7 +19,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from batch_calibration.arrays import Missing, check_key, class_columns
+from batch_calibration.arrays import (
+    Missing,
+    check_key,
+    class_columns,
+    in_label_order,
+    in_row_order,
+)
 from batch_calibration.calibration import running
 from batch_calibration.calibration.base import Calibrator, label_normalized, predict
 from batch_calibration.errors import InputError, shown
@@ -60,15 +66,17 @@ class LabelBiasCorrector(
     random words for dc, of the batch itself for bc and pc. For bcl, `y` is -1 on the rows that give
     the bias; if no row is unlabeled, the labeled rows give bias and strength both.
 
-    Classes are matched with columns by `classes`; without it `y` holds column indices, or names of
-    the columns of a frame, or else k classes, whose sorted order is that of the columns.
+    Classes are matched with columns by `classes`; without it `y` holds names of the columns of a
+    frame, or column indices, or else k numbers, whose order is that of the columns. Other texts
+    are refused: nothing tells their columns. `y` of pandas is matched with a frame's rows by index.
 
     Args:
         method: a name from `METHODS`.
         options: what else `METHODS[method].make` takes, such as starts, batch_size or bias_from.
         random_state: int seed, for pc.
         strength: gamma; None, here and below, for the method's own default.
-        target_prior: the share of each of the k labels one expects.
+        target_prior: the share of each of the k labels one expects, in the order of the columns or
+            by class (a dict or a series).
         metric: what bcl chooses its strength by, "accuracy" or "macro_f1".
         floor: minus infinity and all below it is raised to this many nats.
         missing: what scores of labels that were not returned become, as in `calibrate`.
@@ -191,6 +199,13 @@ class LabelBiasCorrector(
         """The softmax over labels of the corrected scores, [n, k]."""
         return np.asarray(jnp.exp(label_normalized(jnp.asarray(self.transform(X)))))
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The accuracy of `predict` on `X`; `y` and weights of pandas are matched by index."""
+        gold, weights = in_row_order(y, "y", X, "X"), sample_weight
+        if weights is not None:
+            weights = in_row_order(weights, "sample_weight", X, "X")
+        return float(super().score(X, gold, weights))
+
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """The corrected scores [n, k]; of two labels, the second's less the first's, [n]."""
         scores = self.transform(X)
@@ -215,15 +230,24 @@ class LabelBiasCorrector(
         # Parameters of the estimator win over `options` of the same name.
         named = {name: chosen for name, chosen in parameters.items() if chosen is not None}
         options = {**(self.options or {}), **named}
-        self.options_ = check_options(self.method, method.factory, options, scores.shape[-1])
-        self.options_["floor"] = self._floor
-        self.method_ = self.method
         names = getattr(self, "feature_names_in_", None)
-        class_of_row = None if y is None else class_values(y, len(scores))
+        class_of_row = None
+        if y is not None:
+            class_of_row = class_values(in_row_order(y, "y", X, "X"), len(scores))
         if occurring is not None:  # later batches may hold classes that this one lacks
             class_of_row = np.asarray(occurring)
         k, needed = scores.shape[-1], bool(method.probe.labels)
         self.classes_, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
+        if "target_prior" in options:
+            # By the classes, or by the names of a frame's columns where `y` told no classes.
+            is_told = self.classes is not None or y is not None or names is None
+            labels = self.classes_ if is_told else names
+            options["target_prior"] = in_label_order(
+                options["target_prior"], labels.tolist(), "target_prior", k
+            )
+        self.options_ = check_options(self.method, method.factory, options, k)
+        self.options_["floor"] = self._floor
+        self.method_ = self.method
         return method, scores, gold
 
     def _calibrator(self) -> Calibrator:

@@ -271,12 +271,12 @@ def test_frames_in_and_out(rows):
         LabelBiasCorrector().fit(frame.assign(label=gold))
 
 
-def test_classes_are_names_of_columns_or_sorted_or_given(rows):
+def test_classes_are_names_of_columns_or_numbers_or_given(rows):
     scores, gold = rows
     frame = pd.DataFrame(scores, columns=NAMES[::-1])
     named = LabelBiasCorrector().fit(frame, NAMES[::-1][gold])
     assert named.classes_.tolist() == NAMES[::-1].tolist()
-    in_order = LabelBiasCorrector().fit(scores, NAMES[gold])
+    in_order = LabelBiasCorrector(classes=NAMES).fit(scores, NAMES[gold])
     assert in_order.classes_.tolist() == NAMES.tolist()
     given = LabelBiasCorrector(classes=NAMES[::-1]).fit(scores)
     columns = LabelBiasCorrector().fit(scores, gold).predict(scores)
@@ -302,7 +302,7 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
     found = turned.fit(scores, np.where(half < 0, -1, 9 - 2 * gold))
     np.testing.assert_array_equal(found.transform(scores), expected)
     whole = LabelBiasCorrector("bcl").fit(scores, gold)
-    texts = LabelBiasCorrector("bcl").fit(scores, NAMES[gold])
+    texts = LabelBiasCorrector("bcl", classes=NAMES).fit(scores, NAMES[gold])
     np.testing.assert_array_equal(texts.transform(scores), whole.transform(scores))
 
 
@@ -313,7 +313,12 @@ def test_named_classes_reach_the_methods_that_read_labels(rows):
         ({"classes": ["a", "b", "b"]}, None, "classes: expected 3 different ones"),
         ({"classes": ["a", "b", "c"]}, ["a", "d"] * 30, "y: expected classes of the 3 .*'d' among"),
         ({"classes": [5, 6, 7]}, [5, 8] * 30, "y: expected classes of the 3 columns.*8 among"),
-        ({}, ["a", "b"] * 30, r"y: expected classes of the 3 columns of X, \[0, 1, 2\]; got 2 "),
+        (
+            {},
+            ["a", "b"] * 30,
+            r"y: expected column indices, or names .* got \['a', 'b'\], of which",
+        ),
+        ({}, ["a", "b", "c"] * 20, r"nothing tells the columns: make LabelBiasCorrector\(classes="),
         ({"method": "bcl"}, [0, 3] * 30, "y: expected classes .* got 2 classes with 3 among them"),
     ],
 )
@@ -346,10 +351,50 @@ def test_parts_give_what_the_whole_gives(rows):
     np.testing.assert_allclose(more.transform(scores), whole.transform(scores), atol=2e-6)
     again = more.fit(scores[:20])
     assert int(again.seen_.count) == 20
-    named = LabelBiasCorrector().partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
-    assert named.classes_.tolist() == NAMES.tolist()
+    named = LabelBiasCorrector(classes=NAMES[::-1])
+    named.partial_fit(scores[:5], NAMES[gold[:5]], classes=NAMES)
+    assert named.classes_.tolist() == NAMES[::-1].tolist()
     with pytest.raises(ValueError, match="X has 2 features, but LabelBiasCorrector is expecting 3"):
         parts.partial_fit(scores[:, :2])
+
+
+def test_rows_of_pandas_are_matched_by_index_and_shares_by_class(rows):
+    scores, gold = rows
+    frame = pd.DataFrame(scores, columns=NAMES, index=[f"row {i}" for i in range(60)])
+    y = pd.Series(NAMES[gold], index=frame.index)
+    shuffled = y.sample(frac=1, random_state=0)
+    fitted = LabelBiasCorrector("bcl").fit(frame, y)
+    again = LabelBiasCorrector("bcl").fit(frame, shuffled)
+    np.testing.assert_array_equal(again.transform(frame), fitted.transform(frame))
+    assert fitted.score(frame, shuffled) == fitted.score(frame, y)
+    weights = pd.Series(np.arange(60.0), index=frame.index)
+    expected = fitted.score(frame, y, weights)
+    assert fitted.score(frame, shuffled, weights[::-1]) == expected
+    for misaligned in (y.reset_index(drop=True), shuffled.rename(lambda row: row + " again")):
+        with pytest.raises(InputError) as caught:
+            fitted.score(frame, misaligned)
+        assert caught.value.where == "y"
+    shares = {"yes": 0.5, "no": 0.3, "perhaps": 0.2}
+    by_place = LabelBiasCorrector(target_prior=[shares[name] for name in NAMES]).fit(frame)
+    for prior in (shares, pd.Series(shares)):
+        by_name = LabelBiasCorrector(target_prior=prior).fit(frame)
+        np.testing.assert_array_equal(by_name.transform(frame), by_place.transform(frame))
+        given = LabelBiasCorrector(target_prior=prior, classes=NAMES).fit(scores)
+        np.testing.assert_array_equal(given.transform(scores), by_place.transform(frame))
+
+
+def test_texts_without_columns_are_not_put_in_alphabetical_order():
+    """Scores whose columns are negative, positive; the answers' names sort the other way."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 2, 200)
+    logits = random.normal(size=(200, 2))
+    logits[np.arange(200), y] += 3
+    scores = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    texts = np.array(["positive", "negative"])[y]
+    with pytest.raises(InputError):
+        LabelBiasCorrector().fit(scores, texts)
+    named = LabelBiasCorrector(classes=["positive", "negative"]).fit(scores, texts)
+    assert named.score(scores, texts) > 0.95
 
 
 def test_only_bc_has_parts(rows):

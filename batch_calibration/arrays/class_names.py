@@ -27,9 +27,10 @@ def class_columns(
             no prediction can be right there, and has no column.
 
     Raises:
-        InputError: classes that are not k different ones; a class without a column.
+        InputError: classes that are not k different ones; a class without a column; texts, whose
+            order nothing tells.
 
-    >>> class_columns(["yes", "no", "yes"], 2)[1].tolist()
+    >>> class_columns(["yes", "no", "yes"], 2, ["no", "yes"])[1].tolist()
     [1, 0, 1]
     """
     columns = np.arange(k)  # without names a class is the index of its column
@@ -53,7 +54,15 @@ def class_columns(
         # Names of columns settle their order; other classes, k of them, are taken in sorted order.
         if names is not None and set(occurring) <= set(names.tolist()):
             columns = names
-        elif len(occurring) == k:
+        elif not is_numeric:
+            # The order of the alphabet is a guess, which no later error would betray.
+            raise InputError(
+                where="y", expected="column indices, or names of the columns of X"
+                + ("" if names is None else f", {shown(names.tolist())}"),
+                got=f"{shown(occurring[:k])}, of which nothing tells the columns",
+                remedy="make LabelBiasCorrector(classes=[...]), the class of each column in order",
+            )  # fmt: skip
+        elif len(occurring) == k:  # such as 1 and 2, in their order
             columns = distinct[~is_unknown]
     column_of = dict(zip(columns.tolist(), range(k), strict=True))
     without_column = [name for name in occurring if name not in column_of]
