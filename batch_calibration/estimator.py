@@ -240,8 +240,8 @@ class LabelBiasCorrector(
         self.classes_, gold = class_columns(class_of_row, k, self.classes, names, needed=needed)
         if "target_prior" in options:
             # By the classes, or by the names of a frame's columns where `y` told no classes.
-            is_told = self.classes is not None or y is not None or names is None
-            labels = self.classes_ if is_told else names
+            has_names = names is not None and self.classes is None and y is None
+            labels = np.asarray(names if has_names else self.classes_)
             options["target_prior"] = in_label_order(
                 options["target_prior"], labels.tolist(), "target_prior", k
             )
