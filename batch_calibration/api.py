@@ -123,7 +123,9 @@ def calibrate(
     # As a string: a list has no hash to look up.
     chosen = get_method(str(method))
     read = partial(check_scores, floor=floor, from_probs=from_probs, missing=missing)
-    array = read(scores, columns=columns, bound=in_row_order(bound, "bound", scores))
+    if bound is not None:
+        bound = in_row_order(bound, "bound", scores)
+    array = read(scores, columns=columns, bound=bound)
     # Logits may be above 0 in all of few rows.
     read = partial(read, beside_others=bool((array > 0).any()))
     columns = names_of(scores, columns)  # kept, so that the result has the same columns
@@ -139,7 +141,8 @@ def calibrate(
     if needs_log_probs and "test" in chosen.probe.blocks and (why := no_log_probs(array)):
         raise InputError(_log_probs_needed("scores", method, why))
 
-    _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
+    if probe is not None or labeled is not None or labels is not None:
+        _refuse_unread(method, chosen, probe=probe, labeled=labeled, labels=labels)
     blocks = {"test": Evidence(array.reshape(-1, rows, k))}  # [contexts, n, k]
     for block in chosen.probe.blocks:
         if block == "test":

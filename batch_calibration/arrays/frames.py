@@ -39,7 +39,8 @@ def package(container: object) -> str:
 
 def is_frame(container: object) -> bool:
     """Whether a value has named columns: a frame of pandas or polars, a table of pyarrow."""
-    return package(container) in FRAMES
+    # Arrays, which come most often, need no look at their classes.
+    return not isinstance(container, np.ndarray | jax.Array) and package(container) in FRAMES
 
 
 def column_names(frame: object) -> list[Hashable]:
