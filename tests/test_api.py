@@ -47,7 +47,7 @@ def test_an_array_is_read_once_in_few_calls():
     finally:
         sys.setprofile(before)
     assert calls["read_scores"] == calls["read_numbers"] == calls["refuse_unusable"] == 1
-    assert not calls["read_rows"] + calls["read_floats"] and calls.total() <= 40
+    assert not calls["read_rows"] + calls["read_floats"] and calls.total() <= 35
 
 
 def test_every_method_goes_through(rows):

@@ -178,7 +178,10 @@ def in_kind_of(
     if isinstance(pattern, jax.Array) or isinstance(values, jax.core.Tracer):
         return jnp.asarray(values)
     # A copy: torch shares numpy's memory, and that of jax must not be written to.
-    host_values, kind = np.array(values), package(pattern)
+    host_values = np.array(values)
+    if isinstance(pattern, np.ndarray):
+        return host_values
+    kind = package(pattern)
     if kind == "torch":
         tensor = sys.modules["torch"].from_numpy(host_values).to(pattern.device)  # type: ignore[attr-defined]
         return tensor if tensor.is_floating_point() else tensor.long()  # as its argmax gives
