@@ -87,6 +87,9 @@ def echoed_labels(chance: Random, folder: Path):
     if not is_batch and chance.random() < 0.5:
         chance.shuffle(answers)
     written = [{"response": response, "right": cell} for response, cell in answers]
+    # Where every line has a 1, the file is one of indices to the byte.
+    if all(cell == 1 for _, cell in answers):
+        return
     is_whole = chance.random() < 0.7
     if not is_whole:
         damage = "failed" if is_batch else chance.choice(("cut", "failed", "twice"))
