@@ -13,6 +13,7 @@ EVIDENCE = "computes pages of evidence from the shared scores"
 COMBINATIONS = "every option of every case: a few cases stand for them"
 SIZE = "sizes that take seconds to compile or to fill"
 PROGRAMS = "programs in processes of their own"
+DRAWINGS = "draws every figure: test_programs.py draws most of them"
 
 RULES = {
     "test_ablations.py": TRAINING,
@@ -30,6 +31,7 @@ RULES = {
     "test_boundary_tokens.py::test_context_and_label_make_the_tokens_of_both_together[1-mnli": "",
     "test_calibration_study.py::test_every_metric_is_that_of_the_method_alone": COMBINATIONS,
     "test_calibration_study.py::test_every_metric_is_that_of_the_method_alone[2": "",
+    "test_cli.py::test_a_study_without_a_checkout": PROGRAMS,
     "test_compilation_cache.py": PROGRAMS,
     "test_contract.py": COMBINATIONS,
     "test_contract.py::test_compare": "",
@@ -86,7 +88,11 @@ RULES = {
     "test_mini.py::test_noise_parts_labels_from_texts": "",
     "test_mini.py::test_templates_and_label_words_fit_the_task": "",
     "test_mini.py::test_what_the_suite_does_not_have_is_a_sentence": "",
+    "test_names.py::test_nothing_is_written_beside": DRAWINGS,
+    "test_paper.py::test_every_item_is_drawn": DRAWINGS,
+    "test_paper.py::test_files_written_again": DRAWINGS,
     "test_paper.py::test_latex_compiles": BROWSER,
+    "test_paper.py::test_the_page_says": DRAWINGS,
     "test_programs.py::test_a_disk_that_is_full": PROGRAMS,
     "test_programs.py::test_a_program_without_a_reader_goes_on": PROGRAMS,
     "test_programs.py::test_an_interrupted_score_goes_on_from_there": PROGRAMS,
@@ -99,6 +105,7 @@ RULES = {
     "test_readme.py::test_pages_print_what_their_comments_say": PROGRAMS,
     "test_readme.py::test_pages_print_what_their_comments_say[README": "",
     "test_real_input.py": SHIPPED,
+    "test_report.py::test_printing_draws": BROWSER,
     "test_sharing.py": WORKERS,
     "test_sharing.py::test_a_process_is_known_by_its_beginning": "",
     "test_sharing.py::test_writers_of_one_context_with_other_blocks": "",
