@@ -556,3 +556,12 @@ def test_rows_beside_dropped_ones_keep_their_numbers(tmp_path):
 def test_a_sentence_names_the_row_of_the_file(tmp_path):
     with pytest.raises(ValueError, match="row 4 has nan as the score of 'no'"):
         read(write(tmp_path, BY.replace("x,-5.5", "x,")), Reading(by=("s",)))
+
+
+def test_a_name_of_a_column_may_be_long(tmp_path):
+    path = tmp_path / "long.csv"
+    name = "n" * 100_000  # a pattern that tries every part of it would take minutes
+    rows = "".join(f"-0.{i + 1},-1.{i}\n" for i in range(9))
+    path.write_text(f"{name},yes\n{rows}")
+    (table,) = read(path)
+    assert table.label_names == (name, "yes")

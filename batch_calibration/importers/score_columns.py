@@ -166,7 +166,8 @@ def _refuse_ranks(
     where: str, real: Mapping[str, np.ndarray], candidates: Mapping[str, Column]
 ) -> None:
     """Refuse the columns score_1, score_2 beside label_1, label_2: a label a row, not a column."""
-    ranks = [re.sub(r"\D*(\d+)\D*", r"\1", name) for name in real]
+    # Found rather than replaced: a pattern with \D* on both sides takes hours for long names.
+    ranks = ["".join(re.findall(r"\d+", name)) or name for name in real]
     columns_of_stem: dict[str, dict[str, str]] = {}
     for name in candidates.keys() - real.keys():
         if match := re.fullmatch(r"(\D*)(\d+)(\D*)", name):
