@@ -58,6 +58,7 @@ EXPLAINED = {
     "BLOCK = ": "the length of partial sums decides speed and the last bits alone",
     "SLOTS = ": "how many starts are worked on at a time decides speed alone",
     "MOST_PERMUTED = ": "from here on another algorithm finds the same assignment",
+    "sorted(groups": "the order of groups decides when each is ready, not what comes out",
     "batch_size=32": "how many draws of a bootstrap are worked on at a time decides speed alone",
     "affinity.shape[-1]": "there are as many clusters as labels",
     "means.shape[-1]": "there are as many clusters as features",
