@@ -151,6 +151,7 @@ def test_a_broken_claim_is_named_and_the_other_contexts_are_scored(
     assert scored == {file: whole[file] for file in whole if plan_ids[0] not in file}
     status = read_status(Store(tmp_path / "w"))
     assert len(status.done) == len(status.left) == 1
+    assert [f"broken claim: {error.value}"] == list(status.lines())[1:2]
     os.rename(claim, tmp_path / "broken")
     score(tmp_path / "w")
     assert tables(tmp_path / "w") == whole

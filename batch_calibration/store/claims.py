@@ -196,6 +196,16 @@ class Claims:
                     beats[folder.name] = read_as(Heartbeat, fields, "heartbeat")
         return beats
 
+    def broken(self) -> list[InputError]:
+        """Why what lies in the place of a claim cannot be read: nobody can take those contexts."""
+        errors = []
+        for path in sorted(self._folder.glob("[!.]*")):
+            try:
+                _read_holder(path)
+            except InputError as error:
+                errors.append(error)
+        return errors
+
     def remove_ended(self) -> None:
         """Remove the claims of workers whose process has ended here, on whatever context."""
         for folder in self._folder.glob("[!.]*"):

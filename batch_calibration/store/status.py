@@ -18,6 +18,7 @@ class Status(NamedTuple):
         running: the last heartbeats on those that are being scored.
         failed: contexts that cannot be scored, and why.
         left: the others.
+        broken: why claims cannot be read, which keep every worker from their contexts.
         seconds_left: until all are done with the workers that run now, or with one; None before
             any context was timed.
     """
@@ -26,6 +27,7 @@ class Status(NamedTuple):
     running: list[Heartbeat]
     failed: list[tuple[Planned, Failure]]
     left: list[Planned]
+    broken: list[InputError]
     seconds_left: float | None
 
     def lines(self) -> Iterator[str]:
@@ -39,6 +41,8 @@ class Status(NamedTuple):
             yield f"running: {beat.context}: {rows}, by {beat.worker}, since {beat.since}"
         for planned, failure in self.failed:
             yield f"failed: {planned.name}: {failure.sentence}"
+        for error in self.broken:
+            yield f"broken claim: {error}"
         if self.seconds_left is None and (self.running or self.left):
             yield "time left: not known before a context is finished"
         elif self.running or self.left:
@@ -66,7 +70,7 @@ def read_status(store: Store, plan: str | None = None) -> Status:
             remedy="run experiments.score with it first",
         )
     beats = store.claims.heartbeats()
-    status = Status([], [], [], [], None)
+    status = Status([], [], [], [], store.claims.broken(), None)
     rows_left = 0  # of contexts that wait and of those that are being scored
     for context in contexts:
         # First: a context that is being scored may have failed before, or have some blocks.
