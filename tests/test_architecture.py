@@ -55,6 +55,7 @@ ARROWS = {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
         "scores", "importers", "store",
     },
+    "integrations": {"errors", "typing", "api", "metrics"},
     "cli": {
         "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods",
         "metrics", "scores", "importers", "store", "prompts", "scoring", "study", "artifacts",

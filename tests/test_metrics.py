@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom, multinomial, norm
 from sklearn import metrics as peer
 
-from batch_calibration import InputError
+from batch_calibration import InputError, accuracy
 from batch_calibration.metrics import intervals
 from batch_calibration.metrics import table as metrics
 
@@ -417,3 +417,9 @@ def test_an_interval_s_key_is_a_key_or_a_seed(key, rows):
 def test_a_seed_is_the_key_of_that_seed(rows):
     seeded, keyed = (metrics.bootstrap_interval(metrics.accuracy, *rows, k) for k in (0, KEY))
     assert [float(x) for x in seeded] == [float(x) for x in keyed]
+
+
+def test_labels_of_any_whole_type():
+    scores = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    for kind in (np.uint8, np.int8, np.int64, np.uint16):
+        assert accuracy(scores, np.array([0, 1, 1], kind)) == pytest.approx(2 / 3)

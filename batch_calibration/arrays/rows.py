@@ -63,7 +63,7 @@ def read_rows(
         labels = column_numbers(labels, columns or names_of(scores))
         numbers = read_whole_numbers(labels, "labels", rows.shape[1])
         refuse_without_column(numbers, "labels", rows.shape[1])
-        gold = jnp.asarray(numbers)
+        gold = jnp.asarray(numbers, jnp.int32)  # of unsigned ones, too
     # A mask is a weight, though truth values are no scores.
     if has_index(weight):
         weight = weight.to_numpy()
