@@ -227,20 +227,28 @@ def test_the_page_has_all(table, tmp_path):
     run("report", path, *GIVEN, f"--output={page}")
     text = page.read_text()
     assert "What the prompts prefer" in text and "the scores favor" in text
-    assert "data:image/png;base64," in text and 'class="plot"' in text
+    assert 'class="plot"' in text and "data:image/png" not in text
     assert "bc_mean_prob" in text
 
 
-def test_a_page_without_matplotlib_says_so(table, tmp_path, monkeypatch, capsys):
+def test_a_page_needs_plotly_or_matplotlib(table, tmp_path, monkeypatch, capsys):
     path, *_ = table
+    page = tmp_path / "page.html"
     for name in [name for name in sys.modules if name.startswith("batch_calibration.artifacts.fi")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = tmp_path / "page.html"
     run("report", path, *GIVEN, f"--output={page}")
-    assert "batch-calibration[plots]" in page.read_text()
+    assert 'class="plot"' in page.read_text()
+    monkeypatch.setattr("batch_calibration.artifacts.report.plots.library", lambda: "")
+    run("report", path, *GIVEN, f"--output={page}")
+    text = page.read_text()
+    assert "batch-calibration[plots]" in text and 'class="plot"' not in text
     run("diagnose", path, *GIVEN, f"--plot={tmp_path / 'p.png'}", code=2)
     assert "batch-calibration[plots]" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr("batch_calibration.artifacts.report.plots.library", lambda: "")
+    run("report", path, *GIVEN, f"--output={page}")
+    assert "data:image/png;base64," in page.read_text()
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])

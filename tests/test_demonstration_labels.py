@@ -11,8 +11,8 @@ from rendering import label_texts, rendered, settings_of
 from tokenizers import Tokenizer
 
 from batch_calibration.artifacts import catalogue, controls, demonstration_labels, summary, writing
+from batch_calibration.artifacts.figures.chart import Dots
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.report import interactive
 from batch_calibration.data import load_task
 from batch_calibration.embedded import CHECKPOINTS, label_words, suite
 from batch_calibration.embedded.label_words import HELD_OUT, TRAINING
@@ -284,18 +284,13 @@ def test_tables_and_the_figure_of_a_study(tmp_path):
     (figure,) = [one for one in catalogue.figures(results) if "demonstration-labels" in one.slug]
     written = writing.write_figure(figure, tmp_path / "figure")
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
-    axes = figure.draw().axes
-    assert [one.get_title(loc="left") for one in axes] == ["SST-2: icl", "SST-2: bc"]
-    lines = {one.get_label(): one for one in axes[0].containers}
-    np.testing.assert_allclose(lines["flipped"][0].get_ydata(), [100 - 100 * RIGHT] * 2, 1e-4)
-    graph_objects = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
-    plot = interactive.plots_of_records(results)[figure.slug]
-    assert [view.name for view in plot.views] == ["SST-2: bc", "SST-2: icl"]
-    for view in plot.views:
-        drawn_by = graph_objects.Figure(view.traces, view.layout)
-        assert [trace.name for trace in drawn_by.data] == header[4:11]
-    flipped = plot.views[1].traces[3]
-    assert flipped["y"] == pytest.approx([100 - 100 * RIGHT] * 2) and flipped["x"] == [1, 2]
+    chart = figure.chart()
+    assert [panel.name for panel in chart.panels] == ["SST-2: icl", "SST-2: bc"]
+    assert chart.data() == drawn.csv
+    for panel in chart.panels:
+        marks = {mark.name: mark for mark in panel.marks if isinstance(mark, Dots)}
+        assert set(marks) < {*header[4:11]}
+        np.testing.assert_allclose(marks["flipped"].y, [100 - 100 * RIGHT] * 2, 1e-4)
     rows = store.records().rows()
     assert {row["option_label_words"] for row in rows} == {None, "training", "held_out"}
 

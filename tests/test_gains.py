@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 from making import make_record
-from matplotlib import pyplot as plt
 
 from batch_calibration.artifacts import catalogue, gains, method_tables, terminal
 from batch_calibration.artifacts.cells import Best, latex, markdown
+from batch_calibration.artifacts.figures.chart import Dots
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.cli import comparison
@@ -197,12 +197,14 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
 def test_a_figure_of_gains_has_a_line_a_task_and_their_average():
     results = catalogue.gather(ONE.all_records)
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-differences"))
-    assert drawing.data() == gains.gain_cells(ONE, ["bc"])
-    (axes,) = drawing.draw().axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["SST-2", "RTE", "WiC", "average"]
-    dots = [line for line in axes.lines if line.get_marker() == "o"]
-    assert [round(float(dot.get_xdata()[0]), 1) for dot in dots] == [0.4, 10.0, -10.0, 0.1]
-    shades = [VERDICTS["gain"], VERDICTS["loss"]]
-    assert [dot.get_color() for dot in dots[1:3]] == shades
-    plt.close("all")
+    chart = drawing.chart()
+    (panel,) = chart.panels
+    (dots,) = (mark for mark in panel.marks if isinstance(mark, Dots))
+    assert panel.y.names == ["SST-2", "RTE", "WiC", "average"] and panel.y.from_top
+    assert np.round(dots.x, 1).tolist() == [0.4, 10.0, -10.0, 0.1]
+    assert dots.color[1:3] == [VERDICTS["gain"], VERDICTS["loss"]]
+    # What is drawn is the table's.
+    header, *rows = chart.data()
+    assert header == ["method", "task", "gain", "low", "high"]
+    cells = [f"{float(row[2]):+.1f} [{float(row[3]):+.1f}, {float(row[4]):+.1f}]" for row in rows]
+    assert cells == [row[2].rstrip("*") for row in gains.gain_cells(ONE, ["bc"])[1:-1]]

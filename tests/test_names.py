@@ -40,7 +40,7 @@ def test_nothing_is_written_beside_the_workdir(results):
     for table in writing.write_tables(found, store.workdir / "tables"):
         terminal.show(table)
     writing.write_figures(found, store.workdir / "figures")
-    writing.write_report(found, store.workdir / "report.html", store.workdir / "figures")
+    writing.write_report(found, store.workdir / "report.html")
     top = store.workdir.parents[3]
     files = [path.relative_to(top) for path in top.rglob("*") if path.is_file()]
     folders = {path.parent.name for path in files}
@@ -62,7 +62,7 @@ class Tags(HTMLParser):
 
 
 def test_a_name_is_no_markup_in_the_page(results, tmp_path):
-    writing.write_report(results[1], tmp_path / "report.html", tmp_path)
+    writing.write_report(results[1], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "x[/b]|&lt;i&gt;&amp;" in page and "i" not in Tags(page).found
 

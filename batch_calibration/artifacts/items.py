@@ -1,19 +1,17 @@
 """What the catalogue is made of: results, a table, a figure, and a kind of result."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from batch_calibration.artifacts import controls, robustness, two_way
 from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import SettingRecords
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ACROSS = "Across settings"  # the section of what varies from one setting to the next
 
@@ -94,16 +92,20 @@ class Table(NamedTuple):
         return ", ".join(filter(None, (self.heading, self.unit)))
 
 
+# A score table -> the texts of its test rows by id, where they can be read.
+Texts = Callable[[ScoreTable], Mapping[str, str]]
+
+
 class Drawing(NamedTuple):
-    """One figure, drawn when it is asked for."""
+    """One figure, described when it is asked for."""
 
     section: str  # the setting that it belongs to, or `ACROSS`
     slug: str  # the file's name without its ending
-    heading: str  # what it shows
-    draw: "Callable[[], Figure]"  # draws it
-    # The numbers that are drawn, header and rows; None where there are none yet.
-    data: Callable[[], Cells] | None = None
+    chart: Callable[[], Chart]  # what files show
     number: str = ""  # its number in the paper behind its kind; empty for what is not in it
+    # What a page shows where that is another view of the same numbers; None for what files show.
+    page_chart: Callable[[Texts], Chart] | None = None
+    is_on_page: bool = True  # whether no other figure shows all of it
 
 
 class Entry(NamedTuple):

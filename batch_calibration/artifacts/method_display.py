@@ -53,7 +53,7 @@ def is_over_shots(name: str) -> bool:
 
 
 class Palette(NamedTuple):
-    """Colors for one background."""
+    """Colors that hold on a light page, on a dark one and on paper."""
 
     methods: Mapping[str, str]  # method -> its color, the same in every figure
     # Of methods that have none of their own, in the order of the table of methods.
@@ -63,25 +63,23 @@ class Palette(NamedTuple):
 
     def color(self, method: str) -> str:
         """The color of a method."""
-        return self.methods.get(method) or self.spares[self.spare(method) % len(self.spares)]
+        return self.methods.get(method) or self.spares[self._spare(method) % len(self.spares)]
 
-    def spare(self, method: str) -> int:
+    def dash(self, method: str) -> str:
+        """The line of a method, so that color alone need not tell it."""
+        if method in self.methods:
+            return self.dashes[list(self.methods).index(method) % len(self.dashes)]
+        # Methods that share a color have lines of their own.
+        return self.dashes[self._spare(method) // len(self.spares) % len(self.dashes)]
+
+    def _spare(self, method: str) -> int:
         """Where a method without a color of its own stands among these."""
         return [name for name in METHODS if name not in self.methods].index(method)
 
 
-# Okabe and Ito's palette, which survives color blindness, on white.
-FIGURE = Palette(
-    {
-        BASELINE: "#7f7f7f", "cc": "#E69F00", "dc": "#56B4E9", "pc": "#CC79A7", "bc": "#0072B2",
-        "bcl": "#009E73", "bc_running": "#4c9be8",
-    },
-    ("#D55E00", "#F0E442", "#000000", "#8c564b", "#17becf", "#bcbd22"),
-    ("#D55E00", "#0072B2"),
-    ("-", "--", ":", "-."),
-)  # fmt: skip
-# Of a lightness that has a contrast of 3 : 1 or more with the light page and with the dark one.
-PAGE = Palette(
+# After Okabe and Ito's palette, which survives color blindness, of a lightness that has a contrast
+# of 3 : 1 or more with the light page and with the dark one.
+PALETTE = Palette(
     {
         BASELINE: "#7f7f7f", "cc": "#a87900", "dc": "#2e8fc7", "pc": "#b3659a", "bc": "#1f77c4",
         "bcl": "#00936b", "bc_running": "#7480d8",
@@ -90,23 +88,16 @@ PAGE = Palette(
     ("#d55e00", "#1f77c4"),
     ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot"),
 )  # fmt: skip
-# A color a condition of demonstrations, for both backgrounds; others have the library's.
+# A color a condition of demonstrations; others are gray.
 CONDITIONS = {
     NONE: "#7f7f7f", GOLD: "#1f77c4", "random": "#a87900", FLIPPED: "#d55e00",
     "training words": "#2e8fc7", NEW: "#00936b", NEW_FLIPPED: "#b3659a",
 }  # fmt: skip
 # Of what is beyond the noise in figures; the rest is gray.
-VERDICTS = {"gain": "#0072B2", "loss": "#D55E00"}
+VERDICTS = {"gain": "#1f77c4", "loss": "#d55e00"}
 GRAY = "#7f7f7f"
 
 
-def figure_dash(method: str) -> str:
-    """The line of a method in figures: methods that share a color have others."""
-    if method in FIGURE.methods:
-        return "-"
-    return FIGURE.dashes[FIGURE.spare(method) // len(FIGURE.spares) % len(FIGURE.dashes)]
-
-
-def page_dash(method: str) -> str:
-    """The line of a method on the page, so that color alone need not tell it."""
-    return PAGE.dashes[list(METHODS).index(method) % len(PAGE.dashes)]
+def verdict_color(sign: int) -> str:
+    """The color of a gain by whether it is above noise (1), within it (0) or below it (-1)."""
+    return {1: VERDICTS["gain"], -1: VERDICTS["loss"]}.get(sign, GRAY)

@@ -209,7 +209,8 @@ def to_markdown(states: Sequence[State], files: Mapping[Item, Sequence[Path]]) -
             if isinstance(artifact, Table):
                 lines += [f"{artifact.title}:", "", markdown(artifact.cells, artifact.note)]
             else:
-                lines += [f"{artifact.heading}:", "", f"![{artifact.heading}]({path.name})", ""]
+                heading = artifact.chart().heading
+                lines += [f"{heading}:", "", f"![{heading}]({path.name})", ""]
             note = comparison_note(state.item, artifact)
             lines += [note, ""] if note else []
         lines += [f"It lacks {state.lacking}.", ""] if state.lacks else []

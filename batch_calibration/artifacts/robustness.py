@@ -225,17 +225,6 @@ def study_cells(axes: Iterable[Axis]) -> Cells:
     return rows
 
 
-def prompt_cells(axes: Iterable[Axis]) -> Cells:
-    """Header, and a row a task and prompt: accuracy of icl and bc in %, the gain and its ends."""
-    rows: Cells = [["task", "prompt", *REFERENCES, "gain", "low", "high"]]
-    for axis in axes:
-        accuracies = np.stack(list(map(axis.values, REFERENCES)), axis=1)
-        for record, pair, gain in zip(axis.records, accuracies, axis.gains, strict=True):
-            numbers = [*pair, *(100 * end for end in gain)]
-            rows.append([axis.task, choice_name(record), *map("{:.4g}".format, numbers)])
-    return rows
-
-
 def describe_study(axes: Sequence[Axis]) -> str:
     """What a study varies, in words."""
     sentence = VARIES.get(axes[0].name, f"The prompt ({axes[0].name})")

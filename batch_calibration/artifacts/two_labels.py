@@ -18,7 +18,7 @@ from batch_calibration.store import ContextInfo, Record
 
 # The two labels drawn of a task that has them among others, wherever they stand.
 OPPOSITE = "entailment", "contradiction"
-TICKS = 201  # points along each side of a panel at which a boundary is computed
+TICKS = 101  # points along each side of a panel at which a boundary is computed
 
 
 class Shifted(NamedTuple):
@@ -99,21 +99,14 @@ class TwoLabels(NamedTuple):
         return f"{task_title(self.task)}{seed}{pair}"
 
 
-class Panel(NamedTuple):
+class Boundary(NamedTuple):
     """Where one method decides."""
 
-    low: float  # the least value on both axes
-    high: float  # the largest
-    margin: np.ndarray  # by how much the first label beats the second at each point
+    lines: list[np.ndarray]  # [m 2] each, nats: the second label's score, the first's
+    # By how much the first label beats the second, [t t]: the first's score, the second's.
+    margin: np.ndarray
     accuracy: float  # of the test rows, 0 to 1
     answers: np.ndarray  # the label of each test row
-    in_probs: bool  # whether the axes are probabilities, not log-probabilities
-
-    @property
-    def ticks(self) -> np.ndarray:
-        """The numbers along each side at which the margin was computed."""
-        low = 1e-4 * self.high if self.in_probs else self.low
-        return np.linspace(low, self.high, TICKS, dtype=np.float32)
 
 
 def drawn_methods() -> tuple[str, ...]:
@@ -158,32 +151,84 @@ def can_draw(table: ScoreTable) -> bool:
     return _drawn_blocks() <= set(table.blocks) and set(_drawn_columns(table)) <= labels
 
 
-def find_boundaries(two: TwoLabels, *, in_probs: bool = True) -> dict[str, Panel]:
-    """The panel of each drawn method, by name.
-
-    Args:
-        two: the scores.
-        in_probs: whether a method whose boundary is straight in probabilities is shown in these;
-            without it all panels lie in one plane of log-probabilities.
-    """
+def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
+    """The numbers along each side of a plane of log-probabilities, [t], and each method in it."""
     scores, _ = two.blocks["test"]  # [n 2], nats
     low, high = (float(np.quantile(scores, q)) for q in (0.005, 0.995))
-    probable = float(np.quantile(np.exp(scores), 0.995)) * 1.05
-    reach = {"log_probs": (low - 0.4, high + 0.4), "probs": (0.0, probable)}
-    points = {"log_probs": boundary.plane(*reach["log_probs"], TICKS)}
-    axes = dict.fromkeys(drawn_methods(), "log_probs")
-    if in_probs:
-        points["probs"] = jnp.log(boundary.plane(1e-4 * probable, probable, TICKS))
-        axes = {name: str(boundary_axes(name)) for name in axes}
+    reach = low - 0.4, high + 0.4
+    ticks, points = np.linspace(*reach, TICKS), boundary.plane(*reach, TICKS)
     blocks = {name: _pad(*block) for name, block in two.blocks.items()}
-    decided = jax.device_get(_decide(blocks, points, jax.random.key(0), tuple(axes.items())))
-    panels = {}
+    decided = jax.device_get(_decide(blocks, points, jax.random.key(0), drawn_methods()))
+    boundaries = {}
     # In the order of the table of methods: a compiled program returns a dict sorted by key.
-    for name, plane in axes.items():
+    for name in drawn_methods():
         margin, share, answers = decided[name]
         answers = answers[: len(scores)]  # without the padding
-        panels[name] = Panel(*reach[plane], margin, float(share), answers, plane == "probs")
-    return panels
+        boundaries[name] = Boundary(zero_lines(ticks, margin), margin, float(share), answers)
+    return ticks, boundaries
+
+
+def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """The lines along which a function of a square is 0, [m 2] each: x, y.
+
+    Zeros lie where the sign changes between neighbors, as far between them as the values say; two
+    of the same cell are joined (marching squares). Points on a straight line keep its ends alone.
+
+    Args:
+        ticks: [t], of both axes.
+        values: [t t], y on the first axis.
+
+    >>> ticks = np.linspace(0.0, 1.0, 5)
+    >>> (line,) = zero_lines(ticks, ticks[:, None] - ticks[None] - 0.1)
+    >>> line.round(2).tolist()
+    [[0.0, 0.1], [0.9, 1.0]]
+    """
+    is_above = values > 0
+    zeros: dict[Edge, np.ndarray] = {}
+    for across in (False, True):
+        # Edges between neighbors in one line of the square (across), and in one column.
+        axis = 1 if across else 0
+        changes = np.argwhere(np.diff(is_above, axis=axis))
+        for i, j in changes.tolist():
+            y, x = (i, j + 1) if across else (i + 1, j)
+            part = values[i, j] / (values[i, j] - values[y, x])
+            start, end = np.array([ticks[j], ticks[i]]), np.array([ticks[x], ticks[y]])
+            zeros[(i, j, across)] = start + part * (end - start)
+    # The edges with a zero on the four sides of each cell.
+    neighbors: dict[Edge, list[Edge]] = {edge: [] for edge in zeros}
+    cells = {(i - up * across, j - up * (not across)) for i, j, across in zeros for up in (0, 1)}
+    for i, j in sorted(cells):
+        sides = [(i, j, True), (i, j, False), (i + 1, j, True), (i, j + 1, False)]
+        crossed = [side for side in sides if side in zeros]
+        for one_end, other_end in zip(crossed[::2], crossed[1::2], strict=False):
+            neighbors[one_end].append(other_end)
+            neighbors[other_end].append(one_end)
+    return _chain_zeros(zeros, neighbors)
+
+
+# A side of a cell: its first corner (line, column), and whether it runs along the line.
+Edge = tuple[int, int, bool]
+
+
+def _chain_zeros(
+    zeros: Mapping[Edge, np.ndarray], neighbors: Mapping[Edge, Sequence[Edge]]
+) -> list[np.ndarray]:
+    """The lines that zeros of the same cells make; open ones begin at an end, rings anywhere."""
+    lines, remaining = [], dict.fromkeys(sorted(zeros, key=lambda edge: len(neighbors[edge])))
+    while remaining:
+        edge: Edge | None = next(iter(remaining))
+        points = []
+        while edge is not None:
+            del remaining[edge]
+            points.append(zeros[edge])
+            edge = next((other for other in neighbors[edge] if other in remaining), None)
+        line = np.array(points)
+        before, after = np.diff(line, axis=0)[:-1], np.diff(line, axis=0)[1:]
+        is_bent = abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]) > 1e-5 * (
+            np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+        )
+        lines.append(line[np.concatenate([[True], is_bent, [True]])[: len(line)]])
+    return lines
 
 
 def row_cells(tables: Sequence[ScoreTable]) -> Cells:
@@ -207,19 +252,16 @@ def _pad(scores: np.ndarray, labels: np.ndarray) -> Evidence:
 
 
 # The least optimization: compiling takes longer than the few small fits.
-@partial(jax.jit, static_argnames="axes", compiler_options={"xla_backend_optimization_level": 0})
+@partial(jax.jit, static_argnames="names", compiler_options={"xla_backend_optimization_level": 0})
 def _decide(
-    blocks: Mapping[str, Evidence],
-    points: Mapping[str, jax.Array],
-    key: jax.Array,
-    axes: tuple[tuple[str, str], ...],
+    blocks: Mapping[str, Evidence], points: jax.Array, key: jax.Array, names: tuple[str, ...]
 ) -> dict[str, tuple[jax.Array, jax.Array, jax.Array]]:
-    """Of each method the margin at its points `[t t]`, its accuracy and answers on test rows."""
+    """Of each method the margin at the points `[t t]`, its accuracy and answers on test rows."""
     test, decided = blocks["test"], {}
-    for name, plane in axes:
+    for name in names:
         method = METHODS[name]
         calibrator, state = method.make(), fit(method, blocks, key=key)
-        margin = boundary.decision_margin(calibrator, state, points[plane])
+        margin = boundary.decision_margin(calibrator, state, points)
         corrected = calibrator.apply(state, test.log_probs)
         share = accuracy(corrected, jnp.asarray(test.labels), test.weight)
         decided[name] = margin, share, corrected.argmax(axis=-1)

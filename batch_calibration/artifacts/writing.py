@@ -1,6 +1,6 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from batch_calibration.artifacts import catalogue, report, summary
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.artifacts.grouping import SettingRecords, axis_name, with_settings
+from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Records, Run, csv_text
 
 
@@ -45,12 +45,11 @@ def write_table(table: catalogue.Table, path: Path) -> list[Path]:
 
 def write_figure(drawing: catalogue.Drawing, path: Path) -> list[Path]:
     """A figure as PNG and PDF, and its numbers as CSV; `path` lacks the ending."""
-    from batch_calibration.artifacts.figures import style
+    from batch_calibration.artifacts.figures import render, style
 
-    written = style.save(drawing.draw(), path)
-    if drawing.data:
-        written.append(_write(path, "csv", csv_text(drawing.data())))
-    return written
+    chart = drawing.chart()
+    written = style.save(render.draw(chart), path)
+    return [*written, _write(path, "csv", csv_text(chart.data()))]
 
 
 def _write(path: Path, ending: str, text: str) -> Path:
@@ -62,20 +61,18 @@ def _write(path: Path, ending: str, text: str) -> Path:
 def write_report(
     study: Results,
     page: Path,
-    figures: Path,
     missing: Sequence[str] = (),
     first: Sequence[report.Section] = (),
     *,
     runs: Sequence[Run] | None = None,
-    texts: Callable[[ScoreTable], Mapping[str, str]] = lambda table: {},
+    texts: Texts = lambda table: {},
     contexts: bool = False,
 ) -> list[str]:
-    """One HTML page with every table, and every figure: drawn by plotly.js or from their folder.
+    """One HTML page with every table, and every figure, drawn by plotly.js.
 
     Args:
         study: what is shown.
         page: the file.
-        figures: the folder of the figures.
         missing: sentences on what is not shown, or on what shown results are no longer true of.
         first: sections before the others.
         runs: what was run; None leaves that out.
@@ -85,7 +82,7 @@ def write_report(
     Returns:
         Those sentences, and the paragraph of each setting and of each study.
     """
-    tables, drawn = catalogue.tables(study), _find_figures(study, figures, texts)
+    tables, drawn = catalogue.tables(study), _find_figures(study, texts)
     sections = [report.Section("Left out or not up to date", " ".join(missing))] if missing else []
     sections += first
     paragraphs = []
@@ -110,25 +107,13 @@ def _diagnose(study: Results, group: SettingRecords) -> Iterator[report.Context]
             yield report.diagnose_record(record, table)
 
 
-def _find_figures(
-    study: Results, folder: Path, texts: Callable[[ScoreTable], Mapping[str, str]]
-) -> dict[str, list[report.Figure]]:
-    """The catalogue's figures by section: those that are in the folder or interactive."""
-    try:
-        plots = report.every_plot(study, texts)
-        drawings = catalogue.figures(study)
-    except ImportError:
-        # matplotlib, which says what there is to draw, need not be installed.
-        return {}
+def _find_figures(study: Results, texts: Texts) -> dict[str, list[report.Figure]]:
+    """The figures of the page by section."""
     by_section: dict[str, list[report.Figure]] = {}
-    for drawing in drawings:
-        if report.is_covered(drawing.slug, plots):
-            continue
-        image = _file_path(folder, drawing.slug, ".png")
-        plot, still = plots.get(drawing.slug), image if image.exists() else None
-        if plot or still:
-            cells = drawing.data() if drawing.data else None
-            figure = report.Figure(drawing.slug, drawing.heading, still, plot, cells)
+    for drawing in catalogue.figures(study):
+        if drawing.is_on_page:
+            chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
+            figure = report.Figure(drawing.slug, chart)
             by_section.setdefault(drawing.section, []).append(figure)
     return by_section
 

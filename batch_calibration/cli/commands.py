@@ -271,19 +271,15 @@ def _check_plot(path: str) -> None:
 def _plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> None:
     if path:
         try:
-            from batch_calibration.artifacts.figures import preferences
+            from batch_calibration.artifacts.figures import preferences, render, style
         except ImportError as error:
             raise InputError(
                 "--plot needs matplotlib, which is not installed: pip install "
                 "'batch-calibration[plots]'."
             ) from error
-        preferences.save(
-            preferences.draw(
-                [context.diagnosis for context in contexts],
-                [summaries.title(context.table) for context in contexts],
-            ),
-            Path(path),
-        )
+        titles = [summaries.title(context.table) for context in contexts]
+        chart = preferences.chart([context.diagnosis for context in contexts], titles)
+        style.save_as(render.draw(chart), Path(path))
         print(f"figure: {path}", file=output_stream)
 
 

@@ -5,16 +5,13 @@ from pathlib import Path
 
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
+from batch_calibration.artifacts.figures import preferences
 from batch_calibration.artifacts.report import Context, Figure, Section
 from batch_calibration.cli import advice, summaries
-from batch_calibration.files import temporary_folder
 from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
 
 PREFERS = "What the prompts prefer"
-WITHOUT = (
-    "Figures are left out, for matplotlib is not installed: pip install 'batch-calibration[plots]'."
-)
 
 
 def write(
@@ -39,31 +36,11 @@ def write(
     by_id = {table.id: table for table in tables}
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
-    with temporary_folder() as figures:
-        # Without matplotlib the page says that figures are left out.
-        missing = [] if _drawn(contexts, results, figures) else [WITHOUT]
-        first = _section(contexts, figures / "preferences.png")
-        return [*writing.write_report(results, page, figures, missing, [first]), first.paragraph]
+    first = _section(contexts)
+    return [*writing.write_report(results, page, [], [first]), first.paragraph]
 
 
-def _drawn(
-    contexts: Sequence[summaries.Corrected], results: catalogue.Results, folder: Path
-) -> bool:
-    """Draw every figure into the folder, if matplotlib is there."""
-    try:
-        from batch_calibration.artifacts.figures import preferences
-    except ImportError:
-        return False
-    titles = [summaries.title(context.table) for context in contexts]
-    drawing = preferences.draw([context.diagnosis for context in contexts], titles)
-    # Without a record there is nothing else to draw.
-    preferences.save(drawing, folder / "preferences.png")
-    if results.records:
-        writing.write_figures(results, folder)
-    return True
-
-
-def _section(contexts: Sequence[summaries.Corrected], image: Path) -> Section:
+def _section(contexts: Sequence[summaries.Corrected]) -> Section:
     if len(contexts) > summaries.MAX_SHOWN_SINGLY:
         cells = summaries.context_cells(contexts)
         recommended = [context.recommended for context in contexts]
@@ -85,7 +62,9 @@ def _section(contexts: Sequence[summaries.Corrected], image: Path) -> Section:
         for block in context.table.blocks.values()
         for note in summaries.notes(block)
     )
-    shown = [Figure("preferences", PREFERS, image)] if image.exists() else []
+    titles = [summaries.title(context.table) for context in contexts]
+    chart = preferences.chart([context.diagnosis for context in contexts], titles)
+    shown = [Figure("preferences", chart)]
     single = [Context(summaries.title(context.table), context.diagnosis) for context in contexts]
     return Section(PREFERS, " ".join([paragraph, *notes]), tables, shown, single)
 

@@ -113,18 +113,17 @@ def write_report(workdir: str, say: Say = print) -> None:
     from batch_calibration.study.loading import row_texts
 
     store = Store(workdir)
-    page, figures = store.workdir / "report.html", store.workdir / "figures"
+    page = store.workdir / "report.html"
     records = store.records()
     results = catalogue.gather(records, store.table_of)
     earlier_runs, broken = runs.read(store.workdir)
     warnings = [*store.unmatched(records), *broken]
     for paragraph in writing.write_report(
-        results, page, figures, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
+        results, page, warnings, runs=earlier_runs, texts=row_texts(earlier_runs),
         contexts=True,
     ):  # fmt: skip
         say(f"{textwrap.fill(paragraph, 100)}\n")
     say(f"tables:  {store.workdir / 'tables'}")
-    say(f"figures: {figures}")
     say(f"report:  {page}")
 
 

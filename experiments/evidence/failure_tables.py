@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures import heat_maps
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import batches, statistics
 from experiments.evidence.page import Written
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BASELINE, SHOWN = REFERENCES
 
@@ -185,12 +184,11 @@ def break_evens(grids: Sequence[Grid]) -> Cells:
 
 
 LABELS = "share of the most frequent label", "rows of a batch", f"points above {BASELINE}"
+HEADING = f"Gain over {BASELINE} by the shares of the labels and the rows of a batch"
 
 
-def draw_real(grids: Sequence[Grid]) -> "Figure":
+def draw_real(grids: Sequence[Grid]) -> Chart:
     """The paper's method on each kind of real rows, accuracy and balanced accuracy."""
-    from batch_calibration.artifacts.figures import heat_maps
-
     # Grids of four labels have more shares; those of all are drawn.
     shared = [s for s in grids[0].shares if all(np.isclose(grid.shares, s).any() for grid in grids)]
     panels = {}
@@ -200,21 +198,20 @@ def draw_real(grids: Sequence[Grid]) -> "Figure":
             # [s, z], no bias added
             gains = getattr(grid, metric)[SHOWN][share_indices, :, 0].mean(axis=-1)
             panels[f"{SHOWN}, {grid.title}: {metric_title}"] = gains
-    return heat_maps.draw_gain_maps(panels, *_ticks(grids[0], shared), LABELS, columns=len(grids))
+    return heat_maps.gain_maps(
+        panels, *_ticks(grids[0], shared), LABELS, f"{HEADING}, real rows", columns=len(grids)
+    )
 
 
-def draw_methods(grid: Grid) -> "Figure":
+def draw_methods(grid: Grid) -> Chart:
     """Every method on one kind of real rows."""
-    from batch_calibration.artifacts.figures import heat_maps
-
     panels = {name: gains[:, :, 0].mean(axis=-1) for name, gains in grid.accuracy.items()}  # [s, z]
-    return heat_maps.draw_gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS)
+    heading = f"{HEADING}, {grid.title}"
+    return heat_maps.gain_maps(panels, *_ticks(grid, list(grid.shares)), LABELS, heading)
 
 
-def draw_simulated(grids: Sequence[Grid]) -> "Figure":
+def draw_simulated(grids: Sequence[Grid]) -> Chart:
     """The paper's method on simulated rows: a line of panels an accuracy, a column a bias."""
-    from batch_calibration.artifacts.figures import heat_maps
-
     panels = {
         f"{grid.title.removeprefix('simulated, ')}, bias {strength:g} nats":
             grid.accuracy[SHOWN][:, :, strength_index].mean(axis=-1)
@@ -222,7 +219,8 @@ def draw_simulated(grids: Sequence[Grid]) -> "Figure":
         for strength_index, strength in enumerate(grid.strengths)
     }  # fmt: skip
     ticks = _ticks(grids[0], list(grids[0].shares))
-    return heat_maps.draw_gain_maps(panels, *ticks, LABELS, len(grids[0].strengths))
+    heading = f"{HEADING}, simulated rows"
+    return heat_maps.gain_maps(panels, *ticks, LABELS, heading, len(grids[0].strengths))
 
 
 def _ticks(grid: Grid, shares: Sequence[float]) -> tuple[list[str], list[str]]:

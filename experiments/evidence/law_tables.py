@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel, Rule
+from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
 from experiments.evidence import pools, statistics
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ONE_POINT = 0.01
 EVEN_SHARE = 0.6
@@ -182,38 +181,35 @@ def typical(cells: Sequence[PairCells]) -> PairCells:
     return cells[int(np.argsort(errors)[len(errors) // 2])]
 
 
-def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> "Figure":
+def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Chart:
     """Of each set the pair that is foretold as well as the median, and break-even shares."""
-    from batch_calibration.artifacts.figures import style
-
     names = list(dict.fromkeys(cell.set_name for cell in cells))
-    with style.styled():
-        figure, grid = style.make_panels(len(names) + 1, (0.6, 2.6), (0.9, 2.4))
-        at = np.linspace(0.02, 0.98, 97)
-        for axes, name in zip(grid.flat, names, strict=False):
-            cell = typical(of_set(cells, name))
-            for j, size in enumerate(sizes):
-                line = axes.plot(at, 100 * expected_gain(cell.margins, at, size))[0]
-                points = 100 * cell.measured[:, j]
-                axes.plot(shares, points, "o", ms=3, color=line.get_color(), label=f"{size:,} rows")
-            axes.axhline(0, color="gray", lw=0.8)
-            beta, delta, sigma = cell.margins
-            title = f"{cell.model}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
-            axes.set_title(title, loc="left")
-            axes.set_xlabel("share of the first label")
-        grid[0][0].set_ylabel("gain over icl (points)")
-        style.add_legend(figure, grid)
-        _draw_break_even(grid.flat[len(names)])
-    return figure
+    at, panels = np.linspace(0.02, 0.98, 97), []
+    for name in names:
+        cell = typical(of_set(cells, name))
+        marks: list[Mark] = [Rule(0.0, "x")]
+        for j, (size, color) in enumerate(zip(sizes, PALETTE.spares, strict=False)):
+            foretold = 100 * np.asarray(expected_gain(cell.margins, at, size))
+            marks += [
+                Line("", at, foretold, color),
+                Dots(f"{size:,} rows", shares, 100 * cell.measured[:, j], color, size=3.0),
+            ]
+        beta, delta, sigma = cell.margins
+        title = f"{cell.model}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
+        x, y = Axis("share of the first label"), Axis("gain over icl (points)")
+        panels.append(Panel(name, marks, x, y, title))
+    return Chart(
+        "The gain that the law foretells (lines) and that rows show (dots)",
+        [*panels, _break_even_panel()], ("set", "rows", "share", "gain"), size=(2.6, 2.4),
+        shares_y=False,
+    )  # fmt: skip
 
 
-def _draw_break_even(axes: Any) -> None:
+def _break_even_panel() -> Panel:
     """The greatest share of the preferred label at which BC gains, of many rows."""
-    biases = np.linspace(0.0, 4.0, 81)
-    for separation in (0.5, 1.0, 2.0, 4.0):
-        high = break_even_shares(Margins(biases, separation, 1.0))[1]
-        axes.plot(biases, high, label=f"δ/{SIGMA} {separation:g}")
-    axes.set_title("BC gains below the line", loc="left")
-    axes.set_xlabel(f"bias |β| / {SIGMA}")
-    axes.set_ylabel("share of the preferred label")
-    axes.legend(fontsize=7)
+    biases, marks = np.linspace(0.0, 4.0, 81), []
+    for separation, dash in zip((0.5, 1.0, 2.0, 4.0), PALETTE.dashes, strict=False):
+        high = np.asarray(break_even_shares(Margins(biases, separation, 1.0))[1])
+        marks.append(Line(f"δ/{SIGMA} {separation:g}", biases, high, dash=dash))
+    x, y = Axis(f"bias |β| / {SIGMA}"), Axis("share of the preferred label")
+    return Panel("break-even", marks, x, y, "BC gains below the line")

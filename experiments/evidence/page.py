@@ -3,15 +3,13 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from batch_calibration.artifacts.cells import Cells
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.errors import InputError
 from batch_calibration.files import write_whole
 from batch_calibration.store import csv_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PARTS = ("findings", "section")
 """What a study writes into the page: its findings on top, and its section."""
@@ -30,7 +28,7 @@ class Written(NamedTuple):
     findings: list[str]
     section: str
     tables: dict[str, Cells]
-    figures: "dict[str, Callable[[], Figure]]"
+    figures: dict[str, Callable[[], Chart]]
 
 
 def write(written: Written, study: str, workdir: Path, page: Path | None) -> list[Path]:
@@ -48,7 +46,7 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     Returns:
         The files.
     """
-    from batch_calibration.artifacts.figures import style
+    from batch_calibration.artifacts.figures import render, style
 
     texts = {
         "findings": "\n".join(f"- {sentence}" for sentence in written.findings),
@@ -61,7 +59,7 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
         files.append(workdir / f"{slug}.csv")
         write_whole(files[-1], csv_text(cells).encode())
     for slug, draw in written.figures.items():
-        drawn = style.save(draw(), workdir / slug)
+        drawn = style.save(render.draw(draw()), workdir / slug)
         files += drawn
         # Beside the page lie smaller copies; the workdir keeps the full ones.
         if page is not None:

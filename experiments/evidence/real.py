@@ -4,20 +4,20 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from batch_calibration.artifacts.cells import markdown
+from batch_calibration.artifacts.figures.chart import Chart
+from batch_calibration.artifacts.figures.intervals import forest
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS, get_method
+from batch_calibration.metrics import Estimate
 from experiments.evidence import real_tables as tables
-from experiments.evidence.comparing import BASELINE, compare, count
+from experiments.evidence.comparing import BASELINE, Difference, compare, count
 from experiments.evidence.judging import KNOWN, answers
 from experiments.evidence.page import Written
 from experiments.evidence.real_tables import Judged
 from experiments.evidence.sets import ScoreSet, read_sets, set_apart
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = REFERENCES[1]
 """The method whose results are told in words: the paper's."""
@@ -97,20 +97,30 @@ def judge(score_set: ScoreSet, options: Options) -> Judged:
     )
 
 
-def draw(judged: Sequence[Judged]) -> "Figure":
-    """A panel a set, a row a method."""
-    from batch_calibration.artifacts.figures import intervals
+# The sign of a verdict; of the others it is 0.
+SIGNS = {"gain": 1, "loss": -1}
 
+
+def draw(judged: Sequence[Judged]) -> Chart:
+    """A panel a set, a row a method."""
     names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
     panels = {
         judged_set.set.title: {
-            name: (difference.value, difference.low, difference.high, difference.verdict)
+            name: (_to_shares(difference), SIGNS.get(difference.verdict, 0))
             for name, compared in judged_set.methods.items()
             if (difference := compared.accuracy)  # binds a name; it is always true
         }
         for judged_set in judged
     }
-    return intervals.draw_forest(panels, names, f"accuracy - {BASELINE} (points)")
+    label = f"accuracy - {BASELINE} (points)"
+    return forest(
+        panels, names, label, "Each method against the scores as they are", ("set", "method")
+    )
+
+
+def _to_shares(difference: Difference) -> Estimate:
+    """The difference as a share, 0 to 1."""
+    return Estimate(*(end / 100 for end in (difference.value, difference.low, difference.high)))
 
 
 def findings(judged: Sequence[Judged]) -> list[str]:

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures.chart import Chart
+from batch_calibration.artifacts.figures.curves import learning_chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS
 from experiments.evidence import statistics
 from experiments.evidence.page import Written
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
@@ -161,10 +160,8 @@ def cells(curves_by_group: Sequence[Curves]) -> Cells:
     return lines
 
 
-def draw(curves_by_group: Sequence[Curves]) -> "Figure":
+def draw(curves_by_group: Sequence[Curves]) -> Chart:
     """Bias error, gain without labels and gain with labels, a line of panels each kind of rows."""
-    from batch_calibration.artifacts.figures import lines as line_figures
-
     lines = []
     for curves in curves_by_group:
         free = {
@@ -191,4 +188,5 @@ def draw(curves_by_group: Sequence[Curves]) -> "Figure":
                     {n: gain.mean(axis=1) for n, gain in read.items()}, False),
             }
         )  # fmt: skip
-    return line_figures.draw_learning(lines, [curves.sizes for curves in curves_by_group])
+    heading = "What methods reach against the rows they learned from"
+    return learning_chart(lines, [curves.sizes for curves in curves_by_group], heading)

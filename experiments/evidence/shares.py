@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures import heat_maps
+from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import batches, pools, statistics
 from experiments.evidence.page import Written
 from experiments.evidence.pools import Pool
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
@@ -178,10 +177,8 @@ def cells(grids: Sequence[Grid]) -> Cells:
     return lines
 
 
-def draw(grids: Sequence[Grid]) -> "Figure":
+def draw(grids: Sequence[Grid]) -> Chart:
     """The paper's method on each kind of rows, the others on the first."""
-    from batch_calibration.artifacts.figures import heat_maps
-
     panels = {f"{SHOWN}, {grid.title}": grid.gains[SHOWN].mean(axis=-1) for grid in grids}
     first = grids[0]
     panels |= {
@@ -195,4 +192,5 @@ def draw(grids: Sequence[Grid]) -> "Figure":
         "share of a label where the bias is learned",
         "share where it is applied", f"points above {BASELINE}",
     )  # fmt: skip
-    return heat_maps.draw_gain_maps(panels, across, up, labels)
+    heading = f"Gain over {BASELINE} where a bias is applied to other shares of the labels"
+    return heat_maps.gain_maps(panels, across, up, labels, heading)

@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from batch_calibration.artifacts.figures.style import STYLE
-from batch_calibration.artifacts.method_display import FIGURE
+from batch_calibration.artifacts.method_display import PALETTE
 
 LANGUAGE = {"loss": "all tokens, labels weighted"}
 """The language model's loss: key of a step's row, and what the legend says."""
@@ -30,7 +30,7 @@ def draw_curve(
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6, 3))
-        colors = ("black",) if tasks else (FIGURE.color("bc"), FIGURE.color("cc"))
+        colors = ("black",) if tasks else (PALETTE.color("bc"), PALETTE.color("cc"))
         for (key, name), color in zip(losses.items(), colors, strict=False):
             # Above the tasks' thin lines.
             axes.plot(*_smooth(steps, key, window), color=color, label=name, zorder=3)

@@ -1,98 +1,84 @@
-"""Draws numbers with their intervals: gains by task or method, accuracies by method (Fig. 1, 7)."""
+"""Numbers with intervals: gains by task or context, and accuracies by method."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from textwrap import fill
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, task_cell
-from batch_calibration.artifacts.figures.style import SCREEN_DPI, make_panels, set_heading, styled
+from batch_calibration.artifacts.cells import task_cell
+from batch_calibration.artifacts.figures.chart import (
+    FAINT,
+    INTERVALS,
+    Axis,
+    Chart,
+    Dots,
+    Mark,
+    Panel,
+    Rule,
+    Spans,
+)
 from batch_calibration.artifacts.grouping import SettingRecords
-from batch_calibration.artifacts.method_display import FIGURE, GRAY, VERDICTS
+from batch_calibration.artifacts.method_display import PALETTE, verdict_color
 from batch_calibration.metrics import Estimate, over_tasks
 
-# What `draw_forest` calls a gain by its sign.
-VERDICT_OF_SIGN = {1: "gain", 0: "inside the noise", -1: "loss"}
 STEP = 5.0  # the axes end at a multiple of so many points
-FARTHEST = 30.0  # a panel shows so many points on either side, at most
-Interval = tuple[float, float, float, str]  # a difference, its ends, and the verdict on it
-Panels = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
+FARTHEST = 30.0  # a panel shows so many points on either side of 0, at most
+MAX_NAMED = 60  # of more contexts none is named beside the figure
+VERDICT_NOTE = (
+    "Blue: a gain beyond noise, orange: a loss, gray: 0 is inside the 95 % interval. An arrow: the "
+    "end lies beyond the axis."
+)
+# Title -> row -> gain, 0 to 1, and the sign of what is beyond noise.
+Gains = Mapping[str, Mapping[str, tuple[Estimate, int]]]
+Accuracies = Mapping[str, Mapping[str, Estimate]]  # title -> method -> accuracy, 0 to 1
 
 
-@styled(SCREEN_DPI)
-def draw_forest(
-    panels: Mapping[str, Mapping[str, Interval]],
-    rows: Sequence[str],
-    label: str,
-    reach: float | None = None,
-    heading: str = "",
-) -> Figure:
+def forest(
+    panels: Gains, rows: Sequence[str], label: str, heading: str, columns: tuple[str, str] | None,
+    *, together: bool = False,
+) -> Chart:  # fmt: skip
     """A panel a set: differences in points, a row each, with intervals and a line at zero.
 
-    What lies beyond `FARTHEST` points is drawn at the edge, with its number beside it; the end of
-    an interval beyond is an arrow.
+    All panels have one range, which holds 0 in its middle and nine in ten of all ends.
 
     Args:
-        panels: title -> row -> difference, low, high, verdict.
+        panels: title -> row -> difference and the sign of its verdict.
         rows: names from the top; one without a difference in a panel is left empty.
         label: of the horizontal axes.
-        reach: so many points on either side of zero are shown in all panels, what lies beyond as
-            above; without it each panel shows what it has.
-        heading: above the panels.
+        heading: what is shown.
+        columns: of the CSV, what a panel and what a row is.
+        together: whether a page shows all panels at once.
     """
-    size = 0.7 + 0.17 * len(rows)
-    figure, grid = make_panels(len(panels), (1.6, 2.6), (0.5, size), sharey=True)
-    for axes, (title, intervals) in zip(grid.flat, panels.items(), strict=False):
-        _draw_forest_panel(axes, intervals, rows, reach)
-        axes.set_title(fill(title, 32), loc="left")
-        axes.set_xlabel(label)
-    if heading:
-        set_heading(figure, heading, 45 * grid.shape[1], 9)
-    grid[0][0].set_yticks(range(len(rows)), rows)
-    for axes in grid[:, 0]:
-        axes.tick_params(axis="y", labelsize=8)
-    grid[0][0].set_ylim(len(rows) - 0.4, -0.6)
-    return figure
+    estimates = [pair[0] for panel in panels.values() for pair in panel.values()]
+    ends = [abs(100 * end) for estimate in estimates for end in estimate[1:]]
+    reach = STEP * max(1.0, float(np.ceil(np.quantile(ends or [0.0], 0.9) / STEP)))
+    limits = -min(reach, FARTHEST), min(reach, FARTHEST)
+    drawn = []
+    for title, by_row in panels.items():
+        numbers = 100 * np.array([by_row[row][0] for row in rows if row in by_row]).reshape(-1, 3)
+        places = np.array([i for i, row in enumerate(rows) if row in by_row], float)
+        colors = [verdict_color(by_row[row][1]) for row in rows if row in by_row]
+        every = np.arange(len(rows))
+        marks: list[Mark] = [
+            Spans(every, [limits[0]] * len(rows), [limits[1]] * len(rows), "x", FAINT, 0.6),
+            Rule(0.0),
+            Dots("gain", numbers[:, 0], places, colors, along="x", low=numbers[:, 1],
+                 high=numbers[:, 2]),
+        ]  # fmt: skip
+        drawn.append(
+            Panel(title, marks, Axis(label, limits, clips=True), Axis("", names=rows, from_top=True,
+                  shows_names=len(rows) <= MAX_NAMED))
+        )  # fmt: skip
+    panel_name, row_name = columns or ("panel", "row")
+    return Chart(
+        heading, drawn, (panel_name, "", row_name, "gain"), VERDICT_NOTE,
+        (2.6, 0.7 + 0.17 * max(3, len(rows))), together=together, dpi=100,
+    )  # fmt: skip
 
 
-def _draw_forest_panel(
-    axes: Axes, intervals: Mapping[str, Interval], rows: Sequence[str], reach: float | None
-) -> None:
-    ends = np.array([interval[:3] for interval in intervals.values()] or [(0.0, 0.0, 0.0)])
-    left = max(-FARTHEST, min(float(ends.min()), -0.5)) if reach is None else -reach
-    right = min(FARTHEST, max(float(ends.max()), 0.5)) if reach is None else reach
-    axes.axvline(0, color="black", lw=0.8)
-    for y, name in enumerate(rows):
-        axes.axhline(y, color="#eeeeee", lw=0.6, zorder=0)
-        if name not in intervals:
-            continue
-        middle, low, high, verdict = intervals[name]
-        shade = VERDICTS.get(verdict, GRAY)
-        axes.plot(np.clip([low, high], left, right), [y] * 2, color=shade, lw=1.4)
-        axes.plot(np.clip(middle, left, right), y, "o", color=shade, ms=3.5)
-        # An arrow at the edge where an end lies beyond it.
-        if low < left:
-            axes.plot(left, y, "<", color=shade, ms=4)
-        if high > right:
-            axes.plot(right, y, ">", color=shade, ms=4)
-        if not left <= middle <= right:
-            edge, side = (right, "right") if middle > 0 else (left, "left")
-            axes.annotate(
-                f"{middle:+.0f}", (edge, y), (4 if middle < 0 else -4, 1),
-                textcoords="offset points", ha=side, va="bottom", fontsize=6, color=shade,
-            )  # fmt: skip
-    space = 0.04 * (right - left)
-    axes.set_xlim(left - space, right + space)
-
-
-def draw_gains(group: SettingRecords, methods: Sequence[str]) -> Figure:
+def gain_chart(group: SettingRecords, methods: Sequence[str]) -> Chart:
     """The gain of each method on each task in points, and its 95 % interval; last their average.
-
-    The axes hold nine in ten of all ends; what is beyond is at the edge, with its number.
 
     Args:
         group: the records of a setting.
@@ -100,54 +86,61 @@ def draw_gains(group: SettingRecords, methods: Sequence[str]) -> Figure:
     """
     rows = [task_cell(task, records) for task, records in group.records.items()]
     rows += ["average"] if len(rows) > 1 else []
-    panels: dict[str, dict[str, Interval]] = {}
-    ends = []
+    panels = {}
     for method in methods:
         estimates = list(gains.gain_by_task(group, method).values())
         estimates.append(over_tasks(estimates))
-        panels[method] = {}
         # Of one task there is no average: zip leaves it out.
-        for name, (middle, low, high), gain in zip(rows, estimates, estimates, strict=False):
-            verdict = VERDICT_OF_SIGN[gain.beyond_noise]
-            panels[method][name] = (100 * middle, 100 * low, 100 * high, verdict)
-            ends += [abs(100 * low), abs(100 * high)]
-    reach = STEP * max(1.0, float(np.ceil(np.quantile(ends, 0.9) / STEP)))
-    heading = (
-        f"Gain over icl, {group.setting}. Blue: a gain beyond noise (95 %), orange: a loss, gray: "
-        "0 is inside the interval."
+        pairs = [(estimate, estimate.beyond_noise) for estimate in estimates]
+        panels[method] = dict(zip(rows, pairs, strict=False))
+    heading = f"Gain over icl, task by task: {group.setting}"
+    return forest(panels, rows, "gain over icl (points)", heading, ("method", "task"))
+
+
+def context_chart(gains_by_context: Mapping[str, Estimate], heading: str) -> Chart:
+    """The gain of each context, the largest on top: a named row each, or of many a thin strip."""
+    names = sorted(gains_by_context, key=lambda name: -gains_by_context[name].value)
+    pairs = {name: (gains_by_context[name], gains_by_context[name].beyond_noise) for name in names}
+    label = "gain in accuracy (points)"
+    if len(names) <= MAX_NAMED:
+        return forest({"gain": pairs}, names, label, heading, ("", "context"), together=True)
+    numbers = 100 * np.array([gains_by_context[name] for name in names])  # [context 3]
+    colors = [verdict_color(pairs[name][1]) for name in names]
+    ranks = np.arange(1.0, len(names) + 1)
+    dots = Dots(
+        "gain", ranks, numbers[:, 0], colors, size=3, low=numbers[:, 1], high=numbers[:, 2],
+        hover=names, extra={"context": names},
+    )  # fmt: skip
+    panel = Panel(
+        "gain", [Rule(0.0, "x"), dots], Axis("contexts, the largest gain first"), Axis(label)
     )
-    return draw_forest(panels, rows, "gain over icl (points)", reach, heading)
+    return Chart(
+        heading, [panel], ("", "", "rank", "gain"), VERDICT_NOTE, (8.0, 3.0), together=True,
+        dpi=100,
+    )  # fmt: skip
 
 
-@styled()
-def draw_estimates(panels: Panels, heading: str) -> Figure:
+def estimate_chart(panels: Accuracies, heading: str) -> Chart:
     """A dot and its interval for each method; the dotted line is the first method's."""
     methods = list(dict.fromkeys(chain.from_iterable(panels.values())))
-    size = 0.7 + 0.28 * len(methods)
-    figure, grid = make_panels(len(panels), (1, 3.2), (0.9, size), sharey=True)
-    for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
-        first = next(iter(panel.values()))
-        axes.axvline(100 * first.value, color=FIGURE.color(methods[0]), ls=":", lw=1)
-        for method, estimate in panel.items():
-            y, shade, percent = methods.index(method), FIGURE.color(method), 100 * estimate.value
-            axes.plot([100 * estimate.low, 100 * estimate.high], [y] * 2, color=shade, lw=1.6)
-            axes.plot(percent, y, "o", color=shade, ms=5)
-            axes.annotate(
-                f"{percent:.1f}", (percent, y), (0, 5), textcoords="offset points", ha="center",
-                fontsize=8,
-            )  # fmt: skip
-        axes.set_yticks(range(len(methods)), methods)
-        axes.set_ylim(len(methods) - 0.4, -0.8)
-        axes.set_title(fill(title, 40), loc="left")
-        axes.set_xlabel("accuracy (%), 95 % interval")
-    set_heading(figure, heading, 44 * grid.shape[1])
-    return figure
-
-
-def estimate_cells(panels: Panels) -> Cells:
-    """A line a dot: accuracy and its interval, in %."""
-    rows: Cells = [["panel", "method", "accuracy", "low", "high"]]
+    ends = [100 * end for panel in panels.values() for estimate in panel.values()
+            for end in estimate]  # fmt: skip
+    limits = min(ends) - 2, max(ends) + 2
+    drawn = []
     for title, panel in panels.items():
-        for method, estimate in panel.items():
-            rows.append([title, method, *(f"{100 * end:.4g}" for end in estimate)])
-    return rows
+        numbers = 100 * np.array(list(panel.values()))  # [method 3]
+        places = [float(methods.index(method)) for method in panel]
+        colors = list(map(PALETTE.color, panel))
+        texts = [f"{value:.1f}" for value in numbers[:, 0]]
+        marks: list[Mark] = [
+            Rule(float(numbers[0, 0]), color=PALETTE.color(methods[0]), dash="dot"),
+            Dots("accuracy", numbers[:, 0], places, colors, along="x", low=numbers[:, 1],
+                 high=numbers[:, 2], texts=texts),
+        ]  # fmt: skip
+        names = Axis("", names=methods, from_top=True)
+        drawn.append(Panel(title, marks, Axis("accuracy (%)", limits), names))
+    note = f"{INTERVALS} Dotted: {methods[0]}."
+    size = (3.2, 0.7 + 0.28 * len(methods))
+    return Chart(
+        heading, drawn, ("panel", "", "method", "accuracy"), note, size, together=len(drawn) <= 4
+    )

@@ -1,83 +1,96 @@
-"""Draws what prompts prefer: shares of each label before and after, or the gain of each context."""
+"""What prompts prefer: shares of each label before and after, or the gain of each context."""
 
 from collections.abc import Sequence
-from textwrap import fill
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.style import save_as as save
-from batch_calibration.artifacts.figures.style import styled
+from batch_calibration.artifacts.figures.chart import (
+    Axis,
+    Bars,
+    Chart,
+    Dots,
+    Mark,
+    Panel,
+    Rule,
+    Spans,
+)
+from batch_calibration.artifacts.figures.intervals import context_chart
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
-from batch_calibration.artifacts.method_display import FIGURE
+from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Diagnosis
 
-__all__ = ["draw", "save"]
-
 MAX_PANELS = 3  # contexts that have panels of their own; of more the gains are drawn
+HEADING = "What the prompts prefer"
 
 
-@styled()
-def draw(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Figure:
-    """A few contexts: preference and shares of each label; many: the gain of each, sorted."""
+def chart(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Chart:
+    """A few contexts: preference and shares of each label; many: the gain of each, sorted.
+
+    Without right labels it is the strength of each preference.
+    """
     if len(diagnoses) > MAX_PANELS:
-        return _draw_gains(diagnoses, titles)
+        gains = {title: diagnosis.gain for diagnosis, title in zip(diagnoses, titles, strict=True)
+                 if diagnosis.gain}  # fmt: skip
+        if gains:
+            heading = f"Gain in accuracy by {diagnoses[0].method}, context by context"
+            return context_chart(gains, heading)
+        return _strengths(diagnoses, titles)
+    panels = []
+    for diagnosis, title in zip(diagnoses, titles, strict=True):
+        panels += [_preference(diagnosis, title), _shares(diagnosis, title)]
     most = max(len(diagnosis.label_names) for diagnosis in diagnoses)
-    figure, grid = plt.subplots(
-        len(diagnoses), 2, figsize=(max(8.0, 4 + 0.9 * most), 3 * len(diagnoses)), squeeze=False,
-        layout="constrained",
+    note = "Lines on the bars of a preference are ± 2 standard errors over rows."
+    return Chart(
+        HEADING, panels, ("context", "what", "label", "value"), note, (3.2 + 0.3 * most, 2.4), 2,
+        together=True, shares_y=False,
     )  # fmt: skip
-    for (left, right), diagnosis, title in zip(grid, diagnoses, titles, strict=True):
-        at = np.arange(len(diagnosis.label_names))
-        left.bar(at, diagnosis.preference, color=FIGURE.color(BASELINE), width=0.6)
-        left.axhline(0, color="black", lw=0.8)
-        _name_labels(left, diagnosis)
-        left.set_ylabel("mean log-probability\nless the labels' mean (nats)")
-        left.set_title(fill(f"{title}: preference", 44), loc="left")
-        _draw_shares(right, diagnosis, at)
-    return figure
 
 
-def _name_labels(axes: Axes, diagnosis: Diagnosis) -> None:
-    names = diagnosis.label_names
-    axes.set_xticks(np.arange(len(names)), names, rotation=20 if len(names) > 4 else 0)
+def _preference(diagnosis: Diagnosis, title: str) -> Panel:
+    at = np.arange(float(len(diagnosis.label_names)))
+    size, error = diagnosis.preference, 2 * np.nan_to_num(diagnosis.error)
+    marks: list[Mark] = [
+        Bars("preference", at, size, PALETTE.color(BASELINE)),
+        Spans(at, size - error, size + error, "y"),
+        Rule(0.0, "x"),
+    ]
+    y = Axis("mean log-probability\nless the labels' mean (nats)")
+    return Panel(title, marks, Axis("", names=diagnosis.label_names), y, f"{title}: preference")
 
 
-def _draw_shares(axes: Axes, diagnosis: Diagnosis, at: np.ndarray) -> None:
-    for offset, name, shares, method in (
-        (-0.2, "predicted", diagnosis.predicted, BASELINE),
-        (0.2, f"after {diagnosis.method}", diagnosis.corrected, CORRECTED),
-    ):
-        axes.bar(at + offset, 100 * shares, width=0.38, color=FIGURE.color(method), label=name)
+def _shares(diagnosis: Diagnosis, title: str) -> Panel:
+    at = np.arange(float(len(diagnosis.label_names)))
+    after = f"after {diagnosis.method}"
+    marks: list[Mark] = [
+        Bars("predicted", at - 0.2, 100 * diagnosis.predicted, PALETTE.color(BASELINE), 0.38),
+        Bars(after, at + 0.2, 100 * diagnosis.corrected, PALETTE.color(CORRECTED), 0.38),
+    ]
     if diagnosis.classes is not None:
         right = 100 * diagnosis.classes
-        axes.hlines(right, at - 0.42, at + 0.42, color="#000000", lw=1.6, label="right")
-    _name_labels(axes, diagnosis)
-    axes.set_ylabel("share of rows (%)")
-    axes.set_title(f"{diagnosis.rows:,} rows", loc="left")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        marks.append(Dots("right", at, right, size=1))
+        for i, share in enumerate(right):
+            marks.append(Spans([share], [at[i] - 0.42], [at[i] + 0.42], "x", width=1.8))
+    return Panel(
+        title, marks, Axis("", names=diagnosis.label_names), Axis("share of rows (%)"),
+        f"{title}: {diagnosis.rows:,} rows",
+    )  # fmt: skip
 
 
-def _draw_gains(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Figure:
-    """The gain of each context, or without right labels the strength of its preference."""
-    intervals = []
+def _strengths(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Chart:
+    """How strong each preference is, the strongest first."""
+    pairs = []
     for diagnosis, title in zip(diagnoses, titles, strict=True):
-        if diagnosis.gain:
-            intervals.append((*(100 * end for end in diagnosis.gain), title))
-    label = f"gain in accuracy by {diagnoses[0].method} (points), 95 % interval"
-    if not intervals:
-        sizes = [float(np.ptp(diagnosis.preference)) for diagnosis in diagnoses]
-        intervals = list(zip(sizes, sizes, sizes, titles, strict=True))
-        label = "preference of one label over another (nats)"
-    *numbers, names = zip(*sorted(intervals), strict=True)
-    middle, low, high = map(np.array, numbers)  # [context] each, from the lowest gain on
-    figure, axes = plt.subplots(figsize=(7, 1.2 + 0.16 * len(names)), layout="constrained")
-    at, shade = np.arange(len(names)), FIGURE.color(CORRECTED)
-    axes.errorbar(middle, at, xerr=[middle - low, high - middle], fmt="o", ms=3, color=shade)
-    axes.axvline(0, color="black", lw=0.8)
-    axes.set_yticks(at, names, fontsize=6)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.set_xlabel(label)
-    return figure
+        pairs.append((float(np.ptp(diagnosis.preference)), diagnosis.pair_error, title))
+    sizes, errors, names = zip(*sorted(pairs, reverse=True), strict=True)
+    size, error = np.array(sizes), 2 * np.nan_to_num(np.array(errors))
+    ranks = np.arange(1.0, len(names) + 1)
+    dots = Dots(
+        "preference", ranks, size, PALETTE.color(CORRECTED), size=3, low=size - error,
+        high=size + error, hover=names, extra={"context": names},
+    )  # fmt: skip
+    x, y = Axis("contexts, the strongest first"), Axis("preference of a label (nats)")
+    return Chart(
+        f"{HEADING}: how strongly", [Panel("preference", [Rule(0.0, "x"), dots], x, y)],
+        ("", "", "rank", "nats"), "Lines are ± 2 standard errors over rows.", (8.0, 3.0),
+        together=True,
+    )  # fmt: skip

@@ -1,189 +1,247 @@
-"""Draws rows by the scores of two labels: boundaries, distributions, an illustration of BC."""
+"""Rows by the scores of two labels: boundaries, distributions, an illustration of BC."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from batch_calibration.artifacts.figures.style import set_heading, styled
-from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
-from batch_calibration.artifacts.method_display import FIGURE
-from batch_calibration.artifacts.two_labels import (
+from batch_calibration.artifacts.figures.chart import (
+    INK,
+    Axis,
+    Bars,
+    Chart,
+    Dots,
+    Field,
+    Line,
+    Mark,
     Panel,
+    Rule,
+)
+from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
+from batch_calibration.artifacts.method_display import PALETTE, boundary_axes
+from batch_calibration.artifacts.two_labels import (
+    Boundary,
     Shifted,
     TwoLabels,
     cut_table,
     drawn_methods,
     find_boundaries,
+    row_cells,
+    shifted_cells,
 )
 from batch_calibration.scores import ScoreTable
 
 BINS = 40
-DIAGONAL = "#555555"
+MAX_ROWS = 300  # rows of a task that the page shows
+MAX_LETTERS = 240  # letters of a text that are shown
+DIAGONAL = "#7f7f7f"
+SYMBOLS = ("circle", "diamond")  # of two labels: color alone does not tell them apart
+SCORES = ("context", "label", "log p second", "log p first")
+PLANE_NOTE = (
+    "One context a task, two of its labels. A line is where a method's answer changes, in the "
+    "plane of the uncorrected scores: above it the label of the vertical axis is answered. Points "
+    f"are the first {MAX_ROWS} test rows by their right label; hover one to see its text, its "
+    "scores, and which methods answer it wrongly."
+)
 
 
-@styled()
-def draw_boundaries(tables: Sequence[ScoreTable], setting: str) -> Figure:
+def boundary_chart(tables: Sequence[ScoreTable], setting: str) -> Chart:
     """Boundaries (the paper's Fig. 2 and 10): test rows by gold label, a row of panels a table.
 
     CC is drawn in probabilities, where its boundary is a line through the origin; the others in
     log-probabilities, where theirs is a shifted diagonal (PC: the curve of equal densities).
     """
-    contexts, columns = list(map(cut_table, tables)), len(drawn_methods())
-    figure, grid = plt.subplots(
-        len(contexts), columns, figsize=(2.6 * columns, 2.8 * len(contexts)), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
-    for row, two in zip(grid, contexts, strict=True):
-        for axes, (method, panel) in zip(row, find_boundaries(two).items(), strict=True):
-            _draw_boundary_panel(axes, two, method, panel)
-        row[0].text(
-            -0.52, 0.5, two.heading, rotation=90, va="center", weight="bold", fontsize=8,
-            transform=row[0].transAxes,
-        )  # fmt: skip
-        row[0].legend(
-            loc="upper right", fontsize=7, markerscale=2, handletextpad=0.2, frameon=True,
-            framealpha=0.8, edgecolor="none",
-        )  # fmt: skip
-    heading = (
-        f"Decision boundaries: {setting}, one context a task. Solid: the method's; dashed: plain "
-        "ICL's; shaded: predicted as the label of that color."
+    panels = []
+    for two in map(cut_table, tables):
+        ticks, boundaries = find_boundaries(two)
+        for method, boundary in boundaries.items():
+            in_probs = boundary_axes(method) == "probs"
+            shades = PALETTE.labels[1], PALETTE.labels[0]
+            field = Field(np.exp(ticks) if in_probs else ticks, boundary.margin, shades)
+            marks: list[Mark] = [
+                field,
+                *_rows(two, in_probs),
+                *_lines("", boundary, INK, "solid", in_probs),
+            ]
+            title = f"{two.heading}\n{method}: {100 * boundary.accuracy:.1f} % right"
+            panels.append(_plane(f"{two.heading}: {method}", title, two, ticks, marks, in_probs))
+    note = (
+        "One context a task. Solid: the method's boundary; dashed: plain ICL's; shaded: predicted "
+        "as the label of that color."
     )
-    set_heading(figure, heading, size=None)
-    return figure
+    return Chart(
+        f"Decision boundaries: {setting}", panels, SCORES, note, (2.6, 2.5), len(drawn_methods()),
+        cells=row_cells(tables), shares_y=False,
+    )  # fmt: skip
 
 
-def _draw_boundary_panel(axes: Axes, two: TwoLabels, method: str, panel: Panel) -> None:
-    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
-    rows = np.exp(scores) if panel.in_probs else scores
-    s0, s1 = np.meshgrid(panel.ticks, panel.ticks, indexing="ij")
-    shades = FIGURE.labels[::-1]
-    axes.contourf(s1, s0, panel.margin, levels=[-1e9, 0, 1e9], colors=shades, alpha=0.10)
-    for label, shade in enumerate(FIGURE.labels):
-        points = rows[labels == label]
-        axes.scatter(
-            points[:, 1], points[:, 0], s=4, color=shade, alpha=0.6, linewidths=0,
-            label=two.names[label],
-        )  # fmt: skip
-    _frame_plane(axes, panel.low, panel.high)
-    axes.contour(s1, s0, panel.margin, levels=[0], colors="black", linewidths=1.4)
-    kind = "p({})" if panel.in_probs else "log p({}) (nats)"
-    axes.set_xlabel(kind.format(two.names[1]))
-    axes.set_ylabel(kind.format(two.names[0]))
-    axes.set_title(f"{method}: {100 * panel.accuracy:.1f} % right", loc="left")
+def plane_chart(tables: Sequence[tuple[ScoreTable, Mapping[str, str]]], setting: str) -> Chart:
+    """The boundaries of all methods in one plane of log-probabilities, a panel a table.
+
+    Args:
+        tables: each with the texts of its test rows by id.
+        setting: what it shows.
+    """
+    panels = []
+    for table, texts in tables:
+        two = cut_table(table)
+        ticks, boundaries = find_boundaries(two)
+        marks: list[Mark] = []
+        for method, boundary in boundaries.items():
+            marks += _lines(method, boundary, PALETTE.color(method), PALETTE.dash(method))
+        columns = list(map(table.label_names.index, two.names))
+        block = table.blocks["test"]
+        rows = np.flatnonzero(np.isin(block.labels, columns))[:MAX_ROWS]
+        ids = [block.row_ids[row] for row in rows]
+        hovers = [_hover_text(two, i, row, texts, boundaries) for i, row in enumerate(ids)]
+        marks += _rows(two, False, hovers)
+        name = two.heading.replace("\n", ": ")
+        panels.append(_plane(name, name, two, ticks, marks, False))
+    columns_of_plane = ("context", "mark", "log p second", "log p first")
+    return Chart(
+        f"Decision boundaries: {setting}", panels, columns_of_plane, PLANE_NOTE, (5.0, 5.0),
+        cells=row_cells([table for table, _ in tables]), shares_y=False,
+    )  # fmt: skip
 
 
-def _frame_plane(axes: Axes, low: float, high: float) -> None:
+def _plane(
+    name: str, title: str, two: TwoLabels, ticks: np.ndarray, marks: Sequence[Mark], in_probs: bool
+) -> Panel:
     """The same range on both axes, and the diagonal where plain scores decide."""
-    axes.plot([low, high], [low, high], "--", color=DIAGONAL, linewidth=1)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
-    axes.set_aspect("equal")
+    low, high = float(ticks[0]), float(ticks[-1])
+    limits = (float(np.exp(low)), min(float(np.exp(high)), 1.02)) if in_probs else (low, high)
+    kind = "p({})" if in_probs else "log p({}) (nats)"
+    x, y = (Axis(kind.format(two.names[label]), limits) for label in (1, 0))
+    diagonal = Line("", limits, limits, DIAGONAL, "dash", 1.0)
+    return Panel(name, [diagonal, *marks], x, y, title, is_square=True)
 
 
-@styled()
-def draw_distributions(context: Shifted, setting: str) -> Figure:
+def _rows(two: TwoLabels, in_probs: bool, hovers: Sequence[str] = ()) -> Iterator[Dots]:
+    """The test rows by right label; with texts to hover the first ones alone."""
+    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
+    count = len(hovers) or len(scores)
+    places = np.exp(scores[:count]) if in_probs else scores[:count]
+    for label, color in enumerate(PALETTE.labels):
+        rows = np.flatnonzero(labels[:count] == label)
+        texts = [hovers[row] for row in rows.tolist()] if hovers else []
+        yield Dots(
+            two.names[label], places[rows, 1], places[rows, 0], color, SYMBOLS[label],
+            7.0 if hovers else 2.0, alpha=0.7, hover=texts,
+        )  # fmt: skip
+
+
+def _lines(
+    name: str, boundary: Boundary, color: str, dash: str, in_probs: bool = False
+) -> Iterator[Line]:
+    """Where the margin is 0; pieces of a curve are lines of their own, the first has the name."""
+    for number, line in enumerate(boundary.lines):
+        x, y = (np.exp(line) if in_probs else line).T
+        yield Line("" if number else name, x, y, color, dash, 1.6)
+
+
+def _hover_text(
+    two: TwoLabels, i: int, row_id: str, texts: Mapping[str, str],
+    boundaries: Mapping[str, Boundary],
+) -> str:  # fmt: skip
+    """What hovering a row shows."""
+    scores, labels = two.blocks["test"]  # [n 2] in nats, [n]
+    plain = texts.get(row_id, "")
+    if len(plain) > MAX_LETTERS:
+        plain = f"{plain[: MAX_LETTERS - 1]}…"
+    lines = [row_id]
+    for paragraph in plain.splitlines():
+        lines += wrap(paragraph, 60)
+    first, second = (f"log p({two.names[k]}) {scores[i, k]:.2f}" for k in (0, 1))
+    wrong = [name for name, boundary in boundaries.items() if boundary.answers[i] != labels[i]]
+    right = two.names[labels[i]]
+    lines += [f"{first}, {second}", f"right: {right}; wrong in: {', '.join(wrong) or 'none'}"]
+    return "\n".join(lines)
+
+
+def distribution_chart(context: Shifted, setting: str) -> Chart:
     """Distributions (the paper's Fig. 3): by how much the first label beats the second.
 
     Right of zero the first label is answered.
     """
     margins = {method: context.margin(method) for method in context.biases}
     pooled = np.concatenate(list(margins.values()))  # one range of bins for all panels
-    low, high = min(pooled.min(), -0.5), max(pooled.max(), 0.5)
-    edges, pad = np.linspace(low, high, BINS + 1), 0.02 * (high - low)
-    figure, grid = plt.subplots(
-        1, len(margins), figsize=(2.9 * len(margins), 2.9), squeeze=False, sharex=True,
-        sharey=True, layout="constrained",
-    )  # fmt: skip
+    edges = np.linspace(min(pooled.min(), -0.5), max(pooled.max(), 0.5), BINS + 1)
+    middles, width = (edges[1:] + edges[:-1]) / 2, float(edges[1] - edges[0])
     first, second = context.labels
-    for axes, (method, margin) in zip(grid[0], margins.items(), strict=True):
-        axes.axvspan(0, high + pad, color=FIGURE.labels[0], alpha=0.06, lw=0)
-        axes.axvspan(low - pad, 0, color=FIGURE.labels[1], alpha=0.06, lw=0)
-        for label, shade in enumerate(FIGURE.labels):
-            of_label = margin[context.gold == label]
-            axes.hist(of_label, edges, color=shade, alpha=0.45, label=context.labels[label])
-            axes.hist(of_label, edges, color=shade, histtype="step", lw=1)
-        axes.axvline(0, color="black", lw=1)
-        answered = 100 * float((margin > 0).mean())
-        right = 100 * context.accuracy(method)
+    panels = []
+    for method, margin in margins.items():
+        marks: list[Mark] = [Rule(0.0)]
+        for label, color in enumerate(PALETTE.labels):
+            counts, _ = np.histogram(margin[context.gold == label], edges)
+            name = f"right: {context.labels[label]}"
+            marks.append(Bars(name, middles, counts, color, width, alpha=0.45, has_edge=True))
+        answered, right = 100 * float((margin > 0).mean()), 100 * context.accuracy(method)
         title = f"{method}: {right:.1f} % right\n{answered:.0f} % answered {first}"
-        axes.set_title(title, loc="left")
-        axes.set_xlim(low - pad, high + pad)
-    grid[0][0].set_ylabel("rows")
-    figure.supxlabel(f"log p({first}) - log p({second}), less the bias (nats)", fontsize=9)
-    figure.legend(
-        *grid[0][0].get_legend_handles_labels(), title="right label", loc="outside right center",
-        fontsize=8, title_fontsize=8,
-    )  # fmt: skip
+        x = Axis(f"log p({first}) - log p({second}), less the bias (nats)")
+        panels.append(Panel(method, marks, x, Axis("rows"), title))
     share = 100 * float((context.gold == 0).sum() / (context.gold >= 0).sum())
-    heading = (
-        f"{context.name}: {setting}. Where the difference is above 0, {first} is answered; "
-        f"{share:.0f} % of the rows have it as their right label."
+    note = (
+        f"{context.name}. Where the difference is above 0, {first} is answered; {share:.0f} % of "
+        "the rows have it as their right label."
     )
-    set_heading(figure, heading, size=None)
-    return figure
+    return Chart(
+        f"Score distributions: {setting}", panels, ("method", "label", "margin", "rows"), note,
+        (2.9, 2.3), together=True, cells=shifted_cells([context]),
+    )  # fmt: skip
 
 
-@styled()
-def draw_correction(contexts: Sequence[Shifted], setting: str) -> Figure:
+def correction_chart(contexts: Sequence[Shifted], setting: str) -> Chart:
     """BC illustrated (the paper's Fig. 4), a line of three panels for each context.
 
     Each row of the batch by its scores, with the mean of each right label; the mean score of each
     label over the batch; each row by its scores less that mean. The dashed line is where the
     answer changes.
     """
-    before = np.concatenate([context.scores for context in contexts])
-    after = np.concatenate([context.scores - context.biases[CORRECTED] for context in contexts])
-    figure, grid = plt.subplots(
-        len(contexts), 3, figsize=(9.6, 0.7 + 3.1 * len(contexts)), squeeze=False,
-        layout="constrained", width_ratios=(1, 0.75, 1),
+    panels = []
+    for context in contexts:
+        before = _row_panel(contexts, context, BASELINE, "scores of the batch")
+        after = _row_panel(contexts, context, CORRECTED, "scores less the mean")
+        panels += [before, _bias_panel(contexts, context), after]
+    note = "Two draws of demonstrations; a star is the mean of a label's rows."
+    return Chart(
+        f"Batch calibration at work: {setting}", panels, SCORES, note, (3.0, 2.8), 3,
+        together=True, cells=shifted_cells(contexts), shares_y=False,
     )  # fmt: skip
-    for (left, middle, right), context in zip(grid, contexts, strict=True):
-        _draw_rows(left, context, BASELINE, before, f"{context.name}: scores of the batch")
-        _draw_bias(middle, context)
-        _draw_rows(right, context, CORRECTED, after, "scores less the mean")
-    grid[0][0].legend(fontsize=7, title="right label", title_fontsize=7)
-    heading = (
-        f"Batch calibration on real scores: {setting}. Two draws of demonstrations; a star is the "
-        "mean of a label's rows."
-    )
-    set_heading(figure, heading, size=None)
-    return figure
 
 
-def _draw_rows(
-    axes: Axes, context: Shifted, method: str, all_scores: np.ndarray, title: str
-) -> None:
+def _row_panel(contexts: Sequence[Shifted], context: Shifted, method: str, title: str) -> Panel:
     """Rows by their scores after a method, on the range of the scores of all contexts."""
+    pooled = np.concatenate([other.scores - other.biases[method] for other in contexts])
+    pad = 0.03 * float(np.ptp(pooled))
+    limits = float(pooled.min()) - pad, float(pooled.max()) + pad
     scores = context.scores - context.biases[method]
-    pad = 0.03 * float(np.ptp(all_scores))
-    _frame_plane(axes, float(all_scores.min()) - pad, float(all_scores.max()) + pad)
-    for label, shade in enumerate(FIGURE.labels):
+    marks: list[Mark] = [Line("", limits, limits, DIAGONAL, "dash", 1.0)]
+    for label, color in enumerate(PALETTE.labels):
         points = scores[context.gold == label]
-        axes.scatter(
-            points[:, 1], points[:, 0], s=4, color=shade, alpha=0.5, linewidths=0,
-            label=context.labels[label],
-        )  # fmt: skip
-        axes.plot(*points.mean(axis=0)[::-1], "*", ms=13, color=shade, mec="white", mew=0.8)
+        mean = points.mean(axis=0)
+        marks += [
+            Dots(f"right: {context.labels[label]}", points[:, 1], points[:, 0], color,
+                 SYMBOLS[label], 2.0, alpha=0.5),
+            Dots("", mean[1:], mean[:1], color, "star", 12.0),
+        ]  # fmt: skip
     less = "" if method == BASELINE else " less its mean"
-    axes.set_xlabel(f"log p({context.labels[1]}){less} (nats)")
-    axes.set_ylabel(f"log p({context.labels[0]}){less} (nats)")
-    axes.set_title(f"{title}\n{100 * context.accuracy(method):.1f} % right", loc="left")
+    x, y = (Axis(f"log p({context.labels[k]}){less} (nats)", limits) for k in (1, 0))
+    shown = f"{context.name}: {title}\n{100 * context.accuracy(method):.1f} % right"
+    return Panel(f"{context.name}: {method}", marks, x, y, shown, is_square=True)
 
 
-def _draw_bias(axes: Axes, context: Shifted) -> None:
+def _bias_panel(contexts: Sequence[Shifted], context: Shifted) -> Panel:
     bias = context.biases[CORRECTED]
-    axes.bar(range(2), bias, color=FIGURE.labels, width=0.6)
-    for x, height in enumerate(bias):
-        axes.annotate(
-            f"{height:.2f}", (x, height), (0, -10), textcoords="offset points", ha="center",
-            fontsize=8,
-        )  # fmt: skip
-    axes.axhline(0, color="black", lw=0.8)
-    axes.set_ylim(min(0.0, 1.15 * float(bias.min())), max(0.0, 1.15 * float(bias.max())))
-    axes.set_xticks(range(2), context.labels)
-    axes.set_ylabel("mean log p over the batch (nats)")
+    lowest = min(0.0, *(float(other.biases[CORRECTED].min()) for other in contexts))
+    highest = max(0.0, *(float(other.biases[CORRECTED].max()) for other in contexts))
+    # Under a bar that hangs down there is room for its number.
+    limits = 1.15 * lowest, 1.15 * highest
+    at = np.arange(2.0)
+    marks: list[Mark] = [
+        Bars("mean", at, bias, PALETTE.labels), Rule(0.0, "x"),
+        Dots("", at, bias, size=1.0, texts=[f"{height:.2f}" for height in bias]),
+    ]  # fmt: skip
     favored, gap = context.labels[int(bias[1] > bias[0])], abs(float(bias[0] - bias[1]))
-    axes.set_title(f"what is taken away:\n{gap:.2f} nats more for {favored}", loc="left")
+    title = f"what is taken away:\n{gap:.2f} nats more for {favored}"
+    y = Axis("mean log p over the batch (nats)", limits)
+    return Panel(f"{context.name}: bias", marks, Axis("", names=context.labels), y, title)

@@ -73,13 +73,6 @@ def set_heading(figure: Figure, heading: str, letters: int = 0, size: float | No
     figure.suptitle(plain, x=0.01, ha="left", fontsize=size or plt.rcParams["figure.titlesize"])
 
 
-def add_legend(figure: Figure, grid: np.ndarray, columns: int | None = None) -> None:
-    """A legend below the panels, of what the first panel shows."""
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    count = min(columns or len(labels), len(labels))
-    figure.legend(handles, labels, loc="outside lower center", ncols=count)
-
-
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF, close it, and say where they are."""
     targets = [path.with_name(f"{path.name}.{ending}") for ending in ("png", "pdf")]

@@ -1,7 +1,6 @@
-"""One self-contained HTML page: what was run, what was found, tables, interactive figures."""
+"""One self-contained HTML page: verdicts, contexts, tables, interactive figures, what was run."""
 
-from batch_calibration.artifacts.report.interactive import every_plot, is_covered
 from batch_calibration.artifacts.report.page import Context, Section, diagnose_record, page
 from batch_calibration.artifacts.report.plots import Figure
 
-__all__ = ["Context", "Figure", "Section", "diagnose_record", "every_plot", "is_covered", "page"]
+__all__ = ["Context", "Figure", "Section", "diagnose_record", "page"]

@@ -105,23 +105,79 @@ reveal();
 const CONFIG = { responsive: true, displaylogo: false,
   modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 
-function themed(layout, width) {
+// Colors that the page decides, by the names that charts have for them.
+function inPageColors(text) {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => JSON.stringify(style.getPropertyValue(name).trim());
+  return text.replaceAll('"ink"', color("--ink")).replaceAll('"faint"', color("--grid"));
+}
+
+// The words in lines of so many letters.
+function wrap(text, letters) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    if (lines.at(-1) && lines.at(-1).length + word.length > letters) lines.push("");
+    lines.push(`${lines.pop()} ${word}`.trim());
+  }
+  return lines.join("<br>");
+}
+
+const GAP = 70; // pixels between panels, for the names and numbers of axes
+
+// Puts panels into one figure, as many side by side as there is room for.
+function arrange(chart, panels, width) {
   const style = getComputedStyle(document.documentElement);
   const [ink, faint, grid, raised] = ["--ink", "--faint", "--grid", "--raised"]
     .map((name) => style.getPropertyValue(name).trim());
-  const made = structuredClone(layout);
-  Object.assign(made, { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+  const beside = chart.shared ? 0 : Math.max(...panels.map((panel) => panel.beside));
+  const room = Math.floor((width + GAP) / (Math.min(chart.least, 420) + beside + GAP));
+  const columns = Math.max(1, Math.min(panels.length, chart.across, room));
+  const lines = Math.ceil(panels.length / columns);
+  const single = Math.max(...panels.map((panel) => panel.height));
+  const titled = panels.some((panel) => panel.title !== panel.name) || panels.length > 1;
+  const head = titled ? 20 * Math.max(...panels.map((panel) => panel.title.split("<br>").length)) : 0;
+  const height = lines * (single + head) + (lines - 1) * GAP + 75;
+  const layout = { height, annotations: [], shapes: [], barmode: "overlay", hovermode: "closest",
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 13, color: ink },
     hoverlabel: { align: "left", bgcolor: raised, bordercolor: ink, font: { color: ink } },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: faint, activecolor: ink },
-    margin: { l: 50, r: 15, t: 30, b: 45, ...layout.margin },
-    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, ...layout.legend } });
-  if (width) Object.assign(made, { width, autosize: false });
-  for (const name of Object.keys(made).filter((key) => /^[xy]axis\d*$/.test(key))) {
-    made[name] = { gridcolor: grid, zerolinecolor: ink, linecolor: grid, ...made[name] };
-  }
-  for (const shape of made.shapes ?? []) shape.line.color ??= ink;
-  return made;
+    margin: { l: 50, r: 15, t: 30, b: 45 },
+    legend: { orientation: "h", y: 1, yref: "container", yanchor: "top", x: 0 } };
+  const traces = [], names = new Set();
+  const inner = height - 75;
+  const [across, up] = [(GAP + beside) / width, GAP / inner];
+  const wide = (1 - across * (columns - 1)) / columns, high = (1 - up * (lines - 1)) / lines;
+  panels.forEach((panel, i) => {
+    const end = i ? i + 1 : "", column = i % columns, top = 1 - Math.floor(i / columns) * (high + up);
+    const left = column * (wide + across), upper = top - head / inner;
+    const axis = { gridcolor: grid, linecolor: grid, showline: true };
+    const title = { ...panel.x.title, text: wrap(panel.x.title.text, (wide * width) / 7) };
+    layout[`xaxis${end}`] = { ...axis, ...panel.x, title, domain: [left, left + wide], anchor: `y${end}` };
+    layout[`yaxis${end}`] = { ...axis, ...panel.y, domain: [Math.max(top - high, 0), upper], anchor: `x${end}` };
+    if (panel.y.scaleanchor) layout[`yaxis${end}`].scaleanchor = `x${end}`;
+    if (chart.shared && i) Object.assign(layout[`yaxis${end}`],
+      { matches: "y", showticklabels: !column, title: column ? "" : panel.y.title });
+    if (titled) layout.annotations.push({ text: panel.title, showarrow: false, xref: "paper",
+      yref: "paper", x: left, y: upper, xanchor: "left", yanchor: "bottom", align: "left" });
+    for (const trace of panel.traces) {
+      const first = trace.showlegend && !names.has(trace.name);
+      names.add(trace.showlegend ? trace.name : "");
+      traces.push({ ...trace, showlegend: first, xaxis: `x${end}`, yaxis: `y${end}` });
+    }
+    for (const { along, at, name, line } of panel.shapes) {
+      const ends = along === "y"
+        ? { x0: at, x1: at, y0: 0, y1: 1, xref: `x${end}`, yref: `y${end} domain` }
+        : { y0: at, y1: at, x0: 0, x1: 1, yref: `y${end}`, xref: `x${end} domain` };
+      layout.shapes.push({ type: "line", layer: "above", line, name, ...ends,
+        showlegend: Boolean(name) && !names.has(name) });
+      names.add(name);
+    }
+  });
+  // One name needs no legend; a figure of one thing says it in its heading.
+  layout.showlegend = names.size - names.has("") > 1;
+  if (layout.showlegend) layout.margin.t += 20;
+  return { traces, layout };
 }
 
 const figures = new Map();
@@ -130,24 +186,51 @@ class Drawn {
   constructor(place) {
     this.place = place;
     this.box = place.parentElement;
-    this.said = JSON.parse(this.box.querySelector("script").textContent);
+    this.text = this.box.querySelector("script").textContent;
     this.choice = this.box.querySelector("select");
     this.slider = this.box.querySelector("input[type=range]");
-    this.choice?.addEventListener("change", () => this.draw());
-    this.slider?.addEventListener("input", () => this.draw());
+    this.choice?.addEventListener("change", () => { this.draw(); });
+    if (this.slider) {
+      this.slider.max = this.lines(this.panels()[0])[0].x.length - 1;
+      this.slider.value = this.start();
+      this.slider.addEventListener("input", () => this.draw());
+    }
+  }
+
+  panels() {
+    const chart = JSON.parse(inPageColors(this.text));
+    const number = Number(this.choice?.value ?? 0);
+    return this.choice ? [chart.panels[number]] : chart.panels;
+  }
+
+  lines(panel) { return panel.traces.filter((trace) => trace.mode?.startsWith("lines") && trace.showlegend); }
+
+  // A strength begins at 1, which is BC; a number of rows with all of them.
+  start() {
+    const at = this.lines(this.panels()[0])[0].x;
+    return Math.max(at.indexOf(1), 0) || at.length - 1;
+  }
+
+  // The slider's line, and what all lines say there.
+  slide(panels, label) {
+    const lines = this.lines(panels[0]);
+    this.slider.max = lines[0].x.length - 1;
+    const at = lines[0].x[Math.min(Number(this.slider.value), lines[0].x.length - 1)];
+    panels[0].shapes.push({ along: "y", at, name: "", line: { width: 2, dash: "dash" } });
+    const values = lines.filter((line) => line.x.includes(at))
+      .map((line) => `${line.name} ${line.y[line.x.indexOf(at)].toFixed(1)} %`);
+    const sentence = `${label} = ${at.toLocaleString("en")}: ${values.join(", ")} (${panels[0].name}).`;
+    this.slider.setAttribute("aria-valuetext", sentence);
+    this.box.querySelector("output").textContent = sentence;
   }
 
   draw(width) {
-    const view = structuredClone(this.said.views[this.choice?.value ?? 0]);
-    if (this.slider) {
-      const at = Number(this.slider.value), { values, moved, said } = this.said.slider;
-      view.traces.at(-1).x = moved[at];
-      Object.assign(view.layout.shapes[0], { x0: values[at], x1: values[at] });
-      this.slider.setAttribute("aria-valuetext", said[at]);
-      this.box.querySelector("output").textContent = said[at];
-    }
-    this.place.style.minHeight = `${view.layout.height ?? 280}px`;
-    Plotly.react(this.place, view.traces, themed(view.layout, width), CONFIG);
+    const chart = JSON.parse(inPageColors(this.text)), panels = this.panels();
+    if (this.slider) this.slide(panels, chart.slider);
+    const { traces, layout } = arrange(chart, panels, (width ?? this.place.clientWidth) - 65);
+    if (width) Object.assign(layout, { width, autosize: false });
+    this.place.style.minHeight = `${layout.height}px`;
+    Plotly.react(this.place, traces, layout, CONFIG);
   }
 }
 
@@ -171,7 +254,9 @@ function watch() {
     }
   }, { rootMargin: "300px" });
   document.querySelectorAll(".plot").forEach((place) => seen.observe(place));
-  const redraw = () => figures.forEach((one) => one.draw());
+  const redraw = () => figures.forEach((one) => { if (one.place.offsetParent) one.draw(); });
+  let wait;
+  addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(redraw, 150); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   // Paper is white and narrow, and shows what was not scrolled to.
   addEventListener("beforeprint", () => {

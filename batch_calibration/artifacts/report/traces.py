@@ -1,0 +1,202 @@
+"""Marks and axes as plotly.js takes them; the page puts the panels of a chart together."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+
+from batch_calibration.artifacts.figures.chart import (
+    Axis,
+    Bars,
+    Dots,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    Spans,
+    shown_marks,
+)
+
+Parts = dict[str, object]  # a trace or an axis
+ROW = 24  # pixels of a name on the vertical axis
+LETTER = 7  # pixels of a letter in the names of an axis
+
+
+def panel_parts(panel: Panel) -> Parts:
+    """A panel as plotly.js takes it: traces, shapes, and both axes; pixels of its height."""
+    traces: list[Parts] = []
+    shapes: list[Parts] = []
+    for mark in shown_marks(panel):
+        if isinstance(mark, Rule):
+            shapes.append(_shape(mark))
+        else:
+            traces += _traces(mark, panel)
+    y = _axis(panel.y)
+    if panel.is_square:
+        y |= {"scaleanchor": "x", "constrain": "domain"}
+    names = (panel.y.names or ()) if panel.y.shows_names else ()
+    return {
+        "name": _text(panel.name), "title": _text(panel.title or panel.name), "traces": traces,
+        "shapes": shapes, "x": _axis(panel.x), "y": y,
+        "height": 90 + ROW * len(names), "beside": LETTER * max(map(len, names), default=0),
+    }  # fmt: skip
+
+
+def _axis(axis: Axis) -> Parts:
+    parts: Parts = {"title": {"text": _text(axis.title)}, "automargin": True, "zeroline": False}
+    if axis.is_log:
+        parts["type"] = "log"
+    if axis.names is not None:
+        ends = [-0.6, len(axis.names) - 0.4]
+        names = list(map(_text, axis.names)) if axis.shows_names else []
+        parts |= {"range": ends[::-1] if axis.from_top else ends, "ticktext": names,
+                  "tickvals": list(range(len(names))), "showgrid": False}  # fmt: skip
+    elif axis.ticks is not None:
+        ticks = floats(axis.ticks)
+        parts |= {"tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in axis.ticks]}
+    if axis.limits is not None:
+        pad = 0.04 * (axis.limits[1] - axis.limits[0]) if axis.clips else 0.0
+        ends = [axis.limits[0] - pad, axis.limits[1] + pad]
+        parts["range"] = floats(np.log10(ends)) if axis.is_log else ends
+    return parts
+
+
+def _shape(rule: Rule) -> Parts:
+    """A line across the panel; the page puts it on the panel's axes."""
+    parts: Parts = {"along": rule.along, "at": float(rule.at), "name": _text(rule.name)}
+    return parts | {"line": {"color": rule.color, "dash": rule.dash, "width": rule.width}}
+
+
+def _traces(mark: Mark, panel: Panel) -> list[Parts]:
+    match mark:
+        case Line():
+            return _line(mark)
+        case Dots():
+            spans = mark.spans()
+            intervals = _spans(spans, mark.name) if spans else []
+            return [*intervals, _dots(mark, panel)]
+        case Spans():
+            return _spans(mark)
+        case Bars():
+            return [_bars(mark)]
+        case Heat():
+            return [_heat(mark)]
+    # Shades of the plane say on a page what lines say.
+    return []
+
+
+def _line(mark: Line) -> list[Parts]:
+    name = _text(mark.name)
+    line: Parts = {
+        "type": "scatter", "mode": "lines+markers" if mark.has_dots else "lines", "name": name,
+        "x": floats(mark.x), "y": floats(mark.y), "showlegend": bool(name),
+        "legendgroup": name, "hovertemplate": f"%{{x}}: %{{y:.4g}}<extra>{name}</extra>",
+        "line": {"color": mark.color, "dash": mark.dash, "width": mark.width},
+    }  # fmt: skip
+    if not name:
+        line["hoverinfo"] = "skip"
+    if mark.low is None or mark.high is None or np.allclose(mark.low, mark.high):
+        return [line]
+    # Along the upper edge and back along the lower one.
+    x, edges = floats(mark.x), [*floats(mark.high), *floats(mark.low)[::-1]]
+    band: Parts = {
+        "type": "scatter", "mode": "lines", "x": [*x, *x[::-1]], "y": edges, "fill": "toself",
+        "fillcolor": f"{mark.color}{round(255 * max(mark.alpha, 0.12)):02x}", "line": {"width": 0},
+        "hoverinfo": "skip", "showlegend": False, "legendgroup": name,
+    }  # fmt: skip
+    return [band, line]
+
+
+def _dots(mark: Dots, panel: Panel) -> Parts:
+    color = mark.color if isinstance(mark.color, str) else list(mark.color)
+    symbol = f"{mark.symbol}-open" if mark.is_hollow else mark.symbol
+    parts: Parts = {
+        "type": "scatter", "mode": "markers", "name": _text(mark.name), "x": floats(mark.x),
+        "y": floats(mark.y), "showlegend": bool(mark.name) and isinstance(mark.color, str),
+        "legendgroup": mark.name, "text": _hovers(mark, panel),
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"color": color, "size": max(5.0, 1.6 * mark.size), "symbol": symbol,
+                   "opacity": mark.alpha, "line": {"width": 2 if mark.is_hollow else 0}},
+    }  # fmt: skip
+    if not mark.name:
+        parts["hoverinfo"] = "skip"
+    return parts
+
+
+def _hovers(mark: Dots, panel: Panel) -> list[str]:
+    """What is shown where the mouse is over each dot: where it is, its value, its interval."""
+    if mark.hover and mark.low is None and not mark.extra:
+        return list(map(_text, mark.hover))
+    is_along_x = mark.along == "x"
+    places, values = (mark.y, mark.x) if is_along_x else (mark.x, mark.y)
+    names = (panel.y if is_along_x else panel.x).names
+    texts = []
+    for i, (place, value) in enumerate(zip(places, values, strict=True)):
+        name = f"{place:.4g}" if names is None else names[round(float(place))]
+        name = mark.hover[i] if mark.hover else name
+        text = f"{name}, {mark.name}: {value:.4g}" if mark.name else f"{name}: {value:.4g}"
+        if mark.low is not None and mark.high is not None:
+            text += f"\n95 % interval {mark.low[i]:.3g} to {mark.high[i]:.3g}"
+        texts.append(_text(text))
+    return texts
+
+
+def _spans(mark: Spans, name: str = "") -> list[Parts]:
+    """A trace a color: lines that gaps keep apart."""
+    single = mark.color if isinstance(mark.color, str) else ""
+    colors = [single] * len(mark.at) if single else list(mark.color)
+    traces: list[Parts] = []
+    for color in dict.fromkeys(colors):
+        along: list[float | None] = []
+        across: list[float | None] = []
+        for at, low, high, own in zip(mark.at, mark.low, mark.high, colors, strict=True):
+            if own == color:
+                along += [float(low), float(high), None]
+                across += [float(at), float(at), None]
+        x, y = (along, across) if mark.along == "x" else (across, along)
+        traces.append({
+            "type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip",
+            "line": {"color": color, "width": mark.width}, "showlegend": False,
+            "legendgroup": name,
+        })  # fmt: skip
+    return traces
+
+
+def _bars(mark: Bars) -> Parts:
+    low = np.zeros(len(mark.at)) if mark.low is None else np.asarray(mark.low)
+    lengths = floats(np.asarray(mark.high) - low)
+    at, name = floats(mark.at), _text(mark.name)
+    is_upright = mark.along == "y"
+    value = "%{y:.4g}" if is_upright else "%{x:.4g}"
+    parts: Parts = {
+        "type": "bar", "orientation": "v" if is_upright else "h", "name": name,
+        "x": at if is_upright else lengths, "y": lengths if is_upright else at,
+        "base": floats(low), "width": mark.width, "showlegend": bool(name),
+        "hovertemplate": f"{value}<extra>{name}</extra>",
+        "marker": {"color": mark.color if isinstance(mark.color, str) else list(mark.color),
+                   "opacity": mark.alpha},
+    }  # fmt: skip
+    if not name:
+        parts["hoverinfo"] = "skip"
+    return parts
+
+
+def _heat(mark: Heat) -> Parts:
+    scale = [[i / (len(mark.colors) - 1), color] for i, color in enumerate(mark.colors)]
+    rows = [[None if np.isnan(number) else float(number) for number in row] for row in mark.values]
+    return {
+        "type": "heatmap", "z": rows, "zmin": mark.low, "zmax": mark.high, "colorscale": scale,
+        "texttemplate": f"%{{z:.{mark.digits}f}}", "showscale": False,
+        "hovertemplate": f"%{{z:.2f}} {_text(mark.label)}<extra></extra>",
+    }  # fmt: skip
+
+
+def _text(plain: str) -> str:
+    """A text as plotly.js takes it: it reads some tags of HTML."""
+    return escape(plain, quote=False).replace("\n", "<br>")
+
+
+def floats(numbers: Iterable[float] | Sequence[float]) -> list[float]:
+    """Numbers, of numpy too, as JSON takes them."""
+    return list(map(float, numbers))
