@@ -1,0 +1,129 @@
+"""Sources that recommendations are judged on: real scores, uneven draws of them, stored scores."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import Json
+from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Store
+from experiments.evidence.sets import ScoreSet, read_sets
+
+DEMONSTRATIONS = "llama13b_demonstrations/mmlu16_1shot_10prompts.npz"
+"""Ten one-shot prompts of LLaMA-13B for each of 16 subjects, in the folder of scores."""
+ROWS_OF = {
+    "mmlu": ("mmlu", "mmlu_neverA", "mmlu_neverB", "mmlu_batch", "mmlu_neverA_batch",
+             "mmlu_neverB_batch"),
+    "mmbench": ("mmbench", "mmbench_AF"),
+    "oodcv": ("oodcv", "oodcv_AF"),
+    "bear": ("bear",),
+}  # fmt: skip
+"""Rows -> the sets that are made of them."""
+UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
+"""Rows -> the set that draws with uneven shares are made of."""
+UNEVEN_ROWS = 600
+UNEVEN_DRAWS = 4
+
+
+class Source(NamedTuple):
+    """Contexts that one mean is taken over.
+
+    Attributes:
+        set: the contexts, models x tasks.
+        rows: whose rows they are; sources of the same rows are left out together.
+    """
+
+    set: ScoreSet
+    rows: str
+
+
+def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> list[Source]:
+    """All sources, those of the same rows beside each other.
+
+    Args:
+        folder: the folder of label scores.
+        embedded: workdirs of scores of the embedded suite, one a model.
+        seed: of the draws with uneven shares.
+
+    Raises:
+        InputError: an archive or a workdir that is missing.
+    """
+    sources = []
+    for rows, names in ROWS_OF.items():
+        score_sets = dict(zip(names, read_sets(folder, names), strict=True))
+        if rows in UNEVEN:
+            score_sets["uneven"] = draw_uneven(score_sets[UNEVEN[rows]], seed)
+        sources += [Source(score_set, rows) for score_set in score_sets.values()]
+    sources.append(Source(read_demonstrations(folder), "llama13b"))
+    return sources + [Source(read_workdir(workdir), "embedded") for workdir in embedded]
+
+
+def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
+    """Contexts whose labels have shares drawn evenly from all there are (Dirichlet of ones).
+
+    A context has at most 600 rows, none twice, and the same rows for every model.
+    """
+    tables = []
+    for table in score_set.tables:
+        test = table.blocks["test"]
+        by_label = [np.flatnonzero(test.labels == j) for j in range(len(table.label_names))]
+        for number in range(UNEVEN_DRAWS):
+            random = np.random.default_rng([seed, number])
+            shares = random.dirichlet(np.ones(len(by_label)))
+            # As many rows as the scarcest label allows, so that the shares are those drawn.
+            available = min(len(rows) / share for rows, share in zip(by_label, shares, strict=True))
+            counts = np.floor(shares * min(UNEVEN_ROWS, available)).astype(int)
+            drawn = [
+                random.permutation(rows)[:count]
+                for rows, count in zip(by_label, counts, strict=True)
+            ]
+            rows = np.sort(np.concatenate(drawn))
+            block = make_block(test.log_probs[rows], test.labels[rows])
+            context = {**table.context, "task": f"draw {number}"}
+            tables.append(ScoreTable(context, table.label_names, {"test": block}))
+    title = f"{score_set.title.removesuffix(', one batch')}, uneven shares"
+    about = f"{UNEVEN_DRAWS} draws of {score_set.about}"
+    return ScoreSet(f"{score_set.name}_uneven", title, about, tables, score_set.models)
+
+
+def read_demonstrations(folder: Path) -> ScoreSet:
+    """LLaMA-13B with ten demonstrations in turn: a prompt of a subject is a context."""
+    path = folder / DEMONSTRATIONS
+    if not path.is_file():
+        raise InputError(
+            where=f"--scores={folder}", expected=f"{DEMONSTRATIONS} in it", got="none",
+            remedy="name the folder of label scores that the README of the evidence describes",
+        )  # fmt: skip
+    tables = []
+    with np.load(path) as archive:
+        # Arrays come in pairs, SUBJECT_scores [10, n, 4] and SUBJECT_gold [n].
+        for key in [name for name in archive.files if name.endswith("_scores")]:
+            subject = key.removesuffix("_scores")
+            gold = archive[f"{subject}_gold"].astype(np.int32)
+            for prompt, scores in enumerate(archive[key].astype(np.float32)):
+                context: dict[str, Json] = {
+                    "task": f"{subject}, prompt {prompt}", "model": "LLaMA-13B",
+                    # Probabilities among the four letters alone.
+                    "scorer": {"kind": "causal_lm", "logits_only": True},
+                }  # fmt: skip
+                tables.append(
+                    ScoreTable(context, tuple("ABCD"), {"test": make_block(scores, gold)})
+                )
+    about = "LLaMA-13B, 16 subjects of MMLU, ten one-shot prompts each"
+    return ScoreSet("llama13b", "MMLU, ten demonstrations", about, tables, 1)
+
+
+def read_workdir(workdir: Path) -> ScoreSet:
+    """The stored scores of one model; a task and a draw of demonstrations is a context."""
+    tables, _ = Store(workdir).tables()
+    if not tables:
+        raise InputError(
+            where=f"workdir {workdir}", expected="stored scores", got="none",
+            remedy="run experiments.score with this --workdir first",
+        )  # fmt: skip
+    model = str(tables[0].context["model"])
+    about = f"{model}, {len(tables)} contexts of the embedded suite"
+    return ScoreSet(model, f"Embedded suite, {model}", about, tables, 1)
