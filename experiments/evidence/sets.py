@@ -1,6 +1,6 @@
 """Sets of real label scores with right labels, read from a folder of NumPy archives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +18,17 @@ FILES = {
     "mmbench": "vlm/mmbench.npz",
     "oodcv": "vlm/oodcv.npz",
     "bear": "bear_gpt2/bear_gpt2.npz",
+    "demonstrations": "llama13b_demonstrations/mmlu16_1shot_10prompts.npz",
+    "judge": "judge/gpt4_turbo_60models.npz",
 }
 """Where each archive lies in the folder."""
 
 LOGITS: dict[str, Json] = {"kind": "logits", "logits_only": True}
 """The scorer of scores that are known up to a constant a row."""
+
+
+PROMPTS = 10
+"""Demonstrations in turn of each subject in the archive `demonstrations`."""
 
 
 class ScoreSet(NamedTuple):
@@ -142,20 +148,43 @@ def _vlm(file: str, labels: int) -> Callable[[Path, str], ScoreSet]:
     return read
 
 
+def _pairs(folder: Path, file: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Task, scores and right labels of an archive of arrays TASK_scores and TASK_gold."""
+    archive_arrays = arrays(folder, file)
+    for key, scores in archive_arrays.items():
+        if key.endswith("_scores"):
+            task = key.removesuffix("_scores")
+            gold = archive_arrays[f"{task}_gold"].astype(np.int32)
+            yield task, scores.astype(np.float32), gold
+
+
 def _bear(folder: Path, name: str) -> ScoreSet:
-    archive_arrays = arrays(folder, "bear")
-    # Arrays come in pairs, RELATION_scores and RELATION_gold.
-    relations = [key.removesuffix("_scores") for key in archive_arrays if key.endswith("_scores")]
     tables = []
-    for relation in relations:
-        scores = archive_arrays[f"{relation}_scores"].astype(np.float32)
-        block = make_block(scores, archive_arrays[f"{relation}_gold"].astype(np.int32))
+    for relation, scores, gold in _pairs(folder, "bear"):
+        block = make_block(scores, gold)
         context: dict[str, Json] = {"task": relation, "model": "GPT-2", "scorer": LOGITS}
         # The archive has no names of labels.
         tables.append(ScoreTable(context, _numbered(scores.shape[1]), {"test": block}))
     widths = [len(table.label_names) for table in tables]
     description = f"GPT-2, {len(tables)} relations, {min(widths)} to {max(widths)} labels each"
     return ScoreSet(name, "BEAR", description, tables, 1)
+
+
+def _demonstrations(folder: Path, name: str) -> ScoreSet:
+    tables = []
+    for subject, by_prompt, gold in _pairs(folder, "demonstrations"):
+        for prompt, scores in enumerate(by_prompt):  # [10, rows, 4]: the rows are the same ones
+            # Normalized over the four letters: no log-probabilities of the whole vocabulary.
+            context: dict[str, Json] = {
+                "task": f"{subject}, prompt {prompt}", "model": "LLaMA-13B", "scorer": LOGITS,
+            }  # fmt: skip
+            tables.append(ScoreTable(context, tuple("ABCD"), {"test": make_block(scores, gold)}))
+    rows = sum(len(table.blocks["test"].labels) for table in tables) // PROMPTS
+    description = (
+        f"LLaMA-13B, {len(tables) // PROMPTS} MMLU subjects, {rows:,} questions, each asked with "
+        f"{PROMPTS} different demonstrations, 1-shot"
+    )
+    return ScoreSet(name, "MMLU, ten demonstrations", description, tables, 1)
 
 
 def _numbered(labels: int) -> tuple[str, ...]:
@@ -191,6 +220,7 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
     "oodcv": _vlm("oodcv", 4),
     "oodcv_AF": _vlm("oodcv", 6),
     "bear": _bear,
+    "demonstrations": _demonstrations,
 }
 """How each set is read: folder and name -> the set."""
 

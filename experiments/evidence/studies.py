@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from experiments.evidence import failure, law, page, real, rows, shares
+from experiments.evidence import demonstrations, failure, judge, law, page, real, rows, shares
 from experiments.evidence.page import Written
 
 
@@ -22,6 +22,8 @@ STUDIES = {
     "shares": Study(shares.run, shares.Options),
     "rows": Study(rows.run, rows.Options),
     "law": Study(law.run, law.Options),
+    "demonstrations": Study(demonstrations.run, demonstrations.Options),
+    "judge": Study(judge.run, judge.Options),
 }
 """Each study by its name."""
 

@@ -1,0 +1,214 @@
+"""The study "demonstrations": one model's prompts, each with other demonstrations.
+
+A prompt of a subject is a context. The unit of inference is the subject: the prompts of a subject
+ask the same questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures.chart import Chart
+from batch_calibration.artifacts.figures.intervals import forest
+from batch_calibration.metrics import Estimate
+from experiments.evidence import batches, statistics
+from experiments.evidence.comparing import BASELINE, LEVEL
+from experiments.evidence.judging import answers
+from experiments.evidence.page import Written
+from experiments.evidence.sets import PROMPTS, ScoreSet, read_sets
+
+SHOWN = "bc"
+"""The method whose results are told in words."""
+LARGEST_EXACT = 2**16
+"""So many sign vectors at most are all tried; of 16 subjects there are as many."""
+
+
+class Options(NamedTuple):
+    """What is judged.
+
+    Attributes:
+        methods: names of methods that learn from unlabeled test rows; all where none is named.
+        seed: of methods that start at random and of the bootstrap.
+        draws: of the bootstrap.
+    """
+
+    methods: Sequence[str] = ()
+    seed: int = 0
+    draws: int = 10_000
+
+
+class Judged(NamedTuple):
+    """One method on every prompt of every subject.
+
+    Attributes:
+        accuracy: [subjects, prompts], in percent.
+        won: contexts in which the method is right more often than the baseline.
+        lost: contexts in which it is right less often.
+    """
+
+    accuracy: np.ndarray
+    won: int
+    lost: int
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """The standard deviation of accuracy over the prompts of each subject, [subjects]."""
+        return np.asarray(self.accuracy.std(axis=1, ddof=1))
+
+
+class Change(NamedTuple):
+    """What a method changes: the mean over subjects, its interval, and whether it is noise."""
+
+    value: float
+    low: float
+    high: float
+    p: float  # after Holm
+
+    @property
+    def sign(self) -> int:
+        """Of a change beyond noise, else 0."""
+        if self.p >= LEVEL or self.low <= 0 <= self.high:
+            return 0
+        return 1 if self.value > 0 else -1
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is more than noise, in words."""
+        return "beyond noise" if self.sign else "inside the noise, after Holm"
+
+    def __str__(self) -> str:
+        mark = " *" if self.sign else ""
+        return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}"
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Judge every method on every prompt.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is judged.
+    """
+    names = batches.chosen(options.methods)
+    (score_set,) = read_sets(folder, ["demonstrations"])
+    judged = judge(score_set, names, options.seed)
+    gains, spreads = changes(judged, options)
+    table = cells(judged, gains, spreads)
+    return Written(
+        findings(judged, gains, spreads), section(score_set, table),
+        {"evidence_demonstrations": table},
+        {"evidence_demonstrations": partial(draw, gains, spreads)},
+    )  # fmt: skip
+
+
+def judge(score_set: ScoreSet, names: Sequence[str], seed: int) -> dict[str, Judged]:
+    """Each method's accuracy by subject and prompt."""
+    by_method = answers(score_set.tables, names, seed=seed).by_method
+    judged: dict[str, Judged] = {}
+    for name in names:
+        hits = []
+        for table, predicted in zip(score_set.tables, by_method[name], strict=True):
+            assert predicted is not None
+            hits.append(100 * np.mean(predicted == table.blocks["test"].labels))
+        accuracy = np.array(hits).reshape(-1, PROMPTS)
+        plain = judged[BASELINE].accuracy if judged else accuracy
+        judged[name] = Judged(
+            accuracy, int((accuracy > plain).sum()), int((accuracy < plain).sum())
+        )
+    return judged
+
+
+def changes(
+    judged: Mapping[str, Judged], options: Options
+) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Of each method but the baseline, what it changes in accuracy and in its deviation."""
+    plain = judged[BASELINE]
+    pairs: list[dict[str, np.ndarray]] = [{}, {}]  # method -> one number a subject
+    for name, method in judged.items():
+        if name != BASELINE:
+            pairs[0][name] = (method.accuracy - plain.accuracy).mean(axis=1)
+            pairs[1][name] = method.deviation - plain.deviation
+    gains, spreads = (_tested(by_subject, options) for by_subject in pairs)
+    return gains, spreads
+
+
+def _tested(by_subject: Mapping[str, np.ndarray], options: Options) -> dict[str, Change]:
+    """Means over subjects with intervals and p-values, which Holm adjusts over the methods."""
+    p_values = []
+    for values in by_subject.values():
+        random = np.random.default_rng(options.seed)
+        p_values.append(statistics.sign_flip(values, random, draws=LARGEST_EXACT))
+    adjusted = dict(zip(by_subject, statistics.holm(p_values), strict=True))
+    return {
+        name: Change(
+            *statistics.mean_interval(values, options.seed, draws=options.draws), adjusted[name]
+        )
+        for name, values in by_subject.items()
+    }
+
+
+def findings(
+    judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
+) -> list[str]:
+    """What the paper's method makes of accuracy and of its deviation over prompts."""
+    plain, shown = judged[BASELINE], judged[SHOWN]
+    return [
+        f"**{SHOWN} with other demonstrations**: on LLaMA-13B with {PROMPTS} one-shot prompts for "
+        f"each of {len(plain.accuracy)} MMLU subjects the standard deviation of accuracy over "
+        f"prompts goes from {plain.deviation.mean():.2f} to {shown.deviation.mean():.2f} points "
+        f"({spreads[SHOWN]}, 95 % interval over subjects: {spreads[SHOWN].verdict} over "
+        f"{len(gains)} methods), and accuracy from {plain.accuracy.mean():.1f} to "
+        f"{shown.accuracy.mean():.1f} ({gains[SHOWN]}: {gains[SHOWN].verdict}); of "
+        f"{plain.accuracy.size} contexts {shown.won} are won and {shown.lost} lost."
+    ]
+
+
+def section(score_set: ScoreSet, table: Cells) -> str:
+    """The section in Markdown."""
+    return "\n\n".join([
+        f"{score_set.about}. Every method learns from the rows of one context, without labels. "
+        "There is one model, so that subjects are the unit: intervals (95 %) are of a bootstrap "
+        "over them, the test flips the signs of their means in all ways, and a star marks what "
+        "survives Holm's correction over the methods. Deviation: the standard deviation of "
+        "accuracy over the ten prompts of a subject, the mean over subjects. Worst prompt: the "
+        "least accuracy of the ten, likewise.",
+        "![Change of accuracy and of its deviation over ten demonstrations]"
+        "(figures/evidence_demonstrations.png)",
+        markdown(table),
+    ])  # fmt: skip
+
+
+def cells(
+    judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
+) -> Cells:
+    """A line a method."""
+    lines = [["method", "accuracy", f"- {BASELINE}", "won / lost", "deviation", f"- {BASELINE}",
+              "worst prompt"]]  # fmt: skip
+    for name, method in judged.items():
+        is_plain = name == BASELINE
+        lines.append([
+            name, f"{method.accuracy.mean():.1f}", "" if is_plain else str(gains[name]),
+            "" if is_plain else f"{method.won} / {method.lost}",
+            f"{method.deviation.mean():.2f}", "" if is_plain else str(spreads[name]),
+            f"{method.accuracy.min(axis=1).mean():.1f}",
+        ])  # fmt: skip
+    return lines
+
+
+def draw(gains: Mapping[str, Change], spreads: Mapping[str, Change]) -> Chart:
+    """A panel for accuracy and one for its deviation over prompts, a row a method."""
+    panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
+    # Less deviation is better: its sign is turned, so that the color of a gain is one.
+    for title, by_method, sign in (("accuracy", gains, 1), ("deviation over prompts", spreads, -1)):
+        panels[title] = {
+            name: (Estimate(change.value / 100, change.low / 100, change.high / 100),
+                   sign * change.sign)
+            for name, change in by_method.items()
+        }  # fmt: skip
+    heading = "Ten demonstrations: what each method changes"
+    return forest(
+        panels, list(gains), f"change from {BASELINE} (points)", heading, ("what", "method")
+    )

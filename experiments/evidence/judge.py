@@ -1,0 +1,193 @@
+"""The study "judge": a judge of pairs that prefers a place, corrected from one order of answers.
+
+Each instruction is shown in one order, in about half of them the candidate's answer first. There
+are no right labels: what is judged is whether a candidate's win rate depends on its place.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import spearmanr
+
+from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Panel
+from batch_calibration.methods import METHODS
+from experiments.evidence import sets, statistics
+from experiments.evidence.page import Written
+
+COMPARED = ("icl", "bc", "bc_mean_prob", "prior_matching")
+"""Methods that learn from unlabeled rows and leave scores whose softmax is a preference."""
+OTHER_HALF = "bc, learned from the other half"
+HALVES = 2
+
+
+class Options(NamedTuple):
+    """What is varied.
+
+    Attributes:
+        seed: of the halves of instructions.
+        draws: of the bootstrap over models.
+    """
+
+    seed: int = 0
+    draws: int = 10_000
+
+
+class Judgments(NamedTuple):
+    """What the judge prefers.
+
+    Attributes:
+        margins: [models, instructions], log-odds of the answer shown first; NaN where unknown.
+        is_first: [instructions], whether the candidate's answer was shown first.
+        models: the candidates.
+    """
+
+    margins: np.ndarray
+    is_first: np.ndarray
+    models: tuple[str, ...]
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Measure win rates by place before and after the correction.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is varied.
+    """
+    judgments = read_judgments(folder)
+    margins = {name: correct(judgments.margins, name) for name in COMPARED}
+    margins[OTHER_HALF] = correct_from_other_half(judgments.margins, options.seed)
+    rates = {name: win_rates(corrected, judgments.is_first) for name, corrected in margins.items()}
+    biases = np.nanmean(judgments.margins, axis=1)
+    table = cells(rates, options)
+    by_model: Cells = [["model", "bias_nats", *(f"{name}_{place}" for name in rates for place in
+                                                ("first", "second"))]]  # fmt: skip
+    for index, model in enumerate(judgments.models):
+        numbers = [f"{rate:.4f}" for pair in rates.values() for rate in pair[index]]
+        by_model.append([model, f"{biases[index]:.4f}", *numbers])
+    return Written(
+        findings(biases, rates, options), section(judgments, table),
+        {"evidence_judge": table, "evidence_judge_models": by_model},
+        {"evidence_judge": partial(draw, rates)},
+    )  # fmt: skip
+
+
+def read_judgments(folder: Path) -> Judgments:
+    """The judge's log-odds of each place.
+
+    A probability of 0 is of an answer token that the list of the likeliest did not show: it gets
+    the least probability that one did.
+    """
+    archive = sets.arrays(folder, "judge")
+    preferred = archive["p_candidate"].astype(np.float64)
+    least = preferred[preferred > 0].min()
+    candidate = logit(np.clip(preferred, least, 1 - least))
+    is_first = archive["candidate_first"].astype(bool)
+    models = tuple(map(str, archive["models"]))
+    return Judgments(np.where(is_first, candidate, -candidate), is_first, models)
+
+
+def correct(margins: np.ndarray, name: str) -> np.ndarray:
+    """The margins [models, instructions] after a method, learned from each model's own rows."""
+    fit, apply = METHODS[name].make()
+    # Log-probabilities of both answers; an unknown one weighs nothing and stays unknown.
+    known = ~np.isnan(margins)
+    filled = np.where(known, margins, 0.0)
+    rows = np.stack([-np.logaddexp(0.0, -filled), -np.logaddexp(0.0, filled)], axis=-1)
+    corrected = np.empty(margins.shape)
+    for index, (model_rows, is_known) in enumerate(zip(rows, known, strict=True)):
+        state = fit(model_rows, None, is_known.astype(np.float32), key=jax.random.key(0))
+        scores = np.asarray(apply(state, model_rows), np.float64)
+        corrected[index] = np.where(is_known, scores[:, 0] - scores[:, 1], np.nan)
+    return corrected
+
+
+def correct_from_other_half(margins: np.ndarray, seed: int) -> np.ndarray:
+    """BC whose mean is of the instructions of the other half, for each half."""
+    half = np.random.default_rng(seed).permutation(margins.shape[1]) % HALVES
+    corrected = np.empty(margins.shape)
+    for judged in range(HALVES):
+        bias = np.nanmean(margins[:, half != judged], axis=1, keepdims=True)
+        corrected[:, half == judged] = margins[:, half == judged] - bias
+    return corrected
+
+
+def win_rates(margins: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+    """Mean preference for the candidate shown first, and shown second, [models, 2] in percent."""
+    preferred = expit(np.where(is_first, margins, -margins))
+    by_place = [np.nanmean(preferred[:, place], axis=1) for place in (is_first, ~is_first)]
+    return 100 * np.stack(by_place, axis=1)
+
+
+def findings(biases: np.ndarray, rates: Mapping[str, np.ndarray], options: Options) -> list[str]:
+    """How the judge prefers a place, and what is left of it."""
+    bias = statistics.mean_interval(-biases, options.seed, draws=options.draws)
+    before, after = rates["icl"].mean(axis=0), rates["bc"].mean(axis=0)
+    held_out = rates[OTHER_HALF].mean(axis=0)
+    return [
+        f"**A judge of pairs is corrected from one order of the answers**: gpt-4-1106-preview "
+        f"prefers the second answer by {bias[0]:.1f} nats [{bias[1]:.1f}, {bias[2]:.1f}] (95 % "
+        f"interval over {len(biases)} candidates, {int((biases < 0).sum())} of them alike); a "
+        f"candidate wins {before[0]:.1f} % where it is shown first and {before[1]:.1f} % where "
+        f"second, after bc {after[0]:.1f} and {after[1]:.1f} % ({held_out[0]:.1f} and "
+        f"{held_out[1]:.1f} % with a bias learned from the other half of the instructions). No "
+        "second order is asked for."
+    ]
+
+
+def section(judgments: Judgments, table: Cells) -> str:
+    """The section in Markdown."""
+    models, instructions = judgments.margins.shape
+    first = 100 * judgments.is_first.mean()
+    return "\n\n".join([
+        f"A pairwise judge (gpt-4-1106-preview) compares {models} candidates with one reference on "
+        f"{instructions} instructions, each in one order, with the candidate first in "
+        f"{first:.1f} % of them. The labels are the two places. As the order is fixed by the "
+        "instruction alone, a candidate's win rate should not depend on its place but for the "
+        "instructions being others: the gap between both is what is judged, for there are no right "
+        "labels. BC supposes that both places are equally often the better one, which the order "
+        "brings about whatever the candidate is worth. `prior_matching` makes the mean preference "
+        "one half, and so closes the gap by its construction: that is no evidence for it. One "
+        "candidate is the reference itself, which the archive gives one half throughout. Intervals "
+        "(95 %) are over candidates, which share the instructions. Same order: the rank correlation (Spearman) of the candidates' win rates "
+        "shown first with those shown second.",
+        "![Win rates by place before and after the correction](figures/evidence_judge.png)",
+        markdown(table),
+    ])  # fmt: skip
+
+
+def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
+    """A line a method: win rates by place, their gap, and how alike they order the candidates."""
+    lines = [["method", "wins, first", "wins, second", "second - first", "mean |gap|",
+              "same order"]]  # fmt: skip
+    for name, by_place in rates.items():
+        gaps = by_place[:, 1] - by_place[:, 0]
+        mean, low, high = statistics.mean_interval(gaps, options.seed, draws=options.draws)
+        first, second = by_place.mean(axis=0)
+        lines.append([
+            name, f"{first:.1f} %", f"{second:.1f} %", f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]",
+            f"{np.abs(gaps).mean():.1f}", f"{spearmanr(*by_place.T).statistic:.3f}",
+        ])  # fmt: skip
+    return lines
+
+
+def draw(rates: Mapping[str, np.ndarray]) -> Chart:
+    """Each candidate's win rates by place, before and after BC; even places are on the line."""
+    most = float(max(by_place.max() for by_place in rates.values()))
+    panels = []
+    for name in ("icl", "bc"):
+        marks = [
+            Line("", [0, most], [0, most], "faint"),
+            Dots("candidate", rates[name][:, 0], rates[name][:, 1], alpha=0.7),
+        ]
+        axes = Axis("wins shown first (%)"), Axis("wins shown second (%)")
+        panels.append(Panel(name, marks, *axes, is_square=True))
+    return Chart(
+        "A judge's win rates by the place of the candidate", panels,
+        ("method", "mark", "first", "second"), "A dot is a candidate.",
+    )  # fmt: skip
