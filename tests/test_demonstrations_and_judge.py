@@ -73,7 +73,8 @@ def test_a_change_is_of_subjects_and_a_star_needs_interval_and_test(judged):
     assert spreads["bc"].value == pytest.approx(-0.50, abs=0.01)
     change = demonstrations.Change
     assert [change(*numbers).sign for numbers in (
-        (1.0, 0.5, 1.5, 0.01), (-1.0, -1.5, -0.5, 0.01), (1.0, 0.5, 1.5, 0.2), (1.0, -0.1, 2.0, 0.01)
+        (1.0, 0.5, 1.5, 0.01), (-1.0, -1.5, -0.5, 0.01), (1.0, 0.5, 1.5, 0.2),
+        (1.0, -0.1, 2.0, 0.01),
     )] == [1, -1, 0, 0]  # fmt: skip
 
 
@@ -112,5 +113,5 @@ def test_a_half_s_bias_is_of_the_other_half():
 
 
 def test_no_archive_is_a_sentence(tmp_path):
-    with pytest.raises(InputError, match="expected judge/gpt4_turbo_60models.npz in it"):
+    with pytest.raises(InputError, match=r"expected judge/gpt4_turbo_60models\.npz in it"):
         judge.read_judgments(tmp_path)

@@ -1,7 +1,5 @@
 """What recommendations are judged on: draws with uneven shares, demonstrations, stored scores."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -42,16 +40,3 @@ def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path):
     store.put(table_of("m", rows=9))
     stored = sources.read_workdir(tmp_path)
     assert (stored.name, stored.shape) == ("m", (1, 1))
-    with pytest.raises(InputError, match="mmlu16_1shot_10prompts"):
-        sources.read_demonstrations(tmp_path)
-
-
-def test_the_ten_demonstrations_have_the_accuracies_of_their_readme(shared: Path):
-    demonstrations = sources.read_demonstrations(shared / "scores")
-    before, after = [], []
-    for table in demonstrations.tables:
-        scores, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
-        before.append(100 * (scores.argmax(axis=1) == gold).mean())
-        after.append(100 * ((scores - scores.mean(axis=0)).argmax(axis=1) == gold).mean())
-    assert len(before) == 160
-    assert (round(np.mean(before), 1), round(np.mean(after), 1)) == (40.1, 41.1)

@@ -154,8 +154,8 @@ def section(judgments: Judgments, table: Cells) -> str:
         "brings about whatever the candidate is worth. `prior_matching` makes the mean preference "
         "one half, and so closes the gap by its construction: that is no evidence for it. One "
         "candidate is the reference itself, which the archive gives one half throughout. Intervals "
-        "(95 %) are over candidates, which share the instructions. Same order: the rank correlation (Spearman) of the candidates' win rates "
-        "shown first with those shown second.",
+        "(95 %) are over candidates, which share the instructions. Same order: the rank "
+        "correlation (Spearman) of the candidates' win rates shown first with those shown second.",
         "![Win rates by place before and after the correction](figures/evidence_judge.png)",
         markdown(table),
     ])  # fmt: skip

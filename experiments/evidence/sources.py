@@ -7,19 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from batch_calibration.errors import InputError
-from batch_calibration.files import Json
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
 from experiments.evidence.sets import ScoreSet, read_sets
 
-DEMONSTRATIONS = "llama13b_demonstrations/mmlu16_1shot_10prompts.npz"
-"""Ten one-shot prompts of LLaMA-13B for each of 16 subjects, in the folder of scores."""
 ROWS_OF = {
     "mmlu": ("mmlu", "mmlu_neverA", "mmlu_neverB", "mmlu_batch", "mmlu_neverA_batch",
              "mmlu_neverB_batch"),
     "mmbench": ("mmbench", "mmbench_AF"),
     "oodcv": ("oodcv", "oodcv_AF"),
     "bear": ("bear",),
+    "demonstrations": ("demonstrations",),
 }  # fmt: skip
 """Rows -> the sets that are made of them."""
 UNEVEN = {"mmlu": "mmlu_batch", "mmbench": "mmbench", "oodcv": "oodcv"}
@@ -57,7 +55,6 @@ def read_sources(folder: Path, embedded: Sequence[Path] = (), seed: int = 0) -> 
         if rows in UNEVEN:
             score_sets["uneven"] = draw_uneven(score_sets[UNEVEN[rows]], seed)
         sources += [Source(score_set, rows) for score_set in score_sets.values()]
-    sources.append(Source(read_demonstrations(folder), "llama13b"))
     return sources + [Source(read_workdir(workdir), "embedded") for workdir in embedded]
 
 
@@ -87,33 +84,6 @@ def draw_uneven(score_set: ScoreSet, seed: int) -> ScoreSet:
     title = f"{score_set.title.removesuffix(', one batch')}, uneven shares"
     about = f"{UNEVEN_DRAWS} draws of {score_set.about}"
     return ScoreSet(f"{score_set.name}_uneven", title, about, tables, score_set.models)
-
-
-def read_demonstrations(folder: Path) -> ScoreSet:
-    """LLaMA-13B with ten demonstrations in turn: a prompt of a subject is a context."""
-    path = folder / DEMONSTRATIONS
-    if not path.is_file():
-        raise InputError(
-            where=f"--scores={folder}", expected=f"{DEMONSTRATIONS} in it", got="none",
-            remedy="name the folder of label scores that the README of the evidence describes",
-        )  # fmt: skip
-    tables = []
-    with np.load(path) as archive:
-        # Arrays come in pairs, SUBJECT_scores [10, n, 4] and SUBJECT_gold [n].
-        for key in [name for name in archive.files if name.endswith("_scores")]:
-            subject = key.removesuffix("_scores")
-            gold = archive[f"{subject}_gold"].astype(np.int32)
-            for prompt, scores in enumerate(archive[key].astype(np.float32)):
-                context: dict[str, Json] = {
-                    "task": f"{subject}, prompt {prompt}", "model": "LLaMA-13B",
-                    # Probabilities among the four letters alone.
-                    "scorer": {"kind": "causal_lm", "logits_only": True},
-                }  # fmt: skip
-                tables.append(
-                    ScoreTable(context, tuple("ABCD"), {"test": make_block(scores, gold)})
-                )
-    about = "LLaMA-13B, 16 subjects of MMLU, ten one-shot prompts each"
-    return ScoreSet("llama13b", "MMLU, ten demonstrations", about, tables, 1)
 
 
 def read_workdir(workdir: Path) -> ScoreSet:
