@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
 from batch_calibration.artifacts.cells import Cells, markdown
-from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Panel
+from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel
 from batch_calibration.methods import METHODS
 from experiments.evidence import sets, statistics
 from experiments.evidence.page import Written
@@ -181,7 +181,7 @@ def draw(rates: Mapping[str, np.ndarray]) -> Chart:
     most = float(max(by_place.max() for by_place in rates.values()))
     panels = []
     for name in ("icl", "bc"):
-        marks = [
+        marks: list[Mark] = [
             Line("", [0, most], [0, most], "faint"),
             Dots("candidate", rates[name][:, 0], rates[name][:, 1], alpha=0.7),
         ]
