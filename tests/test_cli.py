@@ -454,14 +454,14 @@ def test_recommend_says_what_to_do_and_why(table, tmp_path, capsys):
 def test_recommendations_of_many_contexts_are_rows_of_a_table(tmp_path, capsys):
     rng = np.random.default_rng(6)
     for i in range(4):
-        _, scores, right = lines_of(rng, n=60 if i else 20)
+        _, scores, right = lines_of(rng, n=60 if i else 19)
         sure = np.round(scores + 3 * np.eye(2)[right], 6)
         rows = [f"{a},{b},{y}" for (a, b), y in zip(sure, right, strict=True)]
         (tmp_path / f"part-{i}.csv").write_text("\n".join(["no,yes,gold", *rows]))
     run("recommend", tmp_path / "part-*.csv", "--gold=gold")
     said = " ".join(capsys.readouterr().out.split())
-    assert "Recommended, of 4 contexts: bc in 3; leave it in 1." in said
-    assert "If it is followed: 4 contexts, 200 rows" in said
+    assert "Recommended, of 4 contexts: bc_empirical_bayes in 3; leave it in 1." in said
+    assert "If it is followed: 4 contexts, 199 rows" in said
     run("diagnose", tmp_path / "part-*.csv", "--gold=gold")
     assert "Recommended, of 4 contexts: " in " ".join(capsys.readouterr().out.split())
 

@@ -28,7 +28,7 @@ from experiments.evidence import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("real", "failure", "shares", "rows", "law", "demonstrations", "judge")
+NAMES = ("real", "failure", "shares", "rows", "law", "demonstrations", "judge", "recommend")
 
 
 # Statistics.

@@ -1,13 +1,19 @@
 """What recommendations are judged on: draws with uneven shares, demonstrations, stored scores."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from batch_calibration import calibrate
+from batch_calibration.diagnosis import experience
 from batch_calibration.errors import InputError
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store
-from experiments.evidence import sources
-from experiments.evidence.sets import ScoreSet
+from experiments.evidence import recommend, sources, trials
+from experiments.evidence.sets import ScoreSet, read_sets
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def table_of(model: str, rows: int = 900) -> ScoreTable:
@@ -40,3 +46,59 @@ def test_a_workdir_is_a_source_and_what_is_missing_is_a_sentence(tmp_path):
     store.put(table_of("m", rows=9))
     stored = sources.read_workdir(tmp_path)
     assert (stored.name, stored.shape) == ("m", (1, 1))
+
+
+def test_the_rule_of_before_is_bc_with_a_prior_for_doubtful_labels():
+    random = np.random.default_rng(0)
+    gold = random.integers(0, 3, 400)
+    rows = random.normal(-4, 1, (400, 3)) + 3 * np.eye(3)[gold] + [0.0, 2.0, 0.0]
+    bias = trials.old_rule(rows)
+    np.testing.assert_allclose(bias - bias.mean(), rows.mean(axis=0) - rows.mean())
+    np.testing.assert_array_equal(trials.old_rule(rows[:49]), np.zeros(3))
+    # The third label is never right: it gets less than BC would give it.
+    gold = random.integers(0, 2, 400)
+    rows = random.normal(-4, 1, (400, 3)) + 3 * np.eye(3)[gold] + [0.0, 0.6, -1.0]
+    guesses = (rows - trials.old_rule(rows)).argmax(axis=1)
+    assert (guesses == 2).sum() < ((rows - rows.mean(axis=0)).argmax(axis=1) == 2).sum() / 2
+
+
+def test_an_outcome_is_points_and_harm_beyond_noise():
+    before, after = np.arange(100) < 50, np.arange(100) < 42
+    assert trials.outcome(before, after) == (-8.0, True)
+    assert trials.outcome(after, before) == (8.0, False)
+    assert trials.outcome(before, np.arange(100) < 47) == (-3.0, False)
+
+
+def test_constants_are_chosen_on_other_rows():
+    def trial(gains):
+        grid = [trials.Outcome(gain, False) for gain in gains]
+        return trials.Trial(50.0, {}, grid, {})
+
+    made = [sources.Source(ScoreSet(n, n, n, [], 1), rows) for n, rows in
+            (("a", "x"), ("b", "x"), ("c", "y"))]  # fmt: skip
+    by_source = [[trial([9.0, 0.0])], [trial([9.0, 0.0])], [trial([0.0, 1.0])]]
+    assert recommend.choose_elsewhere(made, by_source, "x") == 1
+    assert recommend.choose_elsewhere(made, by_source, "y") == 0
+
+
+def test_a_trial_s_rule_is_the_method_s_own(shared: Path):
+    """The shift that trials compute over padded rows is what the method of the table learns."""
+    (score_set,) = read_sets(shared / "scores", ["oodcv"])
+    for table in score_set.tables[:2]:
+        rows, gold = table.blocks["test"].log_probs, table.blocks["test"].labels
+        trial = trials.try_rules(table)
+        corrected = calibrate(rows, "bc_empirical_bayes", from_probs=False)
+        right = 100 * (corrected.argmax(axis=1) == gold).mean()
+        assert trial.accuracy + trial.outcomes["bc_empirical_bayes"].gain == pytest.approx(right)
+        assert trial.grid[trials.DEFAULT] == trial.outcomes["bc_empirical_bayes"]
+
+
+def test_what_to_expect_is_what_the_page_says():
+    text = (ROOT / "docs/evidence.md").read_text()
+    for method, ranges in experience.RANGES.items():
+        for part in ranges:
+            line = (
+                f"| {method} | {part.most:g} | {part.contexts} | {part.gain:+.1f} | "
+                f"{part.low:+.1f} | {part.high:+.1f} | {100 * part.fell:.0f} % |"
+            )
+            assert line.replace("+0.0", "-0.0") in text or line in text

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scaling_oracles import least_loss, scaled, unscaled
-from scipy.optimize import linprog, root
-from scipy.special import log_softmax
+from scipy.optimize import linprog, minimize, root
+from scipy.special import log_softmax, logsumexp
 
 from batch_calibration.calibration.learned_shift import STRENGTHS
 from batch_calibration.methods import METHODS, correct, fit
@@ -245,7 +245,42 @@ def pride_oracle(blocks):
     return subtract(doubles(blocks, "test"), [math.log(p) for p in prior])
 
 
+def empirical_bayes_oracle(is_labeled):
+    """The least of the objective by a general search, from several starts."""
+
+    def oracle(blocks):
+        batch = log_softmax(doubles(blocks, "test"), axis=1)
+        rows, gold = log_softmax(doubles(blocks, "labeled"), axis=1), blocks["labeled"][1]
+        after = normalized(batch - batch.mean(axis=0))
+        label_of_row, sureness = after.argmax(axis=1), after.max(axis=1)
+        ratios = np.array([
+            sureness[label_of_row == j].mean() / sureness[label_of_row != j].mean()
+            for j in range(3)
+        ])  # fmt: skip
+        expected = np.clip(ratios, 0.3, 1.2) ** 2 / (np.clip(ratios, 0.3, 1.2) ** 2).sum()
+
+        def objective(shift):
+            log_shares = logsumexp(log_softmax(batch - shift, axis=1), axis=0) - np.log(len(batch))
+            bias = shift + log_shares
+            bias = bias - bias.mean()
+            value = 3 * np.log1p(bias @ bias / 6)
+            value += 4.5 * ((np.exp(log_shares) - expected) ** 2).sum()
+            if is_labeled:
+                losses = log_softmax(rows - shift, axis=1)[np.arange(len(gold)), gold]
+                value -= 0.1 * losses.sum()
+            return value
+
+        starts = [batch.mean(axis=0) - np.log(expected), np.zeros(3)]
+        ends = [minimize(objective, start, tol=1e-10) for start in starts]
+        shift = min(ends, key=lambda end: end.fun).x
+        return subtract(doubles(blocks, "test"), shift - shift.mean())
+
+    return oracle
+
+
 ORACLES = {
+    "bc_empirical_bayes": empirical_bayes_oracle(False),
+    "bcl_empirical_bayes": empirical_bayes_oracle(True),
     "prior_matching": matched_oracle(equal_shares),
     "otter": transport_oracle,
     "sld_em": matched_oracle(em_shares),

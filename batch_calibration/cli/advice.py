@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.diagnosis import LEAVE, Recommendation
-from batch_calibration.methods import ask_about_order
+from batch_calibration.methods import METHODS, ask_about_order
 from batch_calibration.scores import ScoreTable
 
 MAX_DOUBTS = 3
@@ -23,19 +23,23 @@ def call(recommendation: Recommendation) -> str:
     """The words after the file's name that make the console program follow it, "" to leave it."""
     if recommendation.method == LEAVE:
         return ""
-    prior = recommendation.options.get("target_prior")
-    prior_flag = "" if prior is None else f" --prior={','.join(f'{share:.3g}' for share in prior)}"
-    return f"--method={recommendation.method}{prior_flag}"
+    flags = [f"--method={recommendation.method}"]
+    prior, strength = map(recommendation.options.get, ("target_prior", "strength"))
+    if isinstance(prior, tuple):
+        flags.append(f"--prior={','.join(f'{share:.3g}' for share in prior)}")
+    if strength is not None:
+        flags.append(f"--strength={strength:g}")
+    if METHODS[recommendation.method].probe.labels:
+        flags.append("--labeled=LABELED")
+    return " ".join(flags)
 
 
 def short(recommendation: Recommendation) -> str:
-    """Its name in a table: "leave it", the method, or the method and "prior"."""
+    """Its name in a table: "leave it", or the method, "with prior" or "with strength"."""
     if recommendation.method == LEAVE:
         return "leave it"
-    return (
-        # The only option a recommendation has is the target prior.
-        f"{recommendation.method} with prior" if recommendation.options else recommendation.method
-    )
+    added = "".join(f" with {name.removeprefix('target_')}" for name in recommendation.options)
+    return f"{recommendation.method}{added}"
 
 
 def over_all(recommendations: Sequence[Recommendation]) -> str:

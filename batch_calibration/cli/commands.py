@@ -67,7 +67,9 @@ def recommend_files(args: Namespace) -> None:
         )
     tables = _tables(args)
     shares = prior.shares(args.prior, tables)
-    recommendations = [_recommended(*pair) for pair in zip(tables, shares, strict=True)]
+    share = prior.share_range(args.share)
+    pairs = zip(tables, shares, strict=True)
+    recommendations = [_recommended(*pair, share=share) for pair in pairs]
     summaries.show_advice(
         [_followed(*pair) for pair in zip(tables, recommendations, strict=True)], sys.stdout
     )
@@ -82,8 +84,9 @@ def _followed(table: ScoreTable, recommendation: Recommendation) -> Corrected:
 
 
 def _recommended(
-    table: ScoreTable, shares: tuple[float, ...] | None, *, measure: bool = True
-) -> Recommendation:
+    table: ScoreTable, shares: tuple[float, ...] | None, *,
+    share: tuple[float, float] | None = None, measure: bool = True,
+) -> Recommendation:  # fmt: skip
     """What is recommended for a context; its labeled block is measured if there is one."""
     labeled = table.blocks.get("labeled") if measure else None
     probe = table.blocks.get("cc") if labeled else None
@@ -93,6 +96,7 @@ def _recommended(
         labeled=labeled and labeled.log_probs,
         labels=labeled and labeled.labels,
         target_prior=shares,
+        share=share,
         label_names=table.label_names,
         from_probs=False,  # read before
     )

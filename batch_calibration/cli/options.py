@@ -170,6 +170,9 @@ def _add_learning(parser: Parser, command: str) -> None:
         add("--strength", type=float, help="how much of the bias is removed (default: 1)")
     if command in ("calibrate", "diagnose", "recommend"):
         add("--prior", default="", metavar="SHARES", help=PRIOR)
+    if command == "recommend":
+        add("--share", default="", metavar="LOW,HIGH",
+            help="between which shares the first of two labels is right, as 0.3,0.7")  # fmt: skip
     add("--probe", action="append", default=[], metavar="[cc=|dc=]FILE",
         help="scores of content-free (cc) or random-word (dc) prompts")  # fmt: skip
     add("--labeled", default="", metavar="FILE", help=LABELED)

@@ -36,6 +36,26 @@ def shares(text: str, tables: Sequence[ScoreTable]) -> list[tuple[float, ...] | 
     return given_shares(text, [table.label_names for table in tables])
 
 
+def share_range(text: str) -> tuple[float, float] | None:
+    """The two shares that --share names, None for none.
+
+    Raises:
+        InputError: other than two numbers.
+
+    >>> share_range("0.3,0.7")
+    (0.3, 0.7)
+    """
+    if not text:
+        return None
+    with suppress(ValueError):
+        low, high = map(float, text.split(","))
+        return low, high
+    raise InputError(
+        where="--share", expected="two shares, the lower one first", got=text,
+        remedy="as in --share=0.3,0.7",
+    )  # fmt: skip
+
+
 def given_shares(
     text: str, names_by_context: Sequence[Sequence[str]]
 ) -> list[tuple[float, ...] | None]:

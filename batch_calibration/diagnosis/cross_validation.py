@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,92 +11,135 @@ import numpy as np
 from batch_calibration.calibration.base import predict
 from batch_calibration.methods import METHODS, Evidence, Method, gather, no_log_probs
 
-Shares = tuple[float, ...]
+Options = Mapping[str, float | tuple[float, ...]]
 FOLDS = 8
+PAIRS = np.array([(f, g) for f in range(FOLDS) for g in range(f, FOLDS)])
+"""[36, 2], the folds that are held out together; a fold alone beside itself."""
 LEAST_LABELED = 16
 """Labeled rows below which nothing is measured."""
+CANDIDATES = (
+    "icl", "cc", "bc", "bcl", "bc_empirical_bayes", "bcl_empirical_bayes", "prior_counted",
+    "rbcorr", "vector",
+)  # fmt: skip
+"""Few, of unlike kinds: the more are compared on few rows, the more often luck decides."""
+CLEAR = 2.0
+"""Standard errors by which another method must be ahead of the default."""
 
 
-def measure(
-    blocks: Mapping[str, Evidence], default: str, options: Mapping[str, Shares]
-) -> dict[str, np.ndarray]:
-    """Method -> whether each labeled row is predicted right by what the other rows teach.
+class Choice(NamedTuple):
+    """A method that labeled rows choose.
 
-    Rows are held out in `FOLDS` parts, the labels spread evenly over them. A method is left out if
-    its blocks are not there, if it draws at random, depends on the order of rows or corrects only
-    the rows that it learned from, or if it is a published variant of another.
+    Attributes:
+        method: its name.
+        hits: method -> [m], whether it is right on each labeled row, learned without its fold.
+        held_out: [m], whether the choice is right: of each fold the method that the rows of the
+            other folds choose, without a fit that saw it. No row judges what it helped to choose.
+        lead: the method's accuracy less the default's.
+        error: the standard error of that, paired by row.
+    """
+
+    method: str
+    hits: dict[str, np.ndarray]
+    held_out: np.ndarray
+    lead: float
+    error: float
+
+
+def choose(blocks: Mapping[str, Evidence], default: str, options: Options) -> Choice:
+    """The default, or a method that is ahead of it by more than two standard errors.
+
+    Rows are held out in `FOLDS` parts, drawn at random, and in pairs of parts.
 
     Args:
         blocks: "test" and "labeled", whose labels are all known, and others that are there.
-        default: a method that is measured in any case.
+        default: a method.
         options: of `default`.
     """
     rows = np.asarray(blocks["test"].log_probs)
-    names = [name for name, method in METHODS.items() if _measurable(method, blocks, rows)]
-    # `default` comes last where it is none of them, as in the order of the sentences.
-    hits = {}
+    names = [name for name in CANDIDATES if _is_measurable(name, blocks, rows)]
+    gold = np.asarray(blocks["labeled"].labels)
+    # At random: folds of equal shares of labels would tell of the rows held out what is learned.
+    fold_of_row = np.random.default_rng(0).permutation(len(gold)) % FOLDS
+    by_pair = {}
     for name in dict.fromkeys([*names, default]):
-        hits[name] = _hits(name, blocks, options if name == default else {})
-    return hits
+        by_pair[name] = _hits(name, blocks, options if name == default else {}, fold_of_row)
+    hits = {name: _of_own_fold(grid, fold_of_row) for name, grid in by_pair.items()}
+    held_out = np.empty(len(gold), bool)
+    for fold in range(FOLDS):
+        is_out = fold_of_row == fold
+        # Hits on the rows of other folds, by fits that saw neither these nor this fold.
+        others = {name: grid[fold, fold_of_row[~is_out], ~is_out] for name, grid in by_pair.items()}
+        best, _, _ = ahead(others, default)
+        held_out[is_out] = hits[best][is_out]
+    method, lead, error = ahead(hits, default)
+    return Choice(method, hits, held_out, lead, error)
 
 
-def _measurable(method: Method, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
+def _is_measurable(name: str, blocks: Mapping[str, Evidence], rows: np.ndarray) -> bool:
+    method: Method | None = METHODS.get(name)
     return (
-        method.group != "variant"
+        method is not None
         and set(method.probe.blocks) <= set(blocks)
-        and not (method.needs_key or method.in_order or method.own_rows)
         # None stands for any number of labels
         and rows.shape[-1] <= (method.most_labels or rows.shape[-1])
         and not (method.needs_log_probs and no_log_probs(rows))
     )
 
 
-def _hits(name: str, blocks: Mapping[str, Evidence], options: Mapping[str, Shares]) -> np.ndarray:
+def _hits(
+    name: str, blocks: Mapping[str, Evidence], options: Options, folds: np.ndarray
+) -> np.ndarray:
+    """[folds, folds, m]: whether each row is right by a fit that saw neither fold."""
     gold = np.asarray(blocks["labeled"].labels)
-    # Rows sorted by label are dealt out one by one, so that each fold has its share of labels.
-    fold_of_row = np.empty(len(gold), int)
-    fold_of_row[gold.argsort(kind="stable")] = np.arange(len(gold)) % FOLDS
-    # [folds, m], 0 for rows held out
-    weights = (fold_of_row != np.arange(FOLDS)[:, None]).astype(np.float32)
+    # [36, m], 0 for rows held out
+    weights = np.all(folds != PAIRS[:, :, None], axis=1).astype(np.float32)
     # Only what the method reads: others would compile a program of their own.
     read = {block: blocks[block] for block in ("test", *METHODS[name].probe.blocks, "labeled")}
-    # [folds, m]
     guesses = np.asarray(_held_out(weights, read, name=name, options=tuple(options.items())))
-    # Each row is judged by the fold that held it out.
-    return np.asarray(guesses[fold_of_row, np.arange(len(gold))] == gold)
+    grid = np.empty((FOLDS, FOLDS, len(gold)), bool)
+    for (first, second), of_pair in zip(PAIRS, guesses == gold, strict=True):
+        grid[first, second] = grid[second, first] = of_pair
+    return grid
+
+
+def _of_own_fold(grid: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """[m]: each row by the fit that held out its fold alone."""
+    return np.asarray(grid[folds, folds, np.arange(len(folds))])
 
 
 @partial(jax.jit, static_argnames=("name", "options"))
 def _held_out(
     weights: jax.Array, blocks: dict[str, Evidence], *, name: str,
-    options: tuple[tuple[str, Shares], ...]  # hashable, as static arguments must be
+    options: tuple[tuple[str, float | tuple[float, ...]], ...]  # hashable, for it is static
 ) -> jax.Array:  # fmt: skip
-    """Predictions [folds, m] for all labeled rows by what those of positive weight teach."""
+    """Predictions [fits, m] for all labeled rows by what those of positive weight teach."""
     method, labeled = METHODS[name], blocks["labeled"]
     fit, apply = method.make(**dict(options))
 
-    def of_fold(weight: jax.Array) -> jax.Array:
-        # Rows held out weigh 0, so that all folds have one shape and share one compiled program.
+    def of_fit(weight: jax.Array) -> jax.Array:
+        # Rows held out weigh 0, so that all fits have one shape and share one compiled program.
         learned = {**blocks, "labeled": labeled._replace(weight=weight)}
         return predict(apply(fit(*gather(method, learned)), jnp.asarray(labeled.log_probs)))
 
-    return jax.vmap(of_fold)(weights)
+    return jax.vmap(of_fit)(weights)
 
 
 def ahead(hits: Mapping[str, np.ndarray], default: str) -> tuple[str, float, float]:
-    """The method whose lead over `default` exceeds its standard error by most, or `default`.
+    """The method that is ahead of `default` most clearly, beyond two standard errors, or `default`.
 
     Returns:
         Its name, its lead in accuracy, and the standard error of that, paired by row.
 
-    >>> ahead({"a": np.arange(9) < 3, "b": np.arange(9) < 8}, "a")[0]
+    >>> ahead({"a": np.arange(9) < 2, "b": np.arange(9) < 8}, "a")[0]
     'b'
+    >>> ahead({"a": np.arange(9) < 5, "b": np.arange(9) < 7}, "a")[0]
+    'a'
     """
-    # By how much a lead exceeds its standard error; the default's own is 0.
+    # By how much a lead exceeds its standard errors; the default's own is 0.
     best, lead, error, most = default, 0.0, 0.0, 0.0
     for name, hit in hits.items():
         gains = hit.astype(float) - hits[default]
         mean, noise = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
-        if mean - noise > most:
-            best, lead, error, most = name, mean, noise, mean - noise
+        if mean - CLEAR * noise > most:
+            best, lead, error, most = name, mean, noise, mean - CLEAR * noise
     return best, lead, error

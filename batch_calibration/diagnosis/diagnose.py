@@ -106,7 +106,7 @@ def diagnose(
         classes = _share(labels_known, k)
         accuracy_before = _right(guess[is_labeled], labels_known, k)
         accuracy_after = _right(new_guess[is_labeled], labels_known, k)
-        gain = _gain(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
+        gain = gain_of(guess[is_labeled] == labels_known, new_guess[is_labeled] == labels_known)
     return Diagnosis(
         label_names=check_names(label_names, scores, k),
         method=method,
@@ -178,8 +178,12 @@ def _balanced(hits: np.ndarray, gold: np.ndarray, k: int) -> Estimate:
     return Estimate(float(recall.mean()), *ends)
 
 
-def _gain(before: np.ndarray, after: np.ndarray) -> Estimate:
-    """The difference of two accuracies on the same rows."""
+def gain_of(before: np.ndarray, after: np.ndarray) -> Estimate:
+    """The difference of two accuracies on the same rows, with its interval.
+
+    >>> print(gain_of(np.zeros(60, bool), np.arange(60) < 30))
+    50.0 [36.2, 62.2]
+    """
     n = len(before)
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     low, high = gain_interval(won, lost, n)

@@ -1,9 +1,10 @@
-"""Which correction to use on some scores, if any, and why."""
+"""Which correction to use on some scores, if any, why, and what it is expected to gain."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,8 +15,12 @@ from batch_calibration.arrays import (
     is_frame,
     names_of,
 )
-from batch_calibration.diagnosis.cross_validation import LEAST_LABELED, ahead, measure
-from batch_calibration.diagnosis.diagnose import accuracy_of, check_names
+from batch_calibration.calibration.base import label_normalized
+from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, information
+from batch_calibration.diagnosis.cross_validation import CLEAR, LEAST_LABELED, choose
+from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
+from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
+from batch_calibration.diagnosis.share_range import over_shares
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
 from batch_calibration.methods import (
@@ -25,50 +30,36 @@ from batch_calibration.methods import (
     check_labels,
     check_options,
     check_scores,
+    correct,
 )
 from batch_calibration.metrics import Estimate
 
 LEAVE, CORRECT, TO_SHARES = "icl", "bc", "prior_matching"
-"""The methods that the rule names; `TO_SHARES` where it is there, else BC with the shares."""
-LEAST_ROWS = 50
-"""Rows below which scores do not show whether a label is ever right."""
-SURE = 2.0
-"""Standard errors by which a preference must exceed zero."""
-INFORMATION = 0.05
-"""Nats that a row's corrected scores must tell of its label on average."""
-CONFIDENCE = 0.9
-"""A label is doubtful if rows that BC gives it have less than this part of the others' mean
-probability. All four numbers were found on the models of even index in ../shared/scores."""
+LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
+LEAST_ROWS = 20
+"""Unlabeled rows below which nothing is recommended: fewer were not tried."""
+LABELS_SAY_MOST = f"{LEAST_LABELED} labeled rows or more would tell more."
+Options = dict[str, float | tuple[float, ...]]
 
 
 class Signals(NamedTuple):
-    """What unlabeled scores show of a correction by BC.
+    """What unlabeled scores show.
 
     Attributes:
         rows: n.
         preference: the largest mean score of a label less the least, in nats.
         error: its standard error, in nats.
-        information: mean over rows of KL(Q_i || mean Q) with Q_i the label probabilities after BC:
-            what a row's scores tell of its label, in nats.
-        confidence: [k], the mean probability after BC of the rows that it gives to a label,
-            divided by that of the rows it gives to others; NaN where it gives it none.
-        doubtful: indices of the labels whose confidence is less than `CONFIDENCE`: one that is
-            never right looks like that, for the rows it is given are rows of others.
-        predicted: [k], share of each label among the predictions before BC, one more of each
-            counted.
+        information: what a row's scores tell of its label once BC has corrected them, in nats.
     """
 
     rows: int
     preference: float
     error: float
     information: float
-    confidence: np.ndarray
-    doubtful: tuple[int, ...]
-    predicted: np.ndarray
 
 
 class Recommendation(NamedTuple):
-    """A method, or to leave the scores as they are, and the reasons.
+    """A method, or to leave the scores as they are, the reasons, and what to expect.
 
     Attributes:
         method: a name from `METHODS`; "icl" leaves the scores as they are.
@@ -76,46 +67,36 @@ class Recommendation(NamedTuple):
             reads labels or probes needs `labeled`, `labels`, `probe` too.
         reason: sentences; the first is the recommendation.
         signals: what the unlabeled scores show.
+        expected: the gain in accuracy with a 95 % interval, and how likely it is a loss.
+        accuracy: with labels, how often the recommendation is right, on rows that did not choose
+            it; else None.
         measured: method -> accuracy on the labeled rows, each judged by what the other ones teach;
-            empty without labels.
+            empty without labels. The best of many is flattered by luck: `accuracy` is not.
     """
 
     method: str
-    options: dict[str, tuple[float, ...]]
+    options: Options
     reason: tuple[str, ...]
     signals: Signals
+    expected: Expected
+    accuracy: Estimate | None
     measured: dict[str, Estimate]
 
 
 def signals(scores: ArrayLike) -> Signals:
-    """What unlabeled scores [n, k], in nats, show of a correction by BC.
+    """What unlabeled scores [n, k], in nats, show.
 
-    >>> found = signals(10 * [[-1.0, -3.0], [-2.0, -2.5]])
-    >>> round(found.preference, 2), round(found.information, 3), found.doubtful
-    (1.25, 0.066, ())
+    >>> shown = signals(10 * [[-1.0, -3.0], [-2.0, -2.5]])
+    >>> round(shown.preference, 2), round(shown.information, 3)
+    (1.25, 0.066)
     """
     rows = np.asarray(scores, np.float64)
-    n, k = rows.shape
     mean = rows.mean(axis=0)
-    after = _probs(rows - mean)  # [n, k], probabilities after BC
-    # A probability that underflowed to 0 adds nothing, where 0 * log 0 would be NaN.
-    log_ratio = np.log(np.maximum(after, np.finfo(float).tiny)) - np.log(after.mean(axis=0))
-    confidence_of_row, label_of_row = after.max(axis=-1), after.argmax(axis=-1)
-    counts = np.bincount(label_of_row, minlength=k)
-    sums = np.bincount(label_of_row, confidence_of_row, minlength=k)
-    # A label that no row or every row is given has no other to compare with: NaN.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        confidence = (sums / counts) / ((sums.sum() - sums) / (n - counts))
-    # One more of each, so that no share is 0.
-    predicted = np.bincount(rows.argmax(axis=-1), minlength=k) + 1.0
     return Signals(
-        n,
+        len(rows),
         float(np.ptp(mean)),
         pair_error(rows, int(mean.argmax()), int(mean.argmin())),
-        float((after * log_ratio).sum(axis=-1).mean()),
-        confidence,
-        tuple(np.flatnonzero(confidence < CONFIDENCE).tolist()),
-        predicted / predicted.sum(),
+        float(information(label_normalized(jnp.asarray(rows, jnp.float32)))),
     )
 
 
@@ -126,27 +107,26 @@ def recommend(
     labeled: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     target_prior: Sequence[float] | Mapping[Hashable, float] | None = None,
+    share: tuple[float, float] | None = None,
     label_names: Sequence[str] = (),
     from_probs: bool | None = None,
 ) -> Recommendation:
-    """Which method to use on these scores, or to leave them as they are, and why.
+    """Which method to use on these scores, or to leave them as they are, why, and what it gains.
 
-    Without labels, in this order:
+    1. With 16 labeled rows or more: `bcl_empirical_bayes`, or another of nine methods whose
+       accuracy on them, each judged by what the others teach, is ahead of it by more than two
+       standard errors.
+    2. Without, the shares of the labels given: match them (BC where they are equal).
+    3. A range of shares given, of two labels: what the law of gain expects most of, on average
+       over the range.
+    4. Else `bc_empirical_bayes`; or to leave the scores, where there are fewer than 20 rows or
+       their corrected scores tell less than 0.05 nats of a label.
 
-    1. Shares of the labels are given: match them (BC where they are equal).
-    2. Fewer than 50 rows, a preference within two standard errors, or rows whose corrected scores
-       tell less than 0.05 nats of their label: leave the scores.
-    3. Labels are doubtful (BC gives them rows, but with less than 0.9 of the probability that the
-       rows of other labels have): BC with a target prior that gives each of these the share that
-       it is predicted for now, at most an equal one, and the others equal shares.
-    4. Else BC.
-
-    With labeled rows, another method is taken if its accuracy on them, each judged by what the
-    others teach, is ahead of that choice by more than a standard error.
-
-    The scores must be in nats: cosines, whose differences are small, look as if they told nothing.
-    The constants were found on half of the real models of ../shared/scores and hold on the other
-    half: `python -m benchmarks.recommendation`.
+    The gain to expect without labels is that of real models whose scores looked alike, with the
+    range that held 95 % of them; with labels it is measured on rows that did not choose. How the
+    rule fares on sources that tuned none of its constants: `python -m experiments.evidence
+    --config=configs/evidence_recommend.py`, docs/evidence.md. The scores must be in nats: cosines,
+    whose differences are small, look as if they told nothing.
 
     Args:
         scores: [n, k], log-probabilities in nats of unlabeled rows of one prompt.
@@ -155,15 +135,17 @@ def recommend(
         labels: [m], their labels as indices or names of columns; -1 means unknown.
         target_prior: [k], the share of each label that you expect, in order or by name; equal
             shares say that BC's supposition holds.
+        share: between which shares the first of two labels is right, such as (0.3, 0.7).
         label_names: k names for the sentences; by default those of a frame's columns.
         from_probs: whether scores, probe and labeled are probabilities, as in `calibrate`.
 
     Raises:
-        InputError: as `calibrate`; labeled without labels or the reverse; a probe without them.
+        InputError: as `calibrate`; labeled without labels or the reverse; a probe without them; a
+            range that is none, of other than two labels, or beside target_prior.
 
-    >>> found = recommend(30 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("no", "yes"))
-    >>> found.method, found.reason[0]
-    ('bc', "Use bc, for the scores favor 'no' by 1.25 ± 0.10 nats.")
+    >>> advice = recommend(30 * [[-1.0, -4.0], [-2.0, -2.5]], label_names=("no", "yes"))
+    >>> advice.method, advice.reason[0]
+    ('bc_empirical_bayes', "Use bc_empirical_bayes, for the scores favor 'no' by 1.75 ± 0.16 nats.")
     """
     rows = check_scores(scores, from_probs=from_probs)
     # Logits may be above 0 in all of few rows.
@@ -174,22 +156,26 @@ def recommend(
             where="scores", expected="[n, k], the rows of one prompt", got=f"shape {rows.shape}",
             remedy="give one prompt's rows at a time",
         )  # fmt: skip
-    columns, names = names_of(scores), check_names(label_names, scores, k)
-    seen = signals(rows)
-    if target_prior is not None:
-        shares = in_label_order(target_prior, columns, "target_prior", k)
-        check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": shares}, k)
-        method, options, why = _to_shares(tuple(map(float, shares)))
-    else:
-        method, options, why = _from_scores(rows, seen, names)
     if (labeled is None) != (labels is None) or (labeled is None and probe is not None):
         raise InputError(
             where="recommend", remedy="give what is missing or leave all out",
             expected="labeled=[m, k] and labels=[m] together, and probe= only beside them, "
             "for it is measured there",
         )  # fmt: skip
+    if share is not None and target_prior is not None:
+        raise InputError(
+            where="recommend", expected="share= or target_prior=", got="both",
+            remedy="leave one out",
+        )  # fmt: skip
+    columns, names = names_of(scores), check_names(label_names, scores, k)
+    shares: tuple[float, ...] | None = None
+    if target_prior is not None:
+        in_order = in_label_order(target_prior, columns, "target_prior", k)
+        check_options(CORRECT, METHODS[CORRECT].make, {"target_prior": in_order}, k)
+        shares = tuple(map(float, in_order))
+    advice = _from_scores(np.asarray(rows), names, shares, share)
     if labeled is None:
-        return Recommendation(method, options, tuple(why), seen, {})
+        return advice
 
     def read_by_name(source: ArrayLike, where: str) -> np.ndarray:
         return read(source, where, labels=k, columns=columns if is_frame(source) else None)
@@ -197,104 +183,103 @@ def recommend(
     labeled_rows = read_by_name(labeled, "labeled")
     gold = in_row_order(labels, "labels", labeled, "labeled")
     gold = check_labels(column_numbers(gold, columns or names_of(labeled)), labeled_rows)
-    if (gold >= 0).sum() < LEAST_LABELED:
-        few = f"{(gold >= 0).sum()} labeled rows are too few to measure (less than {LEAST_LABELED})"
-        return Recommendation(method, options, (*why, f"{few}."), seen, {})
-    # Rows without a label are left out: `measure` takes all labels of a block for known.
-    blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[gold >= 0], gold[gold >= 0])}
+    is_known = gold >= 0
+    if (count := int(is_known.sum())) < LEAST_LABELED:
+        few = f"{count} labeled rows are too few to measure (less than {LEAST_LABELED})."
+        return advice._replace(reason=(*advice.reason, few))
+    # Rows without a label are left out: `choose` takes all labels of a block for known.
+    blocks = {"test": Evidence(rows), "labeled": Evidence(labeled_rows[is_known], gold[is_known])}
     if probe is not None:
         blocks["cc"] = Evidence(read_by_name(probe, "probe"))
-    hits = measure(blocks, method, options)
-    best, lead, error = ahead(hits, method)
-    accuracies = {name: accuracy_of(hit) for name, hit in hits.items()}
-    doubt = filter(None, [ask_about_order(labeled_rows, gold)])
-    comparison = (
-        f"On {len(gold[gold >= 0]):,} labeled rows, each judged by what the others teach, "
-        f"{LEAVE} has {accuracies[LEAVE]} % right and {method} {accuracies[method]} %"
-    )
-    if best == method:
-        why.append(f"{comparison}; no method is ahead of it by more than a standard error.")
-        why += doubt
-        return Recommendation(method, options, tuple(why), seen, accuracies)
-    advice = "Leave the scores as they are" if best == LEAVE else f"Use {best}"
-    why = [
-        f"{advice}, for it has {accuracies[best]} % of {len(hits[best]):,} labeled rows right, "
-        f"{100 * lead:.1f} ± {100 * error:.1f} points more than {method}, which the scores alone "
-        "recommend.",
-        f"{comparison}.",
-        *doubt,
-    ]
-    return Recommendation(best, {}, tuple(why), seen, accuracies)
+    return _from_labels(advice, blocks, is_stated=shares is not None or share is not None)
 
 
-Choice = tuple[str, dict[str, tuple[float, ...]], list[str]]
-"""A method, its options, and why."""
-
-
-def _to_shares(shares: tuple[float, ...]) -> Choice:
-    if np.ptp(shares) < 1e-6:  # equal but for rounding
-        return CORRECT, {}, [f"Use {CORRECT}, for labels are said to be right equally often."]
-    name = TO_SHARES if TO_SHARES in METHODS else CORRECT
-    why = f"Use {name} with the shares that are given, which tell bias from what is right."
-    return name, {"target_prior": shares}, [why]
-
-
-def _from_scores(rows: np.ndarray, seen: Signals, names: Sequence[str]) -> Choice:
-    if seen.rows < LEAST_ROWS:
-        return _leave(f"so few rows ({seen.rows:,}, less than {LEAST_ROWS}) do not show whether "
-                      "a correction is safe", INSTEAD)  # fmt: skip
+def _from_scores(
+    rows: np.ndarray, names: Sequence[str], shares: tuple[float, ...] | None,
+    share: tuple[float, float] | None,
+) -> Recommendation:  # fmt: skip
+    """What unlabeled scores recommend, and what is stated of their labels."""
+    seen = signals(rows)
     mean = rows.mean(axis=0, dtype=np.float64)  # [k], nats
     favors = (
         f"the scores favor {names[int(mean.argmax())]!r} by {seen.preference:.2f} ± "
         f"{seen.error:.2f} nats"
     )
-    if seen.preference <= SURE * seen.error:
-        return _leave(f"{favors}, which may be noise")
-    if seen.information < INFORMATION:
-        return _leave(
+    if share is not None:
+        method, options, expected, why = over_shares(rows, share)
+        return Recommendation(method, options, why, seen, expected, None, {})
+    if shares is not None:
+        method, options, sentence = _to_shares(shares)
+        expected = _expected_of(rows, method, options, TO_SHARES)
+        reason = _sentences(sentence, expected.sentence())
+        return Recommendation(method, options, reason, seen, expected, None, {})
+    why_not = ""
+    if len(rows) < LEAST_ROWS:
+        why_not = f"{len(rows):,} rows (less than {LEAST_ROWS}) do not show whether it is safe"
+    elif seen.information < LEAST_INFORMATION:
+        why_not = (
             f"once the preference is removed they tell {seen.information:.3f} nats of a row's "
-            f"label (less than {INFORMATION:g}), so that a correction only moves guesses",
-            INSTEAD,
+            f"label (less than {LEAST_INFORMATION:g}), so that a correction only moves guesses"
         )
-    if not seen.doubtful:
-        return CORRECT, {}, [f"Use {CORRECT}, for {favors}."]
-    return _cautious(seen, names, favors)
+    if why_not:
+        reason = (f"Leave the scores as they are, for {why_not}.", LABELS_SAY_MOST)
+        return Recommendation(LEAVE, {}, reason, seen, Expected.none(), None, {})
+    expected = _expected_of(rows, LIKELY, {}, LIKELY)
+    reason = _sentences(f"Use {LIKELY}, for {favors}.", expected.sentence(), LABELS_SAY_MOST)
+    return Recommendation(LIKELY, {}, reason, seen, expected, None, {})
 
 
-INSTEAD = (
-    "If you know how often each label is right, give that (target_prior); labeled rows say most "
-    "(labeled, labels)."
-)
+def _sentences(*sentences: str) -> tuple[str, ...]:
+    """Those that say something."""
+    return tuple(filter(None, sentences))
 
 
-def _leave(why: str, *more: str) -> Choice:
-    return LEAVE, {}, [f"Leave the scores as they are, for {why}.", *more]
+def _to_shares(shares: tuple[float, ...]) -> tuple[str, Options, str]:
+    if np.ptp(shares) < 1e-6:  # equal but for rounding
+        return CORRECT, {}, f"Use {CORRECT}, for labels are said to be right equally often."
+    why = f"Use {TO_SHARES} with the shares that are given, which tell bias from what is right."
+    return TO_SHARES, {"target_prior": shares}, why
 
 
-def _cautious(seen: Signals, names: Sequence[str], favors: str) -> Choice:
-    """BC that gives doubtful labels no larger share than they have."""
-    k, doubtful = len(names), list(seen.doubtful)
-    listed = ", ".join(repr(names[label]) for label in doubtful[:5])
-    listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
-    # Doubtful labels keep what they are predicted for now, the others share the remainder.
-    prior = np.zeros(k)
-    prior[doubtful] = np.minimum(seen.predicted[doubtful], 1 / k)
-    sure = np.setdiff1d(np.arange(k), doubtful)
-    # Never empty: the most confident label has a ratio of 1 or more, or NaN, and is not doubtful.
-    prior[sure] = (1 - prior.sum()) / len(sure)
-    least_confident = doubtful[int(seen.confidence[doubtful].argmin())]
-    return CORRECT, {"target_prior": tuple(prior.tolist())}, [
-        f"Use {CORRECT} with a target prior that gives {listed} no larger share than they are "
-        f"predicted for now, for {favors}.",
-        f"The rows that {CORRECT} would give {names[least_confident]!r} have "
-        f"{100 * seen.confidence[least_confident]:.0f} % of the probability that rows of other "
-        "labels have: a label that is never right looks like that.",
-        INSTEAD,
-    ]  # fmt: skip
+def _expected_of(rows: np.ndarray, method: str, options: Options, like: str) -> Expected:
+    corrected = correct(METHODS[method], {"test": Evidence(rows)}, rows, **options).scores  # type: ignore[arg-type]
+    return expect(rows, np.asarray(corrected), like)
 
 
-def _probs(rows: np.ndarray) -> np.ndarray:
-    """The softmax over labels."""
-    # The largest becomes exp(0), so none overflows.
-    raised = np.exp(rows - rows.max(axis=-1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+def _from_labels(
+    advice: Recommendation, blocks: Mapping[str, Evidence], *, is_stated: bool
+) -> Recommendation:
+    """What labeled rows recommend; a choice by stated shares is the default beside them."""
+    default = advice.method if is_stated else WITH_LABELS
+    options = advice.options if is_stated else {}
+    choice = choose(blocks, default, options)
+    labeled = blocks["labeled"]
+    measured = {name: accuracy_of(hits) for name, hits in choice.hits.items()}
+    gain = gain_of(choice.hits[LEAVE], choice.held_out)
+    expected = expect_from_rows(gain, choice.hits[LEAVE], choice.held_out)
+    count = len(choice.held_out)
+    accuracy = accuracy_of(choice.held_out)
+    on_rows = (
+        f"Chosen so, {accuracy} % of the {count:,} labeled rows are right, each by what the others "
+        f"teach and choose, and {measured[LEAVE]} % as they are."
+    )
+    if choice.method == default:
+        why = (
+            f"Use {default}: on {count:,} labeled rows no other method is ahead of it by more than "
+            f"{CLEAR:g} standard errors."
+        )
+    else:
+        is_left = choice.method == LEAVE
+        advised = "Leave the scores as they are" if is_left else f"Use {choice.method}"
+        options = {}
+        why = (
+            f"{advised}, for on {count:,} labeled rows it is {100 * choice.lead:.1f} ± "
+            f"{100 * choice.error:.1f} points ahead of {default}."
+        )
+    if choice.method == LEAVE:
+        expected = Expected.none()
+    doubt = ask_about_order(np.asarray(labeled.log_probs), np.asarray(labeled.labels))
+    reason = _sentences(why, on_rows, expected.sentence(), doubt)
+    return Recommendation(
+        choice.method, options, reason, advice.signals, expected, accuracy, measured
+    )

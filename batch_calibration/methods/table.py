@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from batch_calibration.arrays import in_label_order
 from batch_calibration.calibration.balanced_shift import balanced_shift
 from batch_calibration.calibration.base import Calibrator, reads_arrays
+from batch_calibration.calibration.empirical_bayes import LABELED_WEIGHT, empirical_bayes
 from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.leave_one_out import leave_one_out
 from batch_calibration.calibration.linc import linc
@@ -186,6 +187,16 @@ METHODS: dict[str, Method] = {
         probes.BATCH, partial(shift, estimate=shrunk_mean),
         "BC's bias by James and Stein 1961, positive part", group="unlabeled",
         keeps_bias=True, over_probe_sizes=True,
+    ),
+    "bc_empirical_bayes": Method(
+        probes.BATCH, empirical_bayes,
+        "BC with a likely bias and likely shares, by empirical Bayes; this project",
+        group="unlabeled", keeps_bias=True,
+    ),
+    "bcl_empirical_bayes": Method(
+        probes.BATCH_AND_LABELED, partial(empirical_bayes, labeled_weight=LABELED_WEIGHT),
+        "bc_empirical_bayes with the log loss of labeled rows; this project",
+        group="labeled", keeps_bias=True,
     ),
     "prior_matching": Method(
         probes.BATCH, prior_matching, "Estienne et al. 2023, arXiv:2307.06713, to convergence",

@@ -5,7 +5,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from experiments.evidence import demonstrations, failure, judge, law, page, real, rows, shares
+from experiments.evidence import (
+    demonstrations,
+    failure,
+    judge,
+    law,
+    page,
+    real,
+    recommend,
+    rows,
+    shares,
+)
 from experiments.evidence.page import Written
 
 
@@ -24,6 +34,7 @@ STUDIES = {
     "law": Study(law.run, law.Options),
     "demonstrations": Study(demonstrations.run, demonstrations.Options),
     "judge": Study(judge.run, judge.Options),
+    "recommend": Study(recommend.run, recommend.Options),
 }
 """Each study by its name."""
 

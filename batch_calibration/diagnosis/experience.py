@@ -1,0 +1,134 @@
+"""What a recommendation gained on scores of real models that looked alike."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betainc
+
+from batch_calibration.metrics import Estimate
+
+
+class Expected(NamedTuple):
+    """What to expect of a recommendation.
+
+    Attributes:
+        gain: the expected change of accuracy with a 95 % interval, in shares of the rows; None
+            where it is not known.
+        risk: how likely accuracy falls, from 0 to 1; NaN where it is not known.
+        source: where both come from, in words.
+    """
+
+    gain: Estimate | None
+    risk: float
+    source: str
+
+    @classmethod
+    def none(cls) -> "Expected":
+        """That of scores which are left as they are."""
+        return cls(Estimate(0.0, 0.0, 0.0), 0.0, "nothing is changed")
+
+    @classmethod
+    def unknown(cls) -> "Expected":
+        """That of a recommendation of which nothing is known."""
+        return cls(None, float("nan"), "not known")
+
+    def sentence(self) -> str:
+        """The expected gain and the risk in a sentence, "" where there is none to say."""
+        if self.gain is None or self.gain == Estimate(0.0, 0.0, 0.0):
+            return ""
+        value, low, high = (100 * number for number in self.gain)
+        return (
+            f"Expected: {value:+.1f} points of accuracy [{low:+.1f}, {high:+.1f}], with a risk of "
+            f"{100 * self.risk:.0f} % that it falls ({self.source})."
+        )
+
+
+class Range(NamedTuple):
+    """Contexts of real models whose corrected scores promise a gain up to some number.
+
+    Attributes:
+        most: the largest promised gain of the range, in points.
+        contexts: how many there are.
+        gain: the mean gain in accuracy, each source weighing alike, in points.
+        low: the 2.5 % quantile of the gains, in points.
+        high: the 97.5 % quantile.
+        fell: the share of contexts in which accuracy fell.
+    """
+
+    most: float
+    contexts: int
+    gain: float
+    low: float
+    high: float
+    fell: float
+
+
+RANGES: dict[str, tuple[Range, ...]] = {
+    "bc_empirical_bayes": (
+        Range(0.3, 221, 0.0, -2.4, 2.3, 0.47),
+        Range(1, 253, 0.8, -5.7, 6.5, 0.31),
+        Range(3, 366, 3.4, -7.2, 11.3, 0.26),
+        Range(6, 274, 6.0, -8.2, 20.9, 0.19),
+        Range(np.inf, 277, 12.7, -5.4, 35.6, 0.06),
+    ),
+    "prior_matching": (
+        Range(0.3, 89, 0.2, -1.8, 3.0, 0.28),
+        Range(1, 147, 0.4, -3.3, 3.3, 0.31),
+        Range(3, 271, 1.9, -4.1, 8.9, 0.17),
+        Range(6, 304, 5.1, -3.3, 13.8, 0.07),
+        Range(np.inf, 1066, 15.3, -0.2, 42.8, 0.03),
+    ),
+}
+"""Method -> what it gained, as `python -m experiments.evidence
+--config=configs/evidence_recommend.py` prints it (evidence_experience.csv)."""
+
+
+def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
+    """The gain in accuracy if the corrected scores are log-probabilities of the labels, in points.
+
+    The mean over rows of the largest probability after the correction less that of the label which
+    was largest before; never below 0, and to be read as a signal, not as a forecast.
+
+    Args:
+        before: [n, k], scores in nats.
+        after: [n, k], corrected.
+
+    >>> promised_gain(np.log([[0.6, 0.4]]), np.log([[0.25, 0.75]]))
+    50.0
+    """
+    raised = np.exp(after - after.max(axis=-1, keepdims=True))
+    probs = raised / raised.sum(axis=-1, keepdims=True)
+    at_first = probs[np.arange(len(probs)), before.argmax(axis=-1)]
+    return float(100 * (probs.max(axis=-1) - at_first).mean())
+
+
+def expect(before: np.ndarray, after: np.ndarray, method: str) -> Expected:
+    """What to expect where a method turns some scores into others, by what it did elsewhere.
+
+    Args:
+        before: [n, k], scores in nats.
+        after: [n, k], corrected by the method.
+        method: one of `RANGES`.
+    """
+    promised = promised_gain(np.asarray(before, np.float64), np.asarray(after, np.float64))
+    ranges = RANGES[method]
+    alike = next((part for part in ranges if promised <= part.most), ranges[-1])
+    gain = Estimate(alike.gain / 100, alike.low / 100, alike.high / 100)
+    source = f"{alike.contexts:,} contexts of real models whose scores look alike"
+    return Expected(gain, alike.fell, source)
+
+
+def expect_from_rows(gain: Estimate, before: np.ndarray, after: np.ndarray) -> Expected:
+    """What labeled rows let expect.
+
+    The risk is the chance that rows are lost more often than won, of those that change: of the Beta
+    distribution of won + 1 and lost + 1, its part below one half.
+
+    Args:
+        gain: measured on the rows.
+        before: [m], whether each row is right as it is.
+        after: [m], whether it is right by the recommendation.
+    """
+    won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    risk = float(betainc(won + 1, lost + 1, 0.5))
+    return Expected(gain, risk, f"{len(before):,} labeled rows that did not choose")

@@ -1,0 +1,251 @@
+"""The study "recommend": rules on sources that chose none of their constants."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.figures.chart import Chart
+from batch_calibration.artifacts.figures.intervals import forest
+from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
+from batch_calibration.metrics import Estimate
+from experiments.evidence import statistics, trials
+from experiments.evidence.experience import Judged, experience_cells, held, ranges
+from experiments.evidence.page import Written
+from experiments.evidence.sources import Source, read_sources
+from experiments.evidence.trials import BASELINE, GRID, OLD, RULES, Trial
+
+ELSEWHERE = "chosen elsewhere"
+WITH = ("bc", "bcl", WITH_LABELS, "recommended")
+
+
+class Options(NamedTuple):
+    """What is judged.
+
+    Attributes:
+        embedded: workdirs of scores of the embedded suite, one a model.
+        sources: names of sources; all where none is named.
+        labeled: labeled rows of a context.
+        contexts: the most contexts of a source that are tried with labels.
+        seed: of the draws.
+        draws: of the bootstrap.
+    """
+
+    embedded: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    labeled: int = 32
+    contexts: int = 40
+    seed: int = 0
+    draws: int = 10_000
+
+
+def run(folder: Path, options: Options) -> Written:
+    """Judge every rule on every source.
+
+    Args:
+        folder: the folder of label scores.
+        options: what is judged.
+    """
+    sources = [
+        source
+        for source in read_sources(folder, [Path(path) for path in options.embedded], options.seed)
+        if not options.sources or source.set.name in options.sources
+    ]
+    by_source = [[trials.try_rules(table) for table in source.set.tables] for source in sources]
+    random = np.random.default_rng(options.seed)
+    judged = []
+    for number, (source, tried) in enumerate(zip(sources, by_source, strict=True)):
+        line = choose_elsewhere(sources, by_source, sources[number].rows)
+        labeled = [
+            trials.try_labeled(table, options.labeled, random)
+            for table in trials.spread_evenly(source.set.tables, options.contexts)
+        ]
+        judged.append(Judged(source, tried, [trial.grid[line] for trial in tried], labeled))
+    unlabeled, with_labels = cells(judged, options), labeled_cells(judged)
+    experience = {method: ranges(judged, method) for method in (LIKELY, TO_SHARES)}
+    tables = {
+        "evidence_recommend": unlabeled,
+        "evidence_recommend_labels": with_labels,
+        "evidence_experience": experience_cells(experience),
+    }
+    return Written(
+        findings(judged, options), section(judged, tables, options), tables,
+        {"evidence_recommend": partial(draw, judged, options)},
+    )  # fmt: skip
+
+
+def choose_elsewhere(
+    sources: Sequence[Source], by_source: Sequence[Sequence[Trial]], rows: str
+) -> int:
+    """The line of `GRID` whose mean gain over the sources of other rows is the largest."""
+    means = [
+        np.mean([[outcome.gain for outcome in trial.grid] for trial in tried], axis=0)
+        for source, tried in zip(sources, by_source, strict=True)
+        if source.rows != rows
+    ]
+    return int(np.mean(means, axis=0).argmax()) if means else trials.DEFAULT
+
+
+Outcomes = Callable[[Judged], list[trials.Outcome]]
+
+
+def outcomes_of(rule: str) -> Outcomes:
+    """What reads a rule's outcomes from a source."""
+    if rule == ELSEWHERE:
+        return lambda judged: judged.elsewhere
+    return lambda judged: [trial.outcomes[rule] for trial in judged.trials]
+
+
+def mean_gain(outcomes: Sequence[trials.Outcome]) -> float:
+    """The mean gain over contexts, in points."""
+    return float(np.mean([outcome.gain for outcome in outcomes]))
+
+
+def harmed(outcomes: Sequence[trials.Outcome]) -> float:
+    """The share of contexts that are harmed, in percent."""
+    return 100 * float(np.mean([outcome.is_harmed for outcome in outcomes]))
+
+
+def gain_over_models(judged: Judged, rule: str, options: Options) -> Estimate:
+    """A rule's mean gain on a source, with its interval over models and tasks, in points."""
+    gains = np.array([outcome.gain for outcome in outcomes_of(rule)(judged)])
+    grid = gains.reshape(judged.source.set.shape)
+    low, high = statistics.crossed_interval(grid, options.seed, draws=options.draws)
+    return Estimate(float(gains.mean()), low, high)
+
+
+def cells(judged: Sequence[Judged], options: Options) -> Cells:
+    """A line a source: accuracy as it is, and what each rule gains; then mean, worst, harmed."""
+    rules = (*RULES[:-1], ELSEWHERE, RULES[-1])
+    table = [["source", "contexts", BASELINE, *rules, f"{LIKELY}, interval"]]
+    for each in judged:
+        accuracy = np.mean([trial.accuracy for trial in each.trials])
+        interval = gain_over_models(each, LIKELY, options)
+        gains = [mean_gain(outcomes_of(rule)(each)) for rule in rules]
+        table.append([
+            each.source.set.title, f"{len(each.trials)}", f"{accuracy:.1f}",
+            *(f"{gain:+.1f}" for gain in gains), f"[{interval.low:+.1f}, {interval.high:+.1f}]",
+        ])  # fmt: skip
+    summaries = [summary(judged, outcomes_of(rule)) for rule in rules]
+    table.append(["mean gain", "", "", *(f"{mean:+.1f}" for mean, _, _ in summaries), ""])
+    table.append(["worst source", "", "", *(f"{worst:+.1f}" for _, worst, _ in summaries), ""])
+    table.append(["contexts harmed", "", "", *(f"{part:.1f} %" for _, _, part in summaries), ""])
+    return table
+
+
+def summary(judged: Sequence[Judged], outcomes: Outcomes) -> tuple[float, float, float]:
+    """Mean gain and worst gain over sources, and the mean share of contexts harmed."""
+    gains = [mean_gain(outcomes(each)) for each in judged]
+    return float(np.mean(gains)), min(gains), float(np.mean([harmed(outcomes(j)) for j in judged]))
+
+
+def _labeled_outcomes(method: str) -> Outcomes:
+    return lambda judged: [trial.outcomes[method] for trial in judged.labeled]
+
+
+def labeled_cells(judged: Sequence[Judged]) -> Cells:
+    """A line a source whose contexts are large enough: what is gained with labels, and stated."""
+    having = [each for each in judged if each.labeled]
+    table = [["source", "contexts", *WITH, "another method", "stated - true", "interval holds"]]
+    for each in having:
+        others = np.mean([trial.method != WITH_LABELS for trial in each.labeled])
+        table.append([
+            each.source.set.title, f"{len(each.labeled)}",
+            *(f"{mean_gain(_labeled_outcomes(method)(each)):+.1f}" for method in WITH),
+            f"{100 * others:.0f} %", f"{np.mean([trial.stated for trial in each.labeled]):+.1f}",
+            f"{100 * np.mean([trial.holds for trial in each.labeled]):.0f} %",
+        ])  # fmt: skip
+    summaries = [summary(having, _labeled_outcomes(method)) for method in WITH]
+    every = [trial for each in having for trial in each.labeled]
+    table.append([
+        "mean gain", f"{len(every)}", *(f"{mean:+.1f}" for mean, _, _ in summaries), "",
+        f"{np.mean([trial.stated for trial in every]):+.1f}",
+        f"{100 * np.mean([trial.holds for trial in every]):.0f} %",
+    ])  # fmt: skip
+    table.append(["worst source", "", *(f"{worst:+.1f}" for _, worst, _ in summaries), "", "", ""])
+    table.append(["contexts harmed", "", *(f"{part:.1f} %" for *_, part in summaries), "", "", ""])
+    return table
+
+
+def findings(judged: Sequence[Judged], options: Options) -> list[str]:
+    """The whole rows of both tables, and never half of one."""
+
+    def told(outcomes: Outcomes, having: Sequence[Judged]) -> str:
+        mean, worst, part = summary(having, outcomes)
+        return f"{mean:+.1f} points on average, {worst:+.1f} on the worst source, {part:.1f} %"
+
+    by_rule = {rule: told(outcomes_of(rule), judged) for rule in (LIKELY, ELSEWHERE, OLD, "bc")}
+    contexts = sum(len(each.trials) for each in judged)
+    text = (
+        f"**What is recommended without labels** ({LIKELY}) gains, over {len(judged)} sources and "
+        f"{contexts:,} contexts, {by_rule[LIKELY]} of contexts harmed; with constants chosen on "
+        f"other rows {by_rule[ELSEWHERE]}; the rule before it {by_rule[OLD]}; bc always "
+        f"{by_rule['bc']}."
+    )
+    having = [each for each in judged if each.labeled]
+    if not having:
+        return [text]
+    recommended = told(_labeled_outcomes("recommended"), having)
+    errors = [trial.stated for each in having for trial in each.labeled]
+    return [
+        text,
+        f"**With {options.labeled} labeled rows** what is recommended gains {recommended} of "
+        f"contexts harmed; the accuracy it states is {np.mean(errors):+.1f} points off on average.",
+    ]
+
+
+def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Options) -> str:
+    """The section in Markdown."""
+    constants = sorted(
+        {str(tuple(float(number) for number in GRID[number_of(each)])) for each in judged}
+    )
+    return "\n\n".join([
+        "What `recommend` does, on every source: means over contexts of the gain in accuracy, in "
+        f"points. `{LIKELY}` is the rule without labels; `{ELSEWHERE}` the same with constants "
+        "(power of the confidence, weight of the shares, scale of the bias) that gain most on the "
+        f"sources of other rows, of {len(GRID)} choices: {', '.join(constants)}. The method's own "
+        "(2, 1, 1) were known from these sources, so that this column is the honest one. The old "
+        "rule had four thresholds. True shares are told to `prior_matching`: what is possible, no "
+        "method. A context is harmed if it loses rows beyond noise (McNemar's exact test, 5 %). "
+        "The last column is the 95 % interval of the rule's gain over models and tasks.",
+        markdown(tables["evidence_recommend"]),
+        "![What recommend gains on each source](figures/evidence_recommend.png)",
+        "It loses on some contexts of almost every source: without labels nothing tells a bias "
+        "from shares of labels for sure, and a rule that never loses is not to be had.",
+        f"With {options.labeled} labeled rows, of contexts of {trials.LEAST_ROWS} rows or more "
+        f"({options.contexts} of each source at most), judged on all other rows. `another method`: "
+        f"how often the labeled rows are clearly for another than `{WITH_LABELS}`. `stated - "
+        "true`: the accuracy that the recommendation states less that of the other rows. `interval "
+        "holds`: how often the stated 95 % interval of the gain holds the true gain.",
+        markdown(tables["evidence_recommend_labels"]),
+        "What the corrected scores promise is the gain if they were true probabilities. What came "
+        "of it, by method; of `prior_matching` with the true shares. A range that other rows gave "
+        f"holds the gain in {held(judged, LIKELY):.0f} % of the contexts of a source, of "
+        f"`{LIKELY}`, and in {held(judged, TO_SHARES):.0f} %, of `{TO_SHARES}`.",
+        markdown(tables["evidence_experience"]),
+    ])  # fmt: skip
+
+
+def number_of(judged: Judged) -> int:
+    """The line of `GRID` that other rows chose for a source."""
+    first = [outcome.gain for outcome in judged.elsewhere]
+    gains = np.array([[outcome.gain for outcome in trial.grid] for trial in judged.trials])
+    return int(np.flatnonzero((gains == np.array(first)[:, None]).all(axis=0))[0])
+
+
+def draw(judged: Sequence[Judged], options: Options) -> Chart:
+    """The gain of the rule before and of this one, a row a source."""
+    panels: dict[str, dict[str, tuple[Estimate, int]]] = {}
+    for title, rule in (("always bc", "bc"), ("the old rule", OLD), (LIKELY, LIKELY)):
+        panels[title] = {}
+        for each in judged:
+            gain = gain_over_models(each, rule, options)
+            sign = int(np.sign(gain.low)) if gain.low * gain.high > 0 else 0
+            fractions = Estimate(*(number / 100 for number in gain))
+            panels[title][each.source.set.title] = (fractions, sign)
+    names = [each.source.set.title for each in judged]
+    heading = "Recommendations without labels: the gain on each source"
+    return forest(panels, names, f"change from {BASELINE} (points)", heading, ("rule", "source"))

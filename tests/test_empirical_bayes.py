@@ -1,0 +1,68 @@
+"""The empirical-Bayes shift: labels that are never right, rows that tell nothing, and labels."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from batch_calibration import calibrate
+from batch_calibration.calibration.empirical_bayes import confidence, empirical_bayes, information
+from batch_calibration.errors import InputError
+
+
+def drawn(shares, bias, rows=600, separation=2.0, seed=0):
+    """Scores that are log-probabilities of labels in equal shares, but for a bias."""
+    random = np.random.default_rng(seed)
+    gold = random.choice(len(shares), rows, p=shares)
+    noise = random.normal(0.0, separation, (rows, len(shares)))
+    scores = noise + separation**2 * np.eye(len(shares))[gold]
+    return (scores + bias - 10.0).astype(np.float32), gold
+
+
+def accuracy(scores, gold):
+    return 100 * float((np.asarray(scores).argmax(axis=1) == gold).mean())
+
+
+@pytest.mark.parametrize("bias", [(0.0, 0.6, -1.0), (2.0, 0.0, 0.0), (-1.0, 1.0, 3.0)])
+def test_a_label_that_is_never_right_is_given_few_rows(bias):
+    scores, gold = drawn([0.5, 0.5, 0.0], bias)
+    corrected = accuracy(calibrate(scores, "bc_empirical_bayes"), gold)
+    assert corrected > accuracy(calibrate(scores), gold) + 5
+    assert corrected > accuracy(scores, gold)
+
+
+def test_a_bias_beside_equal_shares_is_what_bc_finds():
+    scores, gold = drawn([1 / 3] * 3, (0.0, 2.0, 0.0))
+    corrected = accuracy(calibrate(scores, "bc_empirical_bayes"), gold)
+    assert corrected == pytest.approx(accuracy(calibrate(scores), gold), abs=1)
+
+
+def test_rows_that_tell_nothing_of_their_label_are_left():
+    scores, _ = drawn([1 / 3] * 3, (0.0, 1.0, 0.0))
+    faint = jnp.asarray(0.1 * scores)
+    assert float(information(faint)) < 0.05 < float(information(jnp.asarray(scores)))
+    fit, _ = empirical_bayes()
+    np.testing.assert_array_equal(fit(faint).bias, np.zeros(3))
+
+
+def test_a_label_that_no_row_or_every_row_is_given_has_the_confidence_of_others():
+    rows = jnp.tile(jnp.array([0.0, -3.0]), (5, 1))
+    np.testing.assert_array_equal(confidence(rows), [1.0, 1.0])
+
+
+def test_labels_tell_shares_from_bias():
+    shares, bias = [0.9, 0.1], (0.0, 2.0)
+    scores, gold = drawn(shares, bias, rows=1000, separation=1.0)
+    guesses = {
+        count: calibrate(scores, "bcl_empirical_bayes", labeled=scores[:count], labels=gold[:count])
+        for count in (16, 500)
+    }
+    unlabeled = accuracy(calibrate(scores, "bc_empirical_bayes")[500:], gold[500:])
+    some, many = (accuracy(corrected[500:], gold[500:]) for corrected in guesses.values())
+    # The best threshold has about 92 %.
+    assert unlabeled < some < many and many > 90
+
+
+@pytest.mark.parametrize("name", ["bias_scale", "share_weight", "least_information"])
+def test_an_option_below_zero_is_a_sentence(name):
+    with pytest.raises(InputError, match=f"{name}: expected a number above 0"):
+        empirical_bayes(**{name: -1.0})
