@@ -190,7 +190,7 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     assert method_tables.summary_rows(group, ["icl"]) == 1
     assert "± is the standard" not in method_tables.accuracy_note(group, ["icl", "bc"])
     (table, *_) = catalogue.tables(catalogue.gather(group.all_records))
-    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.last)
+    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.summary_rows)
     assert "beyond noise: 0 is outside it" in table.note
 
 

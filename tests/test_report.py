@@ -190,10 +190,18 @@ def test_a_field_filters_rows(driver):
 
 
 def test_intervals_show_on_hover_or_always():
-    found = catalogue.Table("a", "b", "c", [["", "x"], ["row", "+1.5 [0.2, 2.8]*"]], last=0)
+    found = catalogue.Table("a", "b", "c", [["", "x"], ["row", "+1.5 [0.2, 2.8]*"]])
     assert 'data-whole="+1.5 [0.2, 2.8]*">+1.5<span class="interval"> [0.2, 2.8]</span>*</td>' in (
         table_html(found)
     )
+
+
+def test_only_sums_stand_in_the_footer():
+    cells = [["label", "share"], ["no", "61"], ["yes", "39"]]
+    data = table_html(catalogue.Table("a", "labels", "Labels", cells))
+    assert "<tfoot>" not in data and data.count('<th scope="row">') == 2
+    summed = table_html(catalogue.Table("a", "sums", "Sums", cells, summary_rows=1))
+    assert summed.count("<tfoot>") == 1 and ">yes</th>" in summed.split("<tfoot>")[1]
 
 
 def test_the_box_shows_all_intervals(driver):

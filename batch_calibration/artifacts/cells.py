@@ -96,8 +96,8 @@ def markdown(cells: Cells, note: str = "") -> str:
     return "\n".join(lines) + "\n" + (f"\n{text(note)}\n" if note else "")
 
 
-def latex(cells: Cells, note: str = "", last: int = 1) -> str:
-    """A booktabs table with a rule above its `last` rows, if there are any, and below it a note.
+def latex(cells: Cells, note: str = "", summary_rows: int = 0) -> str:
+    """A booktabs table, a rule above its last `summary_rows` where there are any, and a note.
 
     The mark of a learned task is amssymb's.
     """
@@ -110,8 +110,8 @@ def latex(cells: Cells, note: str = "", last: int = 1) -> str:
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
     body = [" & ".join(map(text, row)) + r" \\" for row in cells]
-    if last:
-        body.insert(len(body) - last, r"\midrule")
+    if summary_rows:
+        body.insert(len(body) - summary_rows, r"\midrule")
     columns = "l" + "r" * (len(cells[0]) - 1)
     return "\n".join(
         [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],

@@ -49,7 +49,7 @@ def overview(study: Results) -> Iterator[Table]:
             yield Table(
                 *setting_slug(group, "overview"), "Each method over the tasks",
                 gains.overview_cells(group), notes(group.all_records, gains.note(group)),
-                last=0, csv=gains.overview_csv(group), shown=group in study.sections,
+                csv=gains.overview_csv(group), shown=group in study.sections,
                 unit="accuracy in %, gain in points",
             )  # fmt: skip
 
@@ -61,7 +61,8 @@ def of_probabilities(study: Results) -> Iterator[Table]:
         for slug, heading, unit, cells in method_tables.probability_tables(group):
             is_by_task = slug in method_tables.PROBABILITIES
             yield Table(
-                *setting_slug(group, slug), heading, cells, note, last=int(is_by_task), csv=cells,
+                *setting_slug(group, slug), heading, cells, note,
+                summary_rows=int(is_by_task), csv=cells,
                 shown=group in study.sections and not is_by_task, unit=unit,
             )  # fmt: skip
 
@@ -73,7 +74,7 @@ def of_prompts(study: Results) -> Iterator[Table]:
         cells = robustness.study_cells(axes)
         yield Table(
             ACROSS, "prompts", "How much the choice of the prompt matters", cells,
-            robustness.NOTE, last=0, csv=cells, unit="accuracy in %, changes in points",
+            robustness.NOTE, csv=cells, unit="accuracy in %, changes in points",
         )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
         cells = demonstration_labels.difference_cells(control)
         yield Table(
             ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", cells,
-            demonstration_labels.DIFFERENCES_NOTE, last=0, csv=cells,
+            demonstration_labels.DIFFERENCES_NOTE, csv=cells,
         )  # fmt: skip
     for control in find_controls(study.records, right_by_likelier_label(study.load)):
         truth = "; the likelier label is right"
@@ -96,7 +97,7 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
 def _control_table(control: Control, slug: str, truth: str, *sentences: str) -> Table:
     return Table(
         ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}",
-        demonstration_labels.accuracy_cells(control), " ".join(filter(None, sentences)), last=0,
+        demonstration_labels.accuracy_cells(control), " ".join(filter(None, sentences)),
         csv=demonstration_labels.estimate_cells(control),
     )  # fmt: skip
 
@@ -108,7 +109,7 @@ def of_robustness(study: Results) -> Iterator[Table]:
         heading = f"{task_title(axis.task)} over {axis.name}: {axis.setting}"
         yield Table(
             ACROSS, axis.slug, heading, cells, notes(axis.records),
-            last=robustness.SUMMARY_ROWS, csv=cells,
+            summary_rows=robustness.SUMMARY_ROWS, csv=cells,
         )  # fmt: skip
 
 
@@ -123,7 +124,7 @@ def of_curves(
     def make(study: Results) -> Iterator[Table]:
         for curve in find(study.sections if sections else study.groups):
             cells = curves.accuracy_cells(curve)
-            yield Table(ACROSS, curve.slug, curve.heading, cells, curve.note, last=0, csv=cells)
+            yield Table(ACROSS, curve.slug, curve.heading, cells, curve.note, csv=cells)
 
     return make
 
@@ -134,7 +135,7 @@ def of_models(study: Results) -> Iterator[Table]:
         cells = two_way.model_cells(models)
         yield Table(
             ACROSS, f"{models.held.slug}-models", f"Models on {models.held}", cells,
-            two_way.MODELS_NOTE, last=0, csv=cells,
+            two_way.MODELS_NOTE, csv=cells,
         )  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def of_grids(study: Results) -> Iterator[Table]:
     for grid in two_way.find_grids(study.records):
         cells = two_way.grid_cells(grid)
         note = notes(chain.from_iterable(grid.records.values()))
-        yield Table(ACROSS, grid.slug, grid.heading, cells, note, last=0, csv=cells)
+        yield Table(ACROSS, grid.slug, grid.heading, cells, note, csv=cells)
 
 
 def table_1(study: Results) -> Iterator[Table]:
@@ -152,7 +153,7 @@ def table_1(study: Results) -> Iterator[Table]:
         cells = paper_tables.method_cells(study.main)
         yield Table(
             ACROSS, "paper-methods", f"What each method does: {study.main.setting}", cells,
-            paper_tables.METHODS_NOTE, last=0, csv=cells, unit="gains in points",
+            paper_tables.METHODS_NOTE, csv=cells, unit="gains in points",
             number="Table 1",
         )  # fmt: skip
 
@@ -176,7 +177,7 @@ def _size_table(
 ) -> Table:
     records = chain.from_iterable(group.all_records for _, group in columns)
     cells, note = two_way.size_cells(columns), notes(records, two_way.SIZES_NOTE)
-    return Table(ACROSS, slug, heading, cells, note, csv=cells, number=number)
+    return Table(ACROSS, slug, heading, cells, note, summary_rows=1, csv=cells, number=number)
 
 
 def table_3(study: Results) -> Iterator[Table]:
@@ -184,7 +185,9 @@ def table_3(study: Results) -> Iterator[Table]:
     if study.main and (cells := paper_tables.bcl_cells(study.main)):
         heading = f"A strength learned from labels: {study.main.setting}"
         section_slug = setting_slug(study.main, "bcl")
-        yield Table(*section_slug, heading, cells, paper_tables.BCL_NOTE, number="Table 3")
+        yield Table(
+            *section_slug, heading, cells, paper_tables.BCL_NOTE, summary_rows=1, number="Table 3"
+        )
 
 
 def table_4(study: Results) -> Iterator[Table]:
@@ -200,7 +203,9 @@ def table_6(study: Results) -> Iterator[Table]:
     for group in study.groups:
         if cells := paper_tables.image_cells(group):
             note, section_slug = paper_tables.image_note(group), setting_slug(group, "images")
-            yield Table(*section_slug, "Zero-shot images", cells, note, number="Table 6")
+            yield Table(
+                *section_slug, "Zero-shot images", cells, note, summary_rows=1, number="Table 6"
+            )
 
 
 def table_7(study: Results) -> Iterator[Table]:

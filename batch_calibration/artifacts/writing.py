@@ -36,7 +36,7 @@ def write_table(table: catalogue.Table, path: Path) -> list[Path]:
     """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
     texts = {
         "md": markdown(table.cells, table.note),
-        "tex": latex(table.cells, table.note, table.last),
+        "tex": latex(table.cells, table.note, table.summary_rows),
     }
     if table.csv is not None:
         texts["csv"] = csv_text(table.csv)

@@ -17,7 +17,11 @@ from batch_calibration.importers.cells import (
     text_of,
 )
 from batch_calibration.importers.right_labels import gold_of_rows, note_never_first
-from batch_calibration.importers.score_columns import named_or_real_columns, score_candidates
+from batch_calibration.importers.score_columns import (
+    named_or_real_columns,
+    recognize_gold,
+    score_candidates,
+)
 from batch_calibration.importers.vectors import Vectors, is_vector, read_vectors
 
 SCORE_NAMES = (
@@ -54,6 +58,7 @@ def from_columns(
     """
     if not len(next(iter(columns.values()), ())):
         raise InputError(where=where, expected="at least one row of scores", got="none")
+    reading, gold_notes = recognize_gold(columns, reading)
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     named_labels = reading.labels
@@ -66,6 +71,7 @@ def from_columns(
         named_labels = () if named_labels == (vector_name,) else named_labels
         labels_alone = replace(reading, labels=named_labels)
         vectors = read_vectors(where, candidates, vector_name, labels_alone, label_names)
+    vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     context = {"task": reading.task or task}
     named = replace(reading, labels=named_labels)
     return label_rows(where, vectors, columns, named, context, {vector_name})

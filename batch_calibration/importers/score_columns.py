@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,6 +34,27 @@ MAX_CELLS_LOOKED_AT = 1000
 """Of a column of texts, to see whether they are meant as numbers."""
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
 """What a person reads as a number, such as 1,234 or 35 %."""
+
+
+def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Reading, list[str]]:
+    """The reading with the column of right labels that nobody named, and a note that says so.
+
+    It is called as such columns are, and holds nothing but names of other columns: these cannot be
+    scores. Of two such columns none is taken.
+    """
+    if reading.gold or reading.labels:
+        return reading, []
+    named = {reading.ids, *reading.by}
+    gold_names = []
+    for name, column in columns.items():
+        if name.lower() in GOLD and name not in named:
+            texts = set(map(text_of, column)) - {""}
+            if texts and texts <= columns.keys() - named:
+                gold_names.append(name)
+    if len(gold_names) != 1:
+        return reading, []
+    note = f"The column {gold_names[0]!r} names labels and is read as the right ones (--gold)."
+    return replace(reading, gold=gold_names[0]), [note]
 
 
 def score_candidates(

@@ -13,6 +13,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers.base import CONTEXT_NAMES, Imported, Reading, fill_missing
 from batch_calibration.importers.cells import gold_indices, text_of
 from batch_calibration.importers.columns import label_columns
+from batch_calibration.importers.score_columns import recognize_gold
 from batch_calibration.importers.frames import arrow_columns, arrow_errors, need_pyarrow
 from batch_calibration.importers.gaps import Gaps
 
@@ -173,6 +174,7 @@ def open_source(
         raise InputError(where=files[0], expected="at least one row of scores", got="none")
     where = str(files[0])
     columns = arrow_columns(where, first_batch)
+    reading, gold_notes = recognize_gold(columns, reading)
     labels, notes = label_columns(where, columns, reading)
     for name in labels:
         if not isinstance(columns[name], np.ndarray):  # as columns of numbers are
@@ -187,7 +189,9 @@ def open_source(
     for path in files:
         is_alone = stems.count(path.stem) == 1
         names[path] = (path.stem if is_alone else str(path)) if by_file and files[1:] else ""
-    return Source(names, first_batch.schema, labels, total, reading, notes, scores[:KIND_ROWS])
+    return Source(
+        names, first_batch.schema, labels, total, reading, (*notes, *gold_notes), scores[:KIND_ROWS]
+    )
 
 
 def count_rows(files: Sequence[Path]) -> int:

@@ -118,7 +118,7 @@ def _section(section: Section, name: str) -> str:
 def table_html(table: Table) -> str:
     """Rows that can be sorted and filtered, sums and a note below, and a link to them as CSV."""
     header, *rows = table.cells
-    split = len(rows) - max(min(table.last, len(rows) - 1), 0)
+    split = len(rows) - table.summary_rows
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
