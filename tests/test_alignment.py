@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from batch_calibration import METHODS, InputError, calibrate, diagnose, predict, recommend
 from batch_calibration.arrays import in_label_order, in_row_order
 from batch_calibration.calibration import running
+from batch_calibration.diagnosis.cross_validation import Choice
 from batch_calibration.layer import BatchCalibration
 from batch_calibration.methods import correct
 from batch_calibration.metrics import table as metrics
@@ -127,11 +128,12 @@ def test_a_recommendation_measures_labeled_rows_by_index_and_name(monkeypatch):
     """What is measured is the same to the byte, so that its numbers are."""
     module, measured = import_module("batch_calibration.diagnosis.recommend"), []
 
-    def measure(blocks, default, options):
+    def choose(blocks, default, options):
         measured.append(jax.tree.map(np.asarray, (blocks, default, options)))
-        return {name: np.ones(ROWS, bool) for name in ("icl", default)}
+        hits = {name: np.ones(ROWS, bool) for name in ("icl", default)}
+        return Choice(default, hits, hits[default], 0.0, 0.0)
 
-    monkeypatch.setattr(module, "measure", measure)
+    monkeypatch.setattr(module, "choose", choose)
     columns = NAMES[::-1]
     recommend(FRAME, labeled=FRAME, labels=GOLD, probe=FRAME[:3], target_prior=[0.2, 0.1, 0.7])
     recommend(
