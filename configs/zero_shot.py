@@ -3,7 +3,8 @@ r"""The paper's zero-shot table (Table 5): 13 tasks, zero-shot templates, one co
 python -m experiments.score --config=configs/zero_shot.py \
     --config.model=DIR --config.data=DATA --workdir=W
 
-The paper's averages with PaLM 2-S and 2-L: ICL 63.03 and 67.62, BC 64.09 and 72.52.
+Of the paper's two models only PaLM 2-S is asked without demonstrations: ICL 63.03, BC 64.09 on
+average. Its other half, 67.62 and 72.52, is PaLM 2-M with one shot: `--config.shots=1`.
 """
 
 from ml_collections import ConfigDict

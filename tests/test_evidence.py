@@ -201,9 +201,11 @@ def test_differences_are_those_of_numpy():
 def test_a_verdict_needs_the_interval_and_the_test():
     verdicts = [
         comparing.Difference(value, value - 1, value + 1, p).verdict
-        for value, p in ((2.0, 0.01), (2.0, 0.2), (0.5, 0.01), (-2.0, 0.01))
+        for value, p in ((2.0, 0.01), (2.0, 0.2), (0.5, 0.01), (-2.0, 0.01), (-6.0, 0.1))
     ]
-    assert verdicts == ["gain", "inside the noise", "inside the noise", "loss"]
+    expected = ["gain", "gain, not certain", "inside the noise", "loss", "loss, not certain"]
+    assert verdicts == expected
+    assert str(comparing.Difference(-6.0, -7.0, -5.0, 0.1)) == "-6.0 [-7.0, -5.0]"
     assert str(comparing.Difference(2.0, 1.0, 3.0, 0.01)) == "+2.0 [+1.0, +3.0] *"
     assert str(comparing.Difference(2.0, -1.0, 3.0, 0.01)) == "+2.0 [-1.0, +3.0]"
 

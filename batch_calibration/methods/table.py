@@ -42,7 +42,8 @@ class Method(NamedTuple):
     Attributes:
         probe: what the bias is learned from.
         factory: options -> `Calibrator`, of arrays alone; `make` is the same for users.
-        source: where the method is from.
+        source: where the method is from; "after" a publication says, behind the colon, what
+            differs from it, so that its numbers are not those of the publication.
         group: the table it stands in: "paper" for a method of the paper's comparison, "variant"
             for a published variant of one, "unlabeled" for a correction beyond the paper that
             needs no labels, "labeled" for one that does.
@@ -122,6 +123,8 @@ def _reading(factory: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
 _PAPER = "Zhou et al. 2024, arXiv:2309.17249"
 
 _SCALING = "Guo et al. 2017, arXiv:1706.04599, sec. 4.2"
+
+_PULLED_SCALING = f"after {_SCALING}: a penalty pulls toward BC"
 
 _mean_shift = partial(shift, estimate=mean_log_prob)  # CC, DC and BC differ in their probes alone
 
@@ -207,16 +210,18 @@ METHODS: dict[str, Method] = {
         keeps_bias=True,
     ),
     "sld_em": Method(
-        probes.BATCH, sld_em, "Saerens et al. 2002, Neural Computation 14(1)", group="unlabeled",
-        keeps_bias=True,
+        probes.BATCH, sld_em,
+        "after Saerens et al. 2002, Neural Computation 14(1): damped toward equal shares",
+        group="unlabeled", keeps_bias=True,
     ),
     "prior_counted": Method(
         probes.BATCH_AND_LABELED, prior_counted, "prior_matching, shares by Laplace's rule",
         group="labeled", keeps_bias=True,
     ),
     "bbse": Method(
-        probes.BATCH_AND_LABELED, bbse, "Lipton et al. 2018, arXiv:1802.03916", group="labeled",
-        keeps_bias=True,
+        probes.BATCH_AND_LABELED, bbse,
+        "after Lipton et al. 2018, arXiv:1802.03916: BC predicts, weights are pulled to 1",
+        group="labeled", keeps_bias=True,
     ),
     # Other probes of what a prompt prefers.
     "pmi": Method(
@@ -238,10 +243,15 @@ METHODS: dict[str, Method] = {
     "temperature": Method(
         probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",
     ),
-    "vector": Method(probes.LABELED, partial(scaling, form="vector"), _SCALING, group="labeled"),
-    "matrix": Method(probes.LABELED, partial(scaling, form="matrix"), _SCALING, group="labeled"),
+    "vector": Method(
+        probes.LABELED, partial(scaling, form="vector"), _PULLED_SCALING, group="labeled",
+    ),
+    "matrix": Method(
+        probes.LABELED, partial(scaling, form="matrix"), _PULLED_SCALING, group="labeled",
+    ),
     "linc": Method(
-        probes.CONTENT_FREE_AND_LABELED, linc, "Abbas et al. 2024, arXiv:2401.12406",
+        probes.CONTENT_FREE_AND_LABELED, linc,
+        "after Abbas et al. 2024, arXiv:2401.12406: a penalty in place of few steps of descent",
         group="labeled",
     ),
 }

@@ -42,7 +42,8 @@ class Difference(NamedTuple):
         value: the mean over contexts.
         low: of the crossed bootstrap.
         high: of the same.
-        p: of the sign-flip test, adjusted by Holm over the methods of the set.
+        p: of the sign-flip test over models, or over tasks where there is one model, adjusted by
+            Holm over the methods of the set.
     """
 
     value: float
@@ -52,15 +53,18 @@ class Difference(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In a word: a gain or a loss where interval and test agree, otherwise noise."""
-        if self.p < LEVEL and self.low > 0:
-            return "gain"
-        if self.p < LEVEL and self.high < 0:
-            return "loss"
-        return "inside the noise"
+        """In a word: a gain or a loss where interval and test agree, otherwise noise.
+
+        An interval that leaves out 0 beside a test that is not passed after Holm is neither: noise
+        is not all there is to see, and the units are too few to be certain.
+        """
+        if not self.low > 0 and not self.high < 0:
+            return "inside the noise"
+        direction = "gain" if self.low > 0 else "loss"
+        return direction if self.p < LEVEL else f"{direction}, not certain"
 
     def __str__(self) -> str:
-        mark = "" if self.verdict == "inside the noise" else " *"
+        mark = " *" if self.verdict in ("gain", "loss") else ""
         return f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]{mark}"
 
 
@@ -140,9 +144,13 @@ def compare(
 ) -> dict[str, Compared]:
     """Every method of a set against the baseline; Holm's correction is over these methods.
 
-    The interval is of a crossed bootstrap over models and tasks. The test flips signs of the units
-    that there are more of, tasks or models, each averaged over the other. What knows the true
-    shares is no method, and is corrected for by itself.
+    The interval is of a crossed bootstrap over models and tasks. The test flips the signs of the
+    models' means over tasks: tasks that one model answers are not independent of one another, and
+    with tasks as units the test rejects a true null in 72 to 80 % of sets whose models differ. Of
+    one model the tasks are the units. All sign vectors are tried where these are at most `draws`
+    (13 models and 10,000 draws), so that p is exact; seven models allow no p below 2 / 128, which
+    no correction over four or more methods leaves below 0.05. What knows the true shares is no
+    method, and is corrected for by itself.
 
     Args:
         answers: method -> predicted labels of each context, the baseline among them.
@@ -165,8 +173,8 @@ def compare(
             method_accuracy = getattr(counts[name], metric)
             # [models, tasks]
             gains = method_accuracy - getattr(plain, metric)[:, counts[name].tasks]
-            # The longer side has more units to flip.
-            unit = gains.mean(axis=int(np.argmin(gains.shape)))
+            # Models are the units; the tasks of one model, where there is no other.
+            unit = gains.mean(axis=1) if models > 1 else gains[0]
             ends = statistics.crossed_interval(gains, seed, draws=draws)  # low, high
             p = statistics.sign_flip(unit, random, draws=draws)
             differences[name] = Difference(float(gains.mean()), *ends, p)

@@ -141,7 +141,10 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "inside the noise": f"**{SHOWN} makes no difference beyond the noise, after Holm**",
+        "gain, not certain": f"**{SHOWN} probably gains**: the interval leaves out 0, and the test "
+        "over models is not passed after Holm's correction over all methods of the set",
+        "loss, not certain": f"**{SHOWN} probably loses**, by the same measure",
+        "inside the noise": f"**The interval of {SHOWN} holds 0**",
     }
     sentences = [
         f"{text}: {where(verdict)}." for verdict, text in sentence_starts.items() if where(verdict)

@@ -114,7 +114,7 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
 
 def tally(judged: Sequence[Judged]) -> Cells:
     """A line a method that most sets can have: on how many it gains, loses, and its worst."""
-    head = ["method", "kind", "sets", "gains", "inside the noise", "losses", "mean, points"]
+    head = ["method", "kind", "sets", "gains", "not certain", "losses", "mean, points"]
     cells = [[*head, "mean, balanced", "worst", "where"]]
     for line in tallies(judged):
         # The third: neither gain nor loss.
