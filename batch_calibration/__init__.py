@@ -14,7 +14,14 @@ from batch_calibration.version import __version__
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
     from batch_calibration.calibration.base import Calibrator, predict
-    from batch_calibration.diagnosis import Diagnosis, Recommendation, diagnose, recommend
+    from batch_calibration.diagnosis import (
+        Comparison,
+        Diagnosis,
+        Recommendation,
+        compare,
+        diagnose,
+        recommend,
+    )
     from batch_calibration.errors import InputError
     from batch_calibration.importers import Reading, read
     from batch_calibration.methods import METHODS, Method
@@ -37,7 +44,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "api": ("calibrate",),
     "calibration.base": ("Calibrator", "predict"),
-    "diagnosis": ("Diagnosis", "Recommendation", "diagnose", "recommend"),
+    "diagnosis": (
+        "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",
+    ),
     "errors": ("InputError",),
     "importers": ("Reading", "read"),
     "methods": ("METHODS", "Method"),
@@ -51,10 +60,10 @@ _HOMES = {
 """Module -> the names that it gives to users, loaded when asked for: help needs no JAX."""
 
 __all__ = [
-    "METHODS", "Calibrator", "Diagnosis", "InputError", "Method", "Reading", "Recommendation",
-    "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
-    "bootstrap_interval", "brier", "calibrate", "diagnose", "ece", "load_results", "macro_f1",
-    "nll", "predict", "read", "recommend", "rsd", "summary", "total_variation",
+    "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
+    "Recommendation", "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
+    "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "load_results",
+    "macro_f1", "nll", "predict", "read", "recommend", "rsd", "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from unicodedata import category, east_asian_width
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cells
 
-NOTE_WIDTH = 100  # letters a line of a note has, at most
+FILE_WIDTH = 100  # letters that a line of prose has in a file or a pipe
 
 
 def show(table: Table) -> None:
@@ -33,7 +33,12 @@ def show_cells(heading: str, cells: Cells, note: str = "") -> None:
             if not number:
                 print("  ".join("─" * widths[i] for i in columns))
     if note:
-        print(f"\n{fill(_plain(note), NOTE_WIDTH)}")
+        print(f"\n{fill(_plain(note), prose_width())}")
+
+
+def prose_width() -> int:
+    """Letters that a line of prose has at most: the terminal's columns."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else FILE_WIDTH
 
 
 def _split_columns(widths: Sequence[int]) -> Iterator[list[int]]:

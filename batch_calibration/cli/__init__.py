@@ -1,7 +1,9 @@
 """The console program `batch-calibration`: calibrates scores of files, and runs studies."""
 
+import io
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stderr
 from functools import partial
 from pathlib import Path
 
@@ -38,4 +40,6 @@ def _command(args: Namespace) -> None:
     # What earlier runs left that were killed while they wrote there.
     for path in {getattr(args, name, "") for name in ("output", "plot")} - {"", "-"}:
         remove_unfinished(Path(path).parent, is_ours=False)
-    commands.RUN[args.command](args)
+    # Notes and progress go to standard error; an error is printed outside.
+    with redirect_stderr(io.StringIO()) if args.quiet else nullcontext():
+        commands.RUN[args.command](args)

@@ -103,23 +103,16 @@ def _recommended(
 
 
 def compare(args: Namespace) -> None:
-    """Every method on each context, as tables."""
-    from batch_calibration.artifacts import catalogue, terminal
-    from batch_calibration.study import run_calibration
-
+    """Methods side by side: one table, or lines of JSON."""
     tables = _tables(args)
-    chosen = read_options(args.option)
-    records = run_calibration(tables, _methods(args), seed=args.seed, options=chosen)
-    if len(records) <= MAX_CONTEXTS_WITH_TABLES:
-        for table in catalogue.tables(catalogue.gather(records)):
-            if table.shown:
-                terminal.show(table)
-    heading = "Each method against icl"
-    terminal.show_cells(heading, comparison.method_cells(records), comparison.METHOD_NOTE)
-    for name, why in {
-        name: why for record in records for name, why in record.skipped.items()
-    }.items():
-        summaries.say(f"{name} is left out: {why}")
+    titles = [summaries.title(table) for table in tables]
+    comparisons = comparison.compare_tables(
+        tables, _methods(args), options=read_options(args.option), seed=args.seed
+    )
+    if args.json:
+        comparison.show_json(titles, tables, comparisons)
+    else:
+        comparison.show(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
 
 
 def convert(args: Namespace) -> None:
@@ -287,8 +280,6 @@ def _plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> No
         print(f"figure: {path}", file=output_stream)
 
 
-MAX_CONTEXTS_WITH_TABLES = 30
-"""Contexts whose tables of each task are printed; `report` has them of any number."""
 RUN = {
     "calibrate": calibrate,
     "diagnose": diagnose_files,

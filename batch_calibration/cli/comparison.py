@@ -1,62 +1,104 @@
-"""What the console program says of all methods side by side."""
+"""`compare`: every method side by side, of one context or of many together."""
 
+import json
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Best, Cells
-from batch_calibration.artifacts.gains import MARK, count_signs, gain_cell
-from batch_calibration.methods import METHODS
-from batch_calibration.metrics import Estimate
-from batch_calibration.store import Record, Records
-
-METHOD_NOTE = (
-    "Accuracy in % over all labeled rows; of one context with its 95 % interval, and the gain over "
-    f"icl in points, paired by row, with its own ({MARK} it excludes 0: beyond noise). 'shares "
-    "off' is half the summed distance of predicted from right shares (total variation). 'better, "
-    "worse' counts contexts where the accuracy is above or below icl's, 'beyond noise' those where "
-    "the difference is more than noise."
-)
+from batch_calibration.artifacts import terminal
+from batch_calibration.cli.machine_output import plain
+from batch_calibration.cli.waiting import Waiting
+from batch_calibration.diagnosis import Comparison
+from batch_calibration.diagnosis.comparison import judge, pool, predict_by_methods
+from batch_calibration.errors import escape_controls
+from batch_calibration.methods import METHODS, Options, check_chosen
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study.calibration import check
+from batch_calibration.study.groups import find_skipped, make_groups
 
 
-def method_cells(records: Records) -> Cells:
-    """A row a model and method: accuracy over labeled rows, shares off, contexts won and lost."""
-    # One context has an interval, several have counts.
-    last = ["gain over icl"] if len(records) == 1 else ["better, worse", "beyond noise"]
-    rows: Cells = [["model", "method", "accuracy", "shares off", *last]]
-    by_model: dict[str, list[Record]] = {}
-    for record in records:
-        by_model.setdefault(record.context.model, []).append(record)
-    for model, model_records in by_model.items():
-        # Methods that all records have, in the table's order.
-        names = [name for name in METHODS if all(name in row.methods for row in model_records)]
-        means = {name: _mean(model_records, name, "accuracy") for name in names}
-        # Of the rounded means, so that equal cells are marked alike.
-        best = max(round(mean, 1) for mean in means.values())
-        for name, mean in means.items():
-            metrics = model_records[0].methods[name]
-            cell = f"{mean:.1f}"
-            if len(model_records) == 1:
-                low, high = metrics["accuracy_low"], metrics["accuracy_high"]
-                cell += f" [{100 * low:.1f}, {100 * high:.1f}]"
-            against = [""] * len(last)
-            # Gains are over icl: itself has none, and without it no method has.
-            if name != "icl" and "icl" in names:
-                gains = [_gain(record.methods[name]) for record in model_records]
-                against = [gain_cell(gains[0])] if len(records) == 1 else count_signs(gains)
-            accuracy = Best(cell) if round(mean, 1) == best else cell
-            shares = f"{_mean(model_records, name, 'total_variation'):.1f}"
-            rows.append([model or "unnamed model", name, accuracy, shares, *against])
-    return rows
+def compare_tables(
+    tables: Sequence[ScoreTable],
+    methods: Sequence[str] | None,
+    *,
+    options: Mapping[str, Options] | None = None,
+    seed: int = 0,
+) -> list[Comparison]:
+    """The methods that each table's blocks allow, judged on its labeled rows.
+
+    Args:
+        tables: score tables with right labels.
+        methods: names from `METHODS`, all by default.
+        options: method -> what its `make` takes.
+        seed: of methods that start at random.
+
+    Raises:
+        InputError: a table without right labels; options that a method does not take.
+    """
+    names = [name for name in METHODS if methods is None or name in methods]
+    for table in tables:
+        check(table)
+    chosen = check_chosen(options, names, (len(table.label_names) for table in tables))
+    skipped = [find_skipped(table, names, chosen) for table in tables]
+    by_position: dict[int, Comparison] = {}
+    with Waiting("comparing methods", len(tables)) as waiting:
+        for group in make_groups(tables, skipped, names, None):
+            picks = predict_by_methods(group.blocks, group.methods, chosen, seed=seed)
+            for i, (position, table) in enumerate(group.tables):
+                usable = [name for name in picks if name not in skipped[position]]
+                by_method: dict[str, np.ndarray] = {name: picks[name][i] for name in usable}
+                gold = table.blocks["test"].labels
+                by_position[position] = judge(by_method, gold, skipped[position])
+            waiting.update(len(by_position))
+    return [by_position[position] for position in range(len(tables))]
 
 
-def _mean(records: Sequence[Record], method: str, metric: str) -> float:
-    """A method's metric in %, over the labeled rows of all records together."""
-    values = [record.methods[method][metric] for record in records]
-    # Metrics are of the rows whose right label is known.
-    counts = [record.labeled_rows for record in records]
-    return 100 * float(np.average(values, weights=counts))
+def show(
+    tables: Sequence[ScoreTable],
+    comparisons: Sequence[Comparison],
+    titles: Sequence[str],
+    *,
+    is_all: bool = False,
+    is_quiet: bool = False,
+) -> None:
+    """One table a model: of one context with intervals, of several together with counts."""
+    by_model: dict[str, list[int]] = {}
+    for number, table in enumerate(tables):
+        by_model.setdefault(str(table.context.get("model") or ""), []).append(number)
+    for model, numbers in by_model.items():
+        shown = comparisons[numbers[0]]
+        heading = titles[numbers[0]]
+        if len(numbers) > 1:
+            shown = pool([comparisons[number] for number in numbers])
+            heading = f"{model or 'unnamed model'}: {len(numbers):,} contexts"
+        print(escape_controls(f"{heading}, {shown.rows:,} labeled rows"))
+        print("\n".join(shown.lines(is_all=is_all)))
+        if is_quiet:
+            continue
+        _print_filled(shown.note(is_all=is_all, more="--all shows"))
+        if is_all:
+            for sentence in _why_skipped(shown):
+                _print_filled(sentence)
 
 
-def _gain(metrics: Mapping[str, float]) -> Estimate:
-    return Estimate(metrics["gain"], metrics["gain_low"], metrics["gain_high"])
+def _why_skipped(comparison: Comparison) -> list[str]:
+    """Which methods are left out, those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in comparison.skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [f"Left out, {reason}: {', '.join(names)}." for reason, names in by_reason.items()]
+
+
+def show_json(
+    titles: Sequence[str], tables: Sequence[ScoreTable], comparisons: Sequence[Comparison]
+) -> None:
+    """A line of JSON a context."""
+    for title, table, comparison in zip(titles, tables, comparisons, strict=True):
+        facts = {"title": title, "task": table.context.get("task"),
+                 "model": table.context.get("model")}  # fmt: skip
+        print(json.dumps(facts | plain(comparison), ensure_ascii=False))
+
+
+def _print_filled(sentence: str) -> None:
+    print(textwrap.fill(escape_controls(sentence), terminal.prose_width()))

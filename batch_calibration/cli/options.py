@@ -189,6 +189,13 @@ def _add_writing(parser: Parser, command: str) -> None:
             help="how many rows whose prediction changes are shown (default: 5)")  # fmt: skip
         add("--plot", default="", metavar="FILE",
             help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
+    if command == "compare":
+        add("--all", action="store_true",
+            help="all methods, and why others are left out; else the best of each group",
+        )  # fmt: skip
+    if command in ("compare", "diagnose", "recommend"):
+        add("--json", action="store_true", help="a line of JSON a context, for programs")
+    add("--quiet", action="store_true", help="no notes and no progress, errors alone")
     if command == "convert":
         add("--workdir", default="", metavar="DIR", help="keep score tables in a workdir")
 

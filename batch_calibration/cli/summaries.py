@@ -61,7 +61,7 @@ def doubts(tables: Sequence[ScoreTable]) -> list[str]:
 
 def say(sentence: str, output_stream: TextIO | None = None) -> None:
     """Print a sentence in lines that can be read; names in it cannot steer the terminal."""
-    print(textwrap.fill(escape_controls(sentence), terminal.NOTE_WIDTH), file=output_stream)
+    print(textwrap.fill(escape_controls(sentence), terminal.prose_width()), file=output_stream)
 
 
 def say_notes(sentences: Iterable[str]) -> None:

@@ -1,5 +1,6 @@
 """What is biased, how sure that is, and which correction to use."""
 
+from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
 from batch_calibration.diagnosis.diagnose import diagnose
 from batch_calibration.diagnosis.findings import Diagnosis, Right
 from batch_calibration.diagnosis.gain import (
@@ -20,7 +21,8 @@ from batch_calibration.diagnosis.recommend import LEAVE, Recommendation, recomme
 from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [
-    "LEAVE", "Diagnosis", "LabelScores", "Margins", "MixtureFit", "Recommendation", "Right",
-    "break_even_shares", "centered_error", "diagnose", "estimate_gain", "expected_accuracy",
-    "expected_gain", "fit_label_scores", "fit_margins", "fit_mixture", "recommend", "signals",
+    "LEAVE", "Comparison", "Diagnosis", "LabelScores", "Margins", "MethodResult", "MixtureFit",
+    "Recommendation", "Right", "break_even_shares", "centered_error", "compare", "diagnose",
+    "estimate_gain", "expected_accuracy", "expected_gain", "fit_label_scores", "fit_margins",
+    "fit_mixture", "recommend", "signals",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from batch_calibration.methods.fitting import (
 )
 from batch_calibration.methods.options import check_chosen, read_options
 from batch_calibration.methods.table import METHODS, Group, Method, Options, get_method
+from batch_calibration.methods.unusable import find_unusable
 from batch_calibration.methods.validation import (
     check_labels,
     check_options,
@@ -23,7 +24,7 @@ from batch_calibration.methods.validation import (
 
 __all__ = [
     "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "ask_about_order",
-    "check_chosen", "check_labels", "check_options", "check_scores", "compare", "correct", "fit",
-    "gather", "get_method", "make_calibrator", "no_log_probs", "over_contexts", "read_options",
-    "warn_about_order", "warn_of_few_rows",
+    "check_chosen", "check_labels", "check_options", "check_scores", "compare", "correct",
+    "find_unusable", "fit", "gather", "get_method", "make_calibrator", "no_log_probs", "over_contexts",
+    "read_options", "warn_about_order", "warn_of_few_rows",
 ]  # fmt: skip

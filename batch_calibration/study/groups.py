@@ -5,8 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.methods import METHODS, Evidence, Options, no_log_probs
+from batch_calibration.methods import METHODS, Evidence, Options, find_unusable, no_log_probs
 from batch_calibration.scores import Block, ScoreTable
+
+MAX_PADDING = 10_000
+"""Rows of padding that a group may have: a program takes seconds to compile, and PC takes about
+half a millisecond for a row of four labels."""
 
 
 class Group(NamedTuple):
@@ -29,7 +33,7 @@ def make_groups(
     names: Sequence[str],
     floor: float | None,
 ) -> list[Group]:
-    """Tables that share shapes once padded: as many labels, test rows within a power of two.
+    """Tables that share shapes once padded: as many labels, and few rows of padding.
 
     Args:
         tables: with a block "test".
@@ -41,7 +45,7 @@ def make_groups(
     for name in names:
         if METHODS[name].probe.aligned:
             aligned_blocks.update(METHODS[name].probe.blocks)
-    by_shape: dict[tuple[object, ...], list[tuple[int, ScoreTable]]] = {}
+    by_shape: dict[tuple[int, frozenset[str], int], list[tuple[int, ScoreTable]]] = {}
     for position, table in enumerate(tables):
         rows, labels = table.blocks["test"].log_probs.shape
         # Such a block has a row for each test row, or one for all: in a group all tables agree.
@@ -50,11 +54,10 @@ def make_groups(
             for name in aligned_blocks & set(table.blocks)
             if len(table.blocks[name].row_ids) == rows
         ]
-        # Padded to the longest of a group, no table has more than twice its rows.
-        shape = (labels, (rows - 1).bit_length(), frozenset(aligned))
+        shape = (labels, frozenset(aligned), (rows - 1).bit_length())
         by_shape.setdefault(shape, []).append((position, table))
     groups = []
-    for members in by_shape.values():
+    for members in _merge_small(by_shape):
         skipped_by_all = set.intersection(*(set(skipped[position]) for position, _ in members))
         methods = [name for name in names if name not in skipped_by_all]
         blocks: dict[str, Evidence] = {}
@@ -66,6 +69,26 @@ def make_groups(
         groups.append(Group(members, blocks, methods))
     # The longest to compute first.
     return sorted(groups, key=lambda group: -group.blocks["test"].log_probs.shape[-1])
+
+
+def _merge_small(
+    by_shape: Mapping[tuple[int, frozenset[str], int], list[tuple[int, ScoreTable]]],
+) -> list[list[tuple[int, ScoreTable]]]:
+    """The tables of each group; few rows of padding are computed sooner than a program compiled."""
+    merged: list[list[tuple[int, ScoreTable]]] = []
+    kind, longest, padding = None, 0, 0
+    # Of each kind the longest tables first, which the shorter ones are padded to.
+    for labels, aligned, bits in sorted(by_shape, key=lambda s: (s[0], sorted(s[1]), -s[2])):
+        members = by_shape[labels, aligned, bits]
+        counts = [len(table.blocks["test"].row_ids) for _, table in members]
+        added = sum(longest - count for count in counts)
+        if kind == (labels, aligned) and padding + added <= MAX_PADDING:
+            merged[-1] += members
+            padding += added
+        else:
+            merged.append(list(members))
+            kind, longest, padding = (labels, aligned), max(counts), 0
+    return merged
 
 
 def _pad(blocks: Sequence[Block | None], floor: float | None) -> Evidence:
@@ -100,28 +123,12 @@ def find_skipped(
     >>> find_skipped(table, ["cc", "bc"])
     {'cc': "no block 'cc' in the table"}
     """
-    label_count, no_level = len(table.label_names), _why_no_log_probs(table)
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
-    reasons = {}
-    for name in methods:
-        method = METHODS[name]
-        for block in method.probe.blocks:
-            if block not in table.blocks:
-                reasons[name] = f"no block {block!r} in the table"
-            elif method.probe.aligned and rows[block] not in (1, rows["test"]):
-                reasons[name] = (
-                    f"the block {block!r} has {rows[block]} rows, neither one nor one for each of "
-                    f"the {rows['test']} test rows"
-                )
-            elif block in method.probe.labeled and (table.blocks[block].labels < 0).all():
-                reasons[name] = f"no row of the block {block!r} has a right label"
-        if method.most_labels is not None and label_count > method.most_labels:
-            reasons[name] = (
-                f"{label_count} labels are more than the {method.most_labels} it can tell apart"
-            )
-        if no_level and method.needs_log_probs_with((options or {}).get(name)):
-            reasons[name] = f"it needs log-probabilities over the whole vocabulary, and {no_level}"
-    return reasons
+    unlabeled = [name for name, block in table.blocks.items() if (block.labels < 0).all()]
+    return find_unusable(
+        methods, len(table.label_names), rows, no_level=_why_no_log_probs(table),
+        unlabeled=unlabeled, options=options,
+    )  # fmt: skip
 
 
 def _why_no_log_probs(table: ScoreTable) -> str:

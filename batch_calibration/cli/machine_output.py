@@ -1,0 +1,26 @@
+"""What was found as plain values that JSON holds."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: object) -> Any:
+    """A value without NumPy's types and named tuples; numbers that are none become None.
+
+    >>> from batch_calibration.metrics import Estimate
+    >>> plain({"gain": Estimate(0.5, float("nan"), 1.0), "rows": np.arange(2)})
+    {'gain': {'value': 0.5, 'low': None, 'high': 1.0}, 'rows': [0, 1]}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
