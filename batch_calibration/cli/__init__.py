@@ -3,7 +3,7 @@
 import io
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stderr
+from contextlib import nullcontext, redirect_stderr, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def main() -> None:
     guard.set_up_process()
     # What an error of the disk names where the system names no file.
     destination = f"workdir {args.workdir}" if getattr(args, "workdir", "") else "a file"
-    guard.guard(partial(_command, args), loads=("jax",), place=destination)
+    guard.guard(partial(_command, args, keeps_programs=True), loads=("jax",), place=destination)
 
 
 def run(words: Sequence[str]) -> None:
@@ -26,7 +26,7 @@ def run(words: Sequence[str]) -> None:
     guard.answer(partial(_command, options.parse(words)))
 
 
-def _command(args: Namespace) -> None:
+def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
     if not getattr(args, "files", ()):
         try:
             study_options.RUN[args.command](args)
@@ -34,6 +34,12 @@ def _command(args: Namespace) -> None:
         except InputError as error:
             raise InputError(study_options.name_flags(str(error))) from error
         return
+    if keeps_programs:
+        # What says where caches lie comes with an extra; without it each run compiles anew.
+        with suppress(ModuleNotFoundError):
+            from batch_calibration.cli.compilation_cache import keep_programs
+
+            keep_programs()
     # NumPy and JAX take half a second to load, and help needs none of it.
     from batch_calibration.cli import commands
 

@@ -1,7 +1,6 @@
 """Every method side by side on labeled rows: accuracy, gain over ICL, and whether it is noise."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
@@ -242,17 +241,17 @@ def predict_by_methods(
 ) -> dict[str, np.ndarray]:
     """What each method predicts for the test rows of c contexts: name -> label indices [c n]."""
     frozen = tuple((name, tuple(chosen.items())) for name, chosen in options.items())
-    picks = _predict(dict(blocks), jax.random.key(seed), methods=tuple(methods), options=frozen)
+    picks = dict[str, jax.Array]()
+    for is_looped, level in ((True, 1), (False, 0)):
+        names = tuple(name for name in methods if METHODS[name].looped == is_looped)
+        if names:
+            picks |= _PREDICT[level](
+                dict(blocks), jax.random.key(seed), methods=names, options=frozen
+            )
     # A compiled program returns a dict in the order of the alphabet.
     return {name: np.asarray(picks[name]) for name in methods}
 
 
-# Below the usual 2, which takes the CPU's compiler longer and makes this program no faster.
-@partial(
-    jax.jit,
-    static_argnames=("methods", "options"),
-    compiler_options={"xla_backend_optimization_level": 1},
-)
 def _predict(
     blocks: dict[str, Evidence], key: jax.Array, *, methods: tuple[str, ...],
     options: FrozenOptions,
@@ -260,6 +259,16 @@ def _predict(
     by_method = {name: dict(pairs) for name, pairs in options}
     corrected = correct_by_methods(blocks, methods=methods, key=key, options=by_method)
     return {name: method.scores.argmax(axis=-1) for name, method in corrected.items()}
+
+
+# How much the CPU's compiler optimizes: loops over contexts run for seconds, all else for
+# milliseconds, where a compiler that takes its time costs more than it saves.
+_PREDICT = {}
+for _level in (0, 1):
+    _PREDICT[_level] = jax.jit(
+        _predict, static_argnames=("methods", "options"),
+        compiler_options={"xla_backend_optimization_level": _level},
+    )  # fmt: skip
 
 
 def judge(

@@ -25,6 +25,6 @@ from batch_calibration.methods.validation import (
 __all__ = [
     "METHODS", "Blocks", "Corrected", "Evidence", "Group", "Method", "Options", "ask_about_order",
     "check_chosen", "check_labels", "check_options", "check_scores", "compare", "correct",
-    "find_unusable", "fit", "gather", "get_method", "make_calibrator", "no_log_probs", "over_contexts",
-    "read_options", "warn_about_order", "warn_of_few_rows",
+    "find_unusable", "fit", "gather", "get_method", "make_calibrator", "no_log_probs",
+    "over_contexts", "read_options", "warn_about_order", "warn_of_few_rows",
 ]  # fmt: skip
