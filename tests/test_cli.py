@@ -196,12 +196,36 @@ def test_by_tells_contexts_apart(tmp_path, capsys):
 def test_compare_prints_every_method(table, capsys):
     path, *_ = table
     run("compare", path, *GIVEN)
-    said = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12 and max(map(len, lines[:-2])) <= 80
+    assert lines[0].endswith("60 labeled rows") and lines[3].startswith("icl  ")
+    assert any(line.startswith("bc  ") for line in lines)
+    run("compare", path, *GIVEN, "--all")
+    shown = capsys.readouterr().out
     for method in ("icl", "pc", "bc", "bc_mean_prob"):
-        assert f"  {method} " in said
-    assert "cc is left out: no block 'cc' in the table" in said
-    run("compare", path, *GIVEN, "--methods=icl,bc")
-    assert "pc" not in capsys.readouterr().out
+        assert f"\n{method} " in shown
+    assert "Left out, no block 'cc' in the table: cc" in " ".join(shown.split())
+    run("compare", path, *GIVEN, "--methods=icl,bc", "--json")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert [result["method"] for result in json.loads(line)["results"]] == ["icl", "bc"]
+
+
+def test_commands_read_one_file_with_the_same_flags(table, tmp_path, capsys):
+    path, *_ = table
+    text = path.read_text().splitlines()
+    named = ["no,yes,label"]
+    for line in text[1:]:
+        cells = dict(zip(text[0].split(","), line.split(","), strict=True))
+        named.append(f"{cells['no']},{cells['yes']},{cells['gold']}")
+    (tmp_path / "l.csv").write_text("\n".join(named))
+    for command in ("diagnose", "calibrate", "recommend", "compare"):
+        words = ["--methods=icl,bc"] if command == "compare" else []
+        run(command, tmp_path / "l.csv", *words)
+        shown = capsys.readouterr()
+        assert "is read as the right ones (--gold)" in shown.err
+        run(command, tmp_path / "l.csv", "--gold=label", "--quiet", *words)
+        quiet = capsys.readouterr()
+        assert quiet.err == "" and quiet.out.splitlines()[:3] == shown.out.splitlines()[:3]
 
 
 def test_convert_makes_what_programs_of_a_study_read(table, program, tmp_path, capsys):

@@ -15,8 +15,7 @@ from batch_calibration.artifacts.cells import Best, latex, markdown
 from batch_calibration.artifacts.figures.chart import Dots
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
-from batch_calibration.cli import comparison
-from batch_calibration.store import Records, csv_text
+from batch_calibration.store import csv_text
 
 
 def study(*records):
@@ -137,19 +136,6 @@ def test_a_task_is_learned_beyond_noise_and_beyond_its_most_frequent_label(
 ):
     one = dataclasses.replace(record(icl=accuracy, bc=0.5, rows=rows), classes=classes)
     assert gains.learned_tasks(study(one)) == ["rte"] * said
-
-
-def test_compare_counts_what_is_beyond_noise():
-    def made(seed, bc):
-        one = record(bc=bc, seed=seed)
-        methods = {name: {**of, "total_variation": 0.1} for name, of in one.methods.items()}
-        return dataclasses.replace(one, methods=methods)
-
-    found = comparison.method_cells(Records([made(0, 0.6), made(1, 0.504), made(2, 0.3)]))
-    assert found[0][-2:] == ["better, worse", "beyond noise"]
-    assert found[1][-2:] == ["", ""] and found[2][-2:] == ["2, 1", "1, 1"]
-    alone = comparison.method_cells(Records([made(0, 0.6)]))
-    assert alone[0][-1] == "gain over icl" and alone[2][-1].startswith("+10.0 [+7.")
 
 
 def test_a_narrow_terminal_gets_the_columns_in_parts(monkeypatch, capsys):

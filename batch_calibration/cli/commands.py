@@ -174,9 +174,8 @@ def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Each context's file and scores; what was noticed while reading them is printed."""
     pairs = inputs.contexts(args)
     notes = inputs.note_of_files(args, inputs.paths(args))
-    for _, table in pairs:
-        notes += [note for block in table.blocks.values() for note in summaries.notes(block)]
     tables = [table for _, table in pairs]
+    notes += summaries.group_notes(tables)
     # Of a few contexts these commands print the sentences, the question among them.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
     summaries.say_notes(notes if is_said else [*notes, *summaries.doubts(tables)])

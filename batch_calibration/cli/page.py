@@ -56,12 +56,7 @@ def _section(contexts: Sequence[summaries.Corrected]) -> Section:
     else:
         paragraph = " ".join(sentence for context in contexts for sentence in context.sentences())
         tables = [table for context in contexts for table in _tables(context)]
-    notes = dict.fromkeys(  # a note of several blocks is told once
-        note
-        for context in contexts
-        for block in context.table.blocks.values()
-        for note in summaries.notes(block)
-    )
+    notes = summaries.group_notes([context.table for context in contexts])
     titles = [summaries.title(context.table) for context in contexts]
     chart = preferences.chart([context.diagnosis for context in contexts], titles)
     shown = [Figure("preferences", chart)]

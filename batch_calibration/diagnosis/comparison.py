@@ -200,10 +200,6 @@ def compare(
     """
     rows, names = check_scores(scores, from_probs=from_probs), names_of(scores)
     right = check_labels(column_numbers(in_row_order(gold, "gold", scores), names), rows)
-    if (right < 0).all():
-        raise InputError(
-            where="gold", expected="a right label of some row", got="none", remedy="label some rows"
-        )
     if (labeled is None) != (labels is None):
         raise InputError(
             where="labeled", expected="labeled and labels together", got="one of them",
