@@ -577,3 +577,31 @@ def test_what_is_not_installed_is_named(package, tmp_path):
     )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"error: {package} not installed; pip install 'batch-calibration[exp" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_have_every_command_and_flag(shell, capsys):
+    run("completions", shell)
+    lines = capsys.readouterr().out
+    for word in ("compare", "sweep", "completions", "json", "workdir", "from-probs"):
+        assert word in lines
+
+
+def test_bash_completes_commands_and_flags(capsys):
+    run("completions", "bash")
+    ask = 'COMP_WORDS=(x {}); COMP_CWORD={}; _batch_calibration; echo "${{COMPREPLY[@]}}"'
+    script = "\n".join(
+        [capsys.readouterr().out, ask.format("dia", 1), ask.format("compare --js", 2)]
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["diagnose", "--json"]
+
+
+def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):
+    path, scores, _ = table
+    run("diagnose", path, *GIVEN, "--json")
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["rows"] == 60 and diagnosis["label_names"] == ["no", "yes"]
+    run("recommend", path, *GIVEN, "--json")
+    found = recommend(scores.round(6), label_names=("no", "yes"))
+    assert json.loads(capsys.readouterr().out)["reason"] == list(found.reason)

@@ -27,6 +27,9 @@ def run(words: Sequence[str]) -> None:
 
 
 def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
+    if args.command == "completions":
+        options.print_completions(args)
+        return
     if not getattr(args, "files", ()):
         try:
             study_options.RUN[args.command](args)

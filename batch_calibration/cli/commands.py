@@ -10,7 +10,18 @@ from typing import TextIO
 import numpy as np
 
 from batch_calibration.arrays import DISTANCES
-from batch_calibration.cli import comparison, inputs, options, output, prior, stream, summaries
+from batch_calibration.cli import (
+    comparison,
+    drawing,
+    inputs,
+    machine_output,
+    notes,
+    options,
+    output,
+    prior,
+    stream,
+    summaries,
+)
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
 from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
@@ -22,7 +33,7 @@ from batch_calibration.study.corrected import corrected_scores
 def calibrate(args: Namespace) -> None:
     """Corrected scores into a file or the output, the rest beside them."""
     output.check_output(args.output)
-    _check_plot(args.plot)
+    drawing.check_plot(args.plot)
     # Before any file is read: these mistakes show in the flags alone.
     _check_method(args)
     if stream.takes(args, paths := inputs.paths(args)):
@@ -45,17 +56,21 @@ def calibrate(args: Namespace) -> None:
         print(f"corrected scores: {args.output}", file=stream_out)
     else:
         print("Write the corrected scores with --output=FILE.", file=stream_out)
-    _plot(args.plot, corrected, stream_out)
+    drawing.plot(args.plot, corrected, stream_out)
 
 
 def diagnose_files(args: Namespace) -> None:
     """What each prompt prefers, and whether a correction helps."""
-    _check_plot(args.plot)
+    drawing.check_plot(args.plot)
     _check_method(args)
     corrected = _corrected(args, _tables(args))
-    summaries.show(corrected, args.changed, sys.stdout)
-    _range(args, sys.stdout)
-    _plot(args.plot, corrected, sys.stdout)
+    if args.json:
+        for context in corrected:
+            machine_output.print_line(context.table, context.diagnosis)
+    else:
+        summaries.show(corrected, args.changed, sys.stdout)
+        _range(args, sys.stdout)
+    drawing.plot(args.plot, corrected, sys.stdout)
 
 
 def recommend_files(args: Namespace) -> None:
@@ -70,6 +85,10 @@ def recommend_files(args: Namespace) -> None:
     share = prior.share_range(args.share)
     pairs = zip(tables, shares, strict=True)
     recommendations = [_recommended(*pair, share=share) for pair in pairs]
+    if args.json:
+        for table, recommendation in zip(tables, recommendations, strict=True):
+            machine_output.print_line(table, recommendation)
+        return
     summaries.show_advice(
         [_followed(*pair) for pair in zip(tables, recommendations, strict=True)], sys.stdout
     )
@@ -110,7 +129,8 @@ def compare(args: Namespace) -> None:
         tables, _methods(args), options=read_options(args.option), seed=args.seed
     )
     if args.json:
-        comparison.show_json(titles, tables, comparisons)
+        for table, of_context in zip(tables, comparisons, strict=True):
+            machine_output.print_line(table, of_context)
     else:
         comparison.show(tables, comparisons, titles, is_all=args.all, is_quiet=args.quiet)
 
@@ -173,12 +193,11 @@ def _methods(args: Namespace) -> list[str] | None:
 def _contexts(args: Namespace) -> tuple[list[Path], list[ScoreTable]]:
     """Each context's file and scores; what was noticed while reading them is printed."""
     pairs = inputs.contexts(args)
-    notes = inputs.note_of_files(args, inputs.paths(args))
     tables = [table for _, table in pairs]
-    notes += summaries.group_notes(tables)
+    sentences = [*inputs.note_of_files(args, inputs.paths(args)), *notes.group(tables)]
     # Of a few contexts these commands print the sentences, the question among them.
     is_said = args.command in ("calibrate", "diagnose") and len(tables) <= MAX_SHOWN_SINGLY
-    summaries.say_notes(notes if is_said else [*notes, *summaries.doubts(tables)])
+    summaries.say_notes(sentences if is_said else [*sentences, *summaries.doubts(tables)])
     return [path for path, _ in pairs], tables
 
 
@@ -257,26 +276,6 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
         tables = [table for _, table in inputs.contexts(args, below=nats)]
         by_distance.append(_corrected(args, tables))
     summaries.show_range(by_distance, output_stream)
-
-
-def _check_plot(path: str) -> None:
-    if path and Path(path).suffix not in (".png", ".pdf", ".svg"):
-        raise InputError(where=f"--plot={path}", expected="a file that ends in .png, .pdf or .svg")
-
-
-def _plot(path: str, contexts: Sequence[Corrected], output_stream: TextIO) -> None:
-    if path:
-        try:
-            from batch_calibration.artifacts.figures import preferences, render, style
-        except ImportError as error:
-            raise InputError(
-                "--plot needs matplotlib, which is not installed: pip install "
-                "'batch-calibration[plots]'."
-            ) from error
-        titles = [summaries.title(context.table) for context in contexts]
-        chart = preferences.chart([context.diagnosis for context in contexts], titles)
-        style.save_as(render.draw(chart), Path(path))
-        print(f"figure: {path}", file=output_stream)
 
 
 RUN = {

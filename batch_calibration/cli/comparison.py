@@ -1,13 +1,11 @@
 """`compare`: every method side by side, of one context or of many together."""
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from batch_calibration.artifacts import terminal
-from batch_calibration.cli.machine_output import plain
 from batch_calibration.cli.waiting import Waiting
 from batch_calibration.diagnosis import Comparison
 from batch_calibration.diagnosis.comparison import judge, pool, predict_by_methods
@@ -88,16 +86,6 @@ def _why_skipped(comparison: Comparison) -> list[str]:
     for name, reason in comparison.skipped.items():
         by_reason.setdefault(reason, []).append(name)
     return [f"Left out, {reason}: {', '.join(names)}." for reason, names in by_reason.items()]
-
-
-def show_json(
-    titles: Sequence[str], tables: Sequence[ScoreTable], comparisons: Sequence[Comparison]
-) -> None:
-    """A line of JSON a context."""
-    for title, table, comparison in zip(titles, tables, comparisons, strict=True):
-        facts = {"title": title, "task": table.context.get("task"),
-                 "model": table.context.get("model")}  # fmt: skip
-        print(json.dumps(facts | plain(comparison), ensure_ascii=False))
 
 
 def _print_filled(sentence: str) -> None:

@@ -1,9 +1,20 @@
-"""What was found as plain values that JSON holds."""
+"""What was found as lines of JSON, for programs."""
 
+import json
 import math
 from typing import Any
 
 import numpy as np
+
+from batch_calibration.cli.summaries import title
+from batch_calibration.scores import ScoreTable
+
+
+def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
+    """Print what was found of a context, a named tuple, as one line of JSON."""
+    facts = {"context": title(table), "task": table.context.get("task"),
+             "model": table.context.get("model")}  # fmt: skip
+    print(json.dumps(facts | plain(finding), ensure_ascii=False))
 
 
 def plain(value: object) -> Any:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescri
 from collections.abc import Sequence
 from typing import NoReturn
 
-from batch_calibration.cli import guard, study_options
+from batch_calibration.cli import completions, guard, study_options
 from batch_calibration.version import __version__
 
 EXAMPLES = """examples, on scores that you have:
@@ -112,12 +112,24 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
         )  # fmt: skip
         if name in ON_FILES:
             _add_file_flags(commands[name], name)
+    commands["completions"] = subparsers.add_parser(
+        "completions", help="completions of these words for a shell",
+        description="Print what a shell reads to complete commands and flags.", allow_abbrev=False,
+    )  # fmt: skip
+    commands["completions"].add_argument("shell", choices=completions.SHELLS)
     for name in ON_BOTH:
         group = commands[name].add_argument_group("of a study, in place of files")
         study_options.add_flags(group, name)
     for name in study_options.COMMANDS:
         study_options.add_flags(commands[name], name)
     return parser, commands
+
+
+def print_completions(args: Namespace) -> None:
+    """What a shell reads to complete this program's words."""
+    parser, commands = _make_parser()
+    flags = {name: command.flags() for name, command in commands.items()}
+    print(completions.script(args.shell, parser.prog, flags), end="")
 
 
 def _check_source(parser: Parser, args: Namespace) -> None:

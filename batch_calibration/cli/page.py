@@ -7,7 +7,7 @@ from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.figures import preferences
 from batch_calibration.artifacts.report import Context, Figure, Section
-from batch_calibration.cli import advice, summaries
+from batch_calibration.cli import advice, notes, summaries
 from batch_calibration.methods import Options
 from batch_calibration.study import run_calibration
 
@@ -56,12 +56,12 @@ def _section(contexts: Sequence[summaries.Corrected]) -> Section:
     else:
         paragraph = " ".join(sentence for context in contexts for sentence in context.sentences())
         tables = [table for context in contexts for table in _tables(context)]
-    notes = summaries.group_notes([context.table for context in contexts])
+    sentences = notes.group([context.table for context in contexts])
     titles = [summaries.title(context.table) for context in contexts]
     chart = preferences.chart([context.diagnosis for context in contexts], titles)
     shown = [Figure("preferences", chart)]
     single = [Context(summaries.title(context.table), context.diagnosis) for context in contexts]
-    return Section(PREFERS, " ".join([paragraph, *notes]), tables, shown, single)
+    return Section(PREFERS, " ".join([paragraph, *sentences]), tables, shown, single)
 
 
 def _tables(context: summaries.Corrected) -> list[Table]:

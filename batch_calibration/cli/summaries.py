@@ -15,7 +15,7 @@ from batch_calibration.artifacts.gains import count_signs
 from batch_calibration.cli import advice
 from batch_calibration.diagnosis import Diagnosis, Recommendation
 from batch_calibration.errors import escape_controls
-from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.scores import ScoreTable
 
 MAX_SHOWN_SINGLY = 3
 """Contexts that are described one by one; more are rows of a table."""
@@ -46,43 +46,6 @@ def title(table: ScoreTable) -> str:
         if facts.get(key) is not None:
             named.append(form.format(facts[key]))
     return ", ".join(filter(None, named)) or "scores"
-
-
-def notes(block: Block) -> list[str]:
-    """What the importer of a block noticed."""
-    messages = block.spec.get("notes")
-    return list(map(str, messages)) if isinstance(messages, list) else []
-
-
-def group_notes(tables: Sequence[ScoreTable]) -> list[str]:
-    """The importers' notes, those that differ in their numbers alone as one with an example.
-
-    >>> from batch_calibration.scores import make_block
-    >>> block = make_block([[-1.0, -3.0]], spec={"notes": ["Labels have 3 %."]})
-    >>> table = ScoreTable({"task": "a"}, ("no", "yes"), {"test": block})
-    >>> other = ScoreTable({"task": "b"}, ("no", "yes"), {"test": make_block([[-1.0, -3.0]])})
-    >>> group_notes([table, other, table._replace(context={"task": "c"})])
-    ['2 of 3 contexts, such as a: Labels have 3 %.']
-    """
-    # What a note says without its numbers -> the contexts that have it, and their notes.
-    by_kind: dict[str, dict[str, str]] = {}
-    for table in tables:
-        for block in table.blocks.values():
-            for note in notes(block):
-                words = ["#" if any(map(str.isdigit, word)) else word for word in note.split()]
-                by_kind.setdefault(" ".join(words), {}).setdefault(title(table), note)
-    sentences = []
-    for notes_of_kind in by_kind.values():
-        example, note = next(iter(notes_of_kind.items()))
-        is_of_all = len(notes_of_kind) == len(tables) and len(set(notes_of_kind.values())) == 1
-        if is_of_all:
-            sentences.append(note)
-        elif len(notes_of_kind) == 1:
-            sentences.append(f"{example}: {note}")
-        else:
-            count = f"{len(notes_of_kind):,} of {len(tables):,} contexts"
-            sentences.append(f"{count}, such as {example}: {note}")
-    return sentences
 
 
 def doubts(tables: Sequence[ScoreTable]) -> list[str]:
