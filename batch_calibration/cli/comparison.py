@@ -8,7 +8,8 @@ import numpy as np
 from batch_calibration.artifacts import terminal
 from batch_calibration.cli.waiting import Waiting
 from batch_calibration.diagnosis import Comparison
-from batch_calibration.diagnosis.comparison import judge, pool, predict_by_methods
+from batch_calibration.diagnosis.comparison import predict_by_methods
+from batch_calibration.diagnosis.method_results import judge, pool
 from batch_calibration.errors import escape_controls
 from batch_calibration.methods import METHODS, Options, check_chosen
 from batch_calibration.scores import ScoreTable

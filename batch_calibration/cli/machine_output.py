@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -14,10 +14,10 @@ def print_line(table: ScoreTable, finding: tuple[object, ...]) -> None:
     """Print what was found of a context, a named tuple, as one line of JSON."""
     facts = {"context": title(table), "task": table.context.get("task"),
              "model": table.context.get("model")}  # fmt: skip
-    print(json.dumps(facts | plain(finding), ensure_ascii=False))
+    print(json.dumps(facts | cast("dict[str, object]", plain(finding)), ensure_ascii=False))
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> object:
     """A value without NumPy's types and named tuples; numbers that are none become None.
 
     >>> from batch_calibration.metrics import Estimate

@@ -1,6 +1,6 @@
 """What is biased, how sure that is, and which correction to use."""
 
-from batch_calibration.diagnosis.comparison import Comparison, MethodResult, compare
+from batch_calibration.diagnosis.comparison import compare
 from batch_calibration.diagnosis.diagnose import diagnose
 from batch_calibration.diagnosis.findings import Diagnosis, Right
 from batch_calibration.diagnosis.gain import (
@@ -17,6 +17,7 @@ from batch_calibration.diagnosis.margins import (
     fit_margins,
     fit_mixture,
 )
+from batch_calibration.diagnosis.method_results import Comparison, MethodResult
 from batch_calibration.diagnosis.recommend import LEAVE, Recommendation, recommend, signals
 from batch_calibration.diagnosis.stability import centered_error
 
