@@ -186,3 +186,9 @@ def test_one_class_alone_is_said_to_tell_nothing():
     assert "All labeled rows have the right label 'yes'" in said
     equal = diagnose(np.tile([-1.0, -2.0], (12, 1)))
     assert "of 12 of 12 rows all 2 corrected scores are equal" in " ".join(equal.sentences())
+
+
+def test_a_diagnosis_is_printed_in_its_sentences():
+    diagnosis = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("a<b", "c"))
+    assert str(diagnosis).splitlines() == diagnosis.sentences()
+    assert "a&lt;b" in diagnosis._repr_html_() and "a<b" not in diagnosis._repr_html_()

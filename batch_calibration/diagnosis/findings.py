@@ -1,5 +1,6 @@
 """What a diagnosis found, and the sentences that say it."""
 
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +79,12 @@ class Diagnosis(NamedTuple):
     def rare(self) -> np.ndarray:
         """Indices of the labels predicted, uncorrected, for less than 1 / (10 k) of the rows."""
         return np.flatnonzero(self.predicted < 1 / (10 * len(self.label_names)))
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
 
     def sentences(self) -> list[str]:
         """What the prompt prefers, what the correction changes, and whether that helps."""
