@@ -22,6 +22,7 @@ from batch_calibration.cli import (
     stream,
     summaries,
 )
+from batch_calibration.cli.judging import judge
 from batch_calibration.cli.summaries import MAX_SHOWN_SINGLY, Corrected
 from batch_calibration.diagnosis import Recommendation, diagnose, recommend
 from batch_calibration.errors import InputError
@@ -283,6 +284,7 @@ RUN = {
     "diagnose": diagnose_files,
     "compare": compare,
     "convert": convert,
+    "judge": judge,
     "recommend": recommend_files,
     "report": report,
 }

@@ -29,6 +29,7 @@ ON_FILES = {
     "convert": "write score tables, for a workdir or a file",
     "recommend": "say which method to use, or to leave the scores as they are, and why",
     "report": "one HTML page: what each prompt prefers, every table and figure",
+    "judge": "of a judge of pairs: which place it prefers, and win rates without that",
 }
 ON_BOTH = ("calibrate", "report")
 """Commands on files of scores, or on the scores of a study in a workdir."""
@@ -57,6 +58,7 @@ OUTPUTS = {
     "calibrate": f"corrected scores: {SCORES}; - is the output",
     "convert": f"a score table (.safetensors), or scores as {SCORES}",
     "report": "the page (default: report.html)",
+    "judge": "every candidate's win rates, .csv",
 }
 """What --output is, by command."""
 
@@ -151,6 +153,9 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     parser.add_argument(
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
+    if command == "judge":
+        _add_writing(parser, command)
+        return
     add = parser.add_argument_group("what the files hold").add_argument
     for name, metavar, explanation in READING:
         add(f"--{name}", default="", metavar=metavar, help=explanation)

@@ -1,0 +1,136 @@
+"""The command `judge`: what a judge of pairs prefers for its place, and win rates without that."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+
+from batch_calibration.artifacts import terminal
+from batch_calibration.artifacts.cells import Cells
+from batch_calibration.cli import summaries
+from batch_calibration.cli.judgments import read_judgments
+from batch_calibration.diagnosis import judge as judging
+from batch_calibration.diagnosis.judge import Judgments
+from batch_calibration.errors import InputError
+from batch_calibration.files import write_whole
+from batch_calibration.store import csv_text
+
+MAX_SHOWN = 12
+"""Candidates of which a row is printed; --output has all."""
+
+
+def judge(args: Namespace) -> None:
+    """Print what the judge prefers, and each candidate's win rates before and after."""
+    judgments = read_judgments([Path(path) for path in args.files])
+    pairs = judging.swap_pairs(judgments)
+    for sentence in sentences(judgments, pairs):
+        summaries.say(sentence)
+    cells = rate_cells(judgments, pairs)
+    note = (
+        "Wins in % [95 % interval over pairs]: as judged; corrected by each candidate's own mean "
+        "margin, or by that of all together (pooled). first / second: where the candidate is shown "
+        "first and second, and the same after the correction."
+    )
+    terminal.show_cells("Win rates", cells[: MAX_SHOWN + 1], note)
+    if len(cells) > MAX_SHOWN + 1:
+        summaries.say(f"{len(cells) - 1 - MAX_SHOWN} more candidates: --output=FILE has all.")
+    if args.output:
+        write_whole(Path(args.output), csv_text(cells).encode())
+        print(f"win rates: {args.output}")
+
+
+def sentences(judgments: Judgments, pairs: judging.SwapPairs) -> list[str]:
+    """The preference for a place, how many pairs it flips, and what a swapped call is worth."""
+    margins = judgments.margins
+    preference, error = judging.position_preference(margins)
+    by_candidate = [
+        judging.position_preference(margins[judgments.candidate == number])[0]
+        for number in range(len(judgments.names))
+    ]
+    alike = sum(np.sign(each) == np.sign(preference) for each in by_candidate)
+    place = "first" if preference > 0 else "second"
+    unknown = int(np.isnan(margins).sum())
+    lines = [
+        f"The judge prefers the answer shown {place} by {abs(preference):.2f} ± {error:.2f} nats, "
+        f"a factor of {np.exp(abs(preference)):.1f} (mean and standard error of "
+        f"{len(margins) - unknown:,} pairs; {alike} of {len(by_candidate)} candidates alike)."
+    ]
+    rows = zip(judgments.candidate, judgments.question, judgments.is_first, strict=True)
+    if repeated := len(margins) - len(set(rows)):
+        lines.append(
+            f"{repeated:,} pairs are there again with the same candidate, question and order: do "
+            "two candidates share a name?"
+        )
+    if unknown:
+        lines.append(f"{unknown:,} pairs have no score and are left out.")
+    if len(pairs.rows):
+        lines.append(
+            f"Of {len(pairs.rows):,} pairs in both orders {100 * pairs.is_flipped.mean():.1f} % "
+            "change the preferred answer with the order. Their mean over both orders needs no "
+            "correction."
+        )
+        if (calls := _calls(judgments, pairs)) is not None:
+            lines.append(
+                f"A pair in both orders costs two calls and has the standard error of {calls:.2f} "
+                "calls of one order, corrected."
+            )
+    human = int((judgments.human >= 0).sum())
+    if human:
+        lines.append(f"{human:,} pairs have people's answer.")
+    return lines
+
+
+def _calls(judgments: Judgments, pairs: judging.SwapPairs) -> float | None:
+    try:
+        return judging.calls_per_swap(judgments, pairs)
+    except InputError:  # orders that no coin drew
+        return None
+
+
+def rate_cells(judgments: Judgments, pairs: judging.SwapPairs) -> Cells:
+    """A row a candidate, all together first."""
+    is_first = judgments.is_first
+    as_judged = judging.candidate_log_odds(judgments.margins, is_first)
+    columns = {"as judged": as_judged}
+    try:
+        for name, by_candidate in (("corrected", True), ("pooled", False)):
+            corrected = judging.remove_preference(judgments, by_candidate=by_candidate)
+            columns[name] = judging.candidate_log_odds(corrected, is_first)
+    except InputError as error:
+        if not len(pairs.rows):
+            raise
+        summaries.say_notes([f"{error} Only pairs in both orders are corrected."])
+    head = ["candidate", "pairs", *columns, "first / second", "after"]
+    has_people = bool((judgments.human >= 0).any())
+    head += ["both orders"] * bool(len(pairs.rows)) + ["by people"] * has_people
+    cells: Cells = [head]
+    every = np.ones(len(is_first), bool)
+    groups = [("all", every)]
+    if len(judgments.names) > 1:
+        groups += [
+            (name, judgments.candidate == number) for number, name in enumerate(judgments.names)
+        ]
+    last = columns.get("corrected", as_judged)
+    for name, rows in groups:
+        row = [name, f"{rows.sum():,}"]
+        row += [str(judging.win_rate(log_odds[rows])) for log_odds in columns.values()]
+        row += [_by_place(log_odds, rows, is_first) for log_odds in (as_judged, last)]
+        if len(pairs.rows):
+            inside = rows[pairs.rows[:, 0]]
+            row.append(str(judging.win_rate(pairs.log_odds[inside])) if inside.any() else "")
+        if has_people:
+            known = rows & ~np.isnan(last)
+            rate = judging.corrected_rate(last[known] > 0, judgments.human[known])
+            row.append(str(rate) if rate else "")
+        cells.append(row)
+    return cells
+
+
+def _by_place(log_odds: np.ndarray, rows: np.ndarray, is_first: np.ndarray) -> str:
+    """Win rates where the candidate is shown first and second."""
+    rates = []
+    for place in (is_first, ~is_first):
+        inside = log_odds[rows & place]
+        known = inside[~np.isnan(inside)]
+        rates.append(f"{100 * judging.win_rate(known).value:.1f}" if len(known) else "–")
+    return " / ".join(rates)

@@ -1,0 +1,136 @@
+"""A judge of pairs: planted preferences and win rates, both orders, people's labels, files."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from batch_calibration import InputError
+from batch_calibration.cli import run
+from batch_calibration.cli.judgments import read_judgments
+from batch_calibration.diagnosis import judge
+from experiments.evidence import judge as evidence
+
+
+def planted(preference, worth, pairs=400, both=False, seed=0):
+    """A judge that prefers the first place by so many nats, and a candidate of some worth."""
+    random = np.random.default_rng(seed)
+    log_odds = random.normal(worth, 1.5, pairs)
+    is_first = random.random(pairs) < 0.5
+    question = np.arange(pairs)
+    if both:
+        log_odds, question = np.tile(log_odds, 2), np.tile(question, 2)
+        is_first = np.concatenate([is_first, ~is_first])
+    margins = preference + np.where(is_first, log_odds, -log_odds)
+    zeros = np.zeros(len(margins), int)
+    return judge.Judgments(margins, is_first, zeros, question, zeros - 1, ("a",)), log_odds
+
+
+@pytest.mark.parametrize("preference", [-2.0, 0.0, 1.0])
+def test_the_planted_preference_and_win_rate_are_found_in_95_percent(preference):
+    held = [0, 0]
+    worth, trials = -1.0, 200
+    truth = expit(np.random.default_rng(9).normal(worth, 1.5, 200_000)).mean()
+    for seed in range(trials):
+        judgments, _ = planted(preference, worth, seed=seed)
+        mean, error = judge.position_preference(judgments.margins)
+        held[0] += abs(mean - preference) < 1.96 * error
+        log_odds = judge.candidate_log_odds(judge.remove_preference(judgments), judgments.is_first)
+        rate = judge.win_rate(log_odds)
+        held[1] += rate.low <= truth <= rate.high
+    assert all(0.9 < count / trials <= 0.99 for count in held), held
+
+
+def test_both_orders_take_the_preference_out_and_show_flips():
+    judgments, log_odds = planted(-2.0, 0.5, both=True)
+    pairs = judge.swap_pairs(judgments)
+    assert len(pairs.rows) == 400
+    in_order = log_odds[pairs.rows[:, 0]]
+    np.testing.assert_allclose(pairs.log_odds, in_order)
+    np.testing.assert_array_equal(pairs.is_flipped, np.abs(in_order) < 2.0)
+    # A judge without noise of its own says the same twice: a swapped pair is worth one call.
+    assert judge.calls_per_swap(judgments, pairs) == pytest.approx(1.0, abs=0.1)
+
+
+def test_an_order_that_no_coin_drew_is_refused():
+    judgments, _ = planted(0.0, 1.0)
+    fixed = judgments._replace(is_first=np.ones(400, bool))
+    with pytest.raises(InputError, match="the candidate first in about half of them; got first in"):
+        judge.remove_preference(fixed)
+
+
+@pytest.mark.parametrize(("truth", "labels"), [(0.3, 100), (0.5, 60), (0.8, 200)])
+def test_the_rate_by_people_holds_the_truth(truth, labels):
+    random, held = np.random.default_rng(0), 0
+    trials = 300
+    for _ in range(trials):
+        people = random.random(1000) < truth
+        agrees = random.random(1000) < np.where(people, 0.85, 0.7)
+        wins = np.where(agrees, people, ~people)
+        human = np.where(np.arange(1000) < labels, people, -1)
+        rate = judge.corrected_rate(wins, human)
+        held += rate.low <= truth <= rate.high
+    assert 0.92 < held / trials <= 0.995
+    few = np.where(np.arange(1000) < 12, people, -1)
+    assert judge.corrected_rate(wins, few) is None
+
+
+def test_the_console_prints_the_figures_of_the_evidence(shared, tmp_path, capsys):
+    judgments = evidence.read_judgments(shared / "scores")
+    path = tmp_path / "judge.jsonl"
+    with path.open("w") as lines:
+        for number in range(0, 60, 12):
+            for question, margin in enumerate(judgments.margins[number]):
+                lines.write(json.dumps({
+                    "candidate": f"{number:02}", "question": question,
+                    "candidate_first": bool(judgments.is_first[question]),
+                    "log_odds_first": None if np.isnan(margin) else margin,
+                }) + "\n")  # fmt: skip
+    run(["judge", str(path), f"--output={tmp_path / 'rates.csv'}"])
+    printed = capsys.readouterr().out
+    assert "prefers the answer shown second by" in printed
+    corrected = judgments.margins[::12]
+    corrected = corrected - np.nanmean(corrected, axis=1, keepdims=True)
+    rates = evidence.win_rates(corrected, judgments.is_first)
+    text = (tmp_path / "rates.csv").read_text()
+    for first, second in rates:
+        assert f"{first:.1f} / {second:.1f}" in text
+
+
+def test_files_of_alpaca_eval_and_tables(tmp_path):
+    path = tmp_path / "annotations.json"
+    row = {"instruction": "Say hello", "generator_2": "m", "preference": 1.9}
+    rows = [row, {**row, "is_switched_outputs": True}, {**row, "preference": None}]
+    path.write_text(json.dumps(rows))
+    judgments = read_judgments([path])
+    assert judgments.names == ("m",) and np.isnan(judgments.margins[2]) and judgments.is_first[1]
+    wins = judge.candidate_log_odds(judgments.margins, judgments.is_first)[:2]
+    np.testing.assert_allclose(wins, np.log(9.0))
+    # The rule of its own depends on the instruction alone.
+    assert judgments.is_first[0] == judgments.is_first[2]
+    table = tmp_path / "pairs.csv"
+    table.write_text("candidate_first,p_first,human\ntrue,0.25,1\nfalse,0.5,\n")
+    read = read_judgments([table])
+    np.testing.assert_allclose(read.margins, [-np.log(3.0), 0.0])
+    assert read.human.tolist() == [1, -1]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a,b\n1,2\n", "expected one of the columns log_odds_first, p_first"),
+        ("p_first,candidate_first\n2,true\n", "expected probabilities from 0 to 1"),
+        ("p_first,candidate_first\nx,true\n", "p_first: expected a number; got 'x'"),
+        ("p_first,candidate_first\n0.5,maybe\n", "candidate_first: expected true or false"),
+        ("p_first\n0.5\n", "expected the column candidate_first"),
+        ("", "expected judged pairs; got none"),
+    ],
+)
+def test_what_is_no_judgment_is_a_sentence(tmp_path, text, sentence):
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        read_judgments([path])
+    with pytest.raises(InputError, match="expected a file"):
+        read_judgments([tmp_path / "absent.csv"])
