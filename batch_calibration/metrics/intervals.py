@@ -121,38 +121,28 @@ def _bootstrap(
 def accuracy_interval(
     share: float | np.ndarray, rows: int | np.ndarray, *, level: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The percentile bootstrap interval of an accuracy, without resampling.
+    """The interval of an accuracy of Agresti and Coull (1998, The American Statistician 52(2)).
 
-    Of n rows drawn with replacement Binomial(n, share) are right, so that the quantiles of a
-    bootstrap with ever more draws are those of that distribution, divided by n.
+    With two rows right and two wrong added, m = (n share + 2) / (n + 4), it is
+    m -+ z sqrt(m (1 - m) / (n + 4)), z the normal quantile: that of `over_rows` for one draw. The
+    percentile bootstrap holds an accuracy of 0.9 of 10 rows in 65 % of the cases, this in 93 % or
+    more from 10 rows on.
 
     Args:
         share: the accuracy, of any shape.
         rows: n, how many labeled rows it is of.
-        level: what share of the draws lies between both ends.
+        level: how often the interval shall hold the accuracy.
 
     >>> [round(float(end), 3) for end in accuracy_interval(0.5, 100)]
-    [0.4, 0.6]
+    [0.404, 0.596]
     """
-    # scipy.stats.binom.ppf is the same number, and takes 0.6 s to import.
-    from scipy.special import bdtr, bdtrik
+    from scipy.special import ndtri
 
-    n = np.maximum(np.asarray(rows, np.int64), 1)
-    # A float32 share is a whole number of rows only up to rounding.
-    p = np.round(np.asarray(share, np.float64) * n) / n
-    # bdtrik takes no p of 0 or 1, where the interval is the accuracy itself.
-    inside = np.clip(p, 0.5 / n, 1 - 0.5 / n)
-
-    def quantile(q: float) -> np.ndarray:
-        count = np.ceil(bdtrik(q, n, inside))
-        # bdtrik may round to the count above; the least count that reaches q is the quantile.
-        less = np.maximum(count - 1, 0)
-        smallest = np.where(bdtr(less, n, inside) >= q, less, count)
-        return np.where(p == inside, smallest / n, p)
-
-    tail = (1.0 - level) / 2.0
-    # [()] makes a number of an array without axes.
-    return quantile(tail)[()], quantile(1.0 - tail)[()]
+    rows_added = len(OF_ACCURACY)
+    n = np.asarray(rows, np.float64) + rows_added
+    middle = (np.asarray(share, np.float64) * (n - rows_added) + sum(OF_ACCURACY)) / n
+    reach = ndtri(0.5 + level / 2) * np.sqrt(middle * (1 - middle) / n)
+    return np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0)
 
 
 def gain_interval(
@@ -232,7 +222,9 @@ def over_tasks(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over tasks, whose errors have nothing to do with one another.
 
     How far the tasks' intervals reach is added in squares and divided by their number. It is the
-    interval of the mean over these tasks; of other tasks it says nothing.
+    interval of the mean over these tasks; of other tasks it says nothing. It is cautious: a task's
+    interval of five draws reaches 2.8 standard errors, and the mean of many such needs only 2, so
+    that of 13 tasks it holds the mean in 98 to 99 % of the cases (`test_intervals_over_tasks`).
 
     >>> over_tasks([Estimate(0.5, 0.25, 0.75), Estimate(0.5, 0.5, 0.5)])
     Estimate(value=0.5, low=0.375, high=0.625)
