@@ -45,6 +45,8 @@ def test_without_labels_the_likely_shift_is_recommended_with_what_to_expect():
     assert gain.low < gain.value < gain.high and 0 < risk < 0.5
     assert "contexts of real models" in source and source in advice.reason[1]
     assert advice.accuracy is None
+    assert str(advice).splitlines() == list(advice.reason)
+    assert "favor &#x27;b&#x27; by" in advice._repr_html_()
 
 
 def test_few_rows_and_scores_that_tell_nothing_are_left():

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -81,6 +82,12 @@ class Recommendation(NamedTuple):
     expected: Expected
     accuracy: Estimate | None
     measured: dict[str, Estimate]
+
+    def __str__(self) -> str:
+        return "\n".join(self.reason)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.reason)
 
 
 def signals(scores: ArrayLike) -> Signals:

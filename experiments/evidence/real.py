@@ -141,7 +141,7 @@ def findings(judged: Sequence[Judged]) -> list[str]:
     sentence_starts = {
         "gain": f"**{SHOWN} gains** (points of accuracy over {BASELINE}, 95 % interval)",
         "loss": f"**Do not use {SHOWN} on rows like these, where it loses**",
-        "gain, not certain": f"**{SHOWN} gains, not certainly**: the interval leaves out 0, and the "
+        "gain, not certain": f"**{SHOWN} gains, not certainly**: the interval leaves out 0, the "
         "test over models is not passed after Holm's correction over all methods of the set",
         "loss, not certain": f"**{SHOWN} loses, not certainly**, by the same measure",
         "inside the noise": f"**The interval of {SHOWN} holds 0**",

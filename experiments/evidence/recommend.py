@@ -110,9 +110,16 @@ def harmed(outcomes: Sequence[trials.Outcome]) -> float:
 
 
 def gain_over_models(judged: Judged, rule: str, options: Options) -> Estimate:
-    """A rule's mean gain on a source, with its interval over models and tasks, in points."""
+    """A rule's mean gain on a source in points, its interval over models and tasks, or tasks."""
     gains = np.array([outcome.gain for outcome in outcomes_of(rule)(judged)])
     grid = gains.reshape(judged.source.set.shape)
+    if len(grid) == 1:
+        # Prompts and draws of demonstrations of one task are asked of the same rows.
+        tasks = [
+            str(table.context["task"]).split(", prompt")[0] for table in judged.source.set.tables
+        ]
+        _, number = np.unique(tasks, return_inverse=True)
+        grid = (np.bincount(number, gains) / np.bincount(number))[None]
     low, high = statistics.crossed_interval(grid, options.seed, draws=options.draws)
     return Estimate(float(gains.mean()), low, high)
 
