@@ -22,7 +22,7 @@ def accuracy(scores, gold):
     return 100 * float((np.asarray(scores).argmax(axis=1) == gold).mean())
 
 
-@pytest.mark.parametrize("bias", [(0.0, 0.6, -1.0), (2.0, 0.0, 0.0), (-1.0, 1.0, 3.0)])
+@pytest.mark.parametrize("bias", [(0.0, 0.6, -1.0), (2.0, 0.0, 0.0), (-1.0, 1.0, 1.5)])
 def test_a_label_that_is_never_right_is_given_few_rows(bias):
     scores, gold = drawn([0.5, 0.5, 0.0], bias)
     corrected = accuracy(calibrate(scores, "bc_empirical_bayes"), gold)
@@ -30,10 +30,22 @@ def test_a_label_that_is_never_right_is_given_few_rows(bias):
     assert corrected > accuracy(scores, gold)
 
 
-def test_a_bias_beside_equal_shares_is_what_bc_finds():
-    scores, gold = drawn([1 / 3] * 3, (0.0, 2.0, 0.0))
+@pytest.mark.parametrize("separation", [0.5, 1.0])
+@pytest.mark.parametrize("bias", [2.0, 4.0, 6.0])
+def test_a_bias_beside_equal_shares_is_found_where_rows_tell_little(bias, separation):
+    scores, gold = drawn([1 / 3] * 3, (0.0, bias, 0.0), separation=separation)
     corrected = accuracy(calibrate(scores, "bc_empirical_bayes"), gold)
-    assert corrected == pytest.approx(accuracy(calibrate(scores), gold), abs=1)
+    assert corrected == pytest.approx(accuracy(calibrate(scores), gold), abs=2)
+    assert corrected > accuracy(scores, gold) + 8
+
+
+def test_a_bias_beside_equal_shares_is_taken_for_shares_where_rows_tell_much():
+    # The limit that docs/method.md states, and what a user who knows the shares does about it.
+    scores, gold = drawn([1 / 3] * 3, (0.0, 4.0, 0.0))
+    of_bc = accuracy(calibrate(scores), gold)
+    assert accuracy(calibrate(scores, "bc_empirical_bayes"), gold) < of_bc - 10
+    certain = calibrate(scores, "bc_empirical_bayes", share_weight=100.0)
+    assert accuracy(certain, gold) == pytest.approx(of_bc, abs=1)
 
 
 def test_rows_that_tell_nothing_of_their_label_are_left():

@@ -7,7 +7,7 @@ SHELLS = ("bash", "zsh", "fish")
 BASH = """# {program} completions bash > ~/.local/share/bash-completion/completions/{program}
 _{name}() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" words=""
-    if [ "$COMP_CWORD" -eq 1 ]; then
+    if [[ $COMP_CWORD == 1 ]]; then
         COMPREPLY=($(compgen -W "{commands}" -- "$word"))
         return
     fi

@@ -93,7 +93,7 @@ def promised_gain(before: np.ndarray, after: np.ndarray) -> float:
         before: [n, k], scores in nats.
         after: [n, k], corrected.
 
-    >>> promised_gain(np.log([[0.6, 0.4]]), np.log([[0.25, 0.75]]))
+    >>> round(promised_gain(np.log([[0.6, 0.4]]), np.log([[0.25, 0.75]])), 1)
     50.0
     """
     raised = np.exp(after - after.max(axis=-1, keepdims=True))
