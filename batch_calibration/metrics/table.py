@@ -200,7 +200,7 @@ def summary(
 
     >>> report = summary(jnp.array([[0.0, 1.0]]), jnp.array([1]))
     >>> report["accuracy"], round(report["accuracy_low"], 2)
-    (1.0, 0.24)
+    (1.0, 0.17)
     """
     arrays = _measure(scores, labels, weight)
     # One transfer from the device for all metrics.
