@@ -10,24 +10,25 @@ from batch_calibration.artifacts.figures import studies
 from batch_calibration.artifacts.figures.chart import Spans
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
-from batch_calibration.artifacts.robustness import change_of_deviation
+from batch_calibration.artifacts.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.metrics import OF_GAIN, over_rows
 
 
 def outcomes(p, n, deviations, seed=0):
-    """Right or not [p n] before and after, prompts apart by `deviations`, of about 75 %."""
+    """Right or not [p 1 n] before and after, prompts apart by `deviations`, of about 75 %."""
     rng = np.random.default_rng(seed)
     row, found = rng.normal(size=n), []
     for sd in deviations:
         share = 0.75 + sd * rng.normal(size=(p, 1))
         found.append(norm.cdf(0.8 * row + 0.6 * rng.normal(size=(p, n))) < share)
-    return [np.asarray(right, float) for right in found]
+    return [np.asarray(right, float)[:, None] for right in found]
 
 
 def test_the_change_of_a_deviation_is_the_jackknife_in_loops():
     before, after = outcomes(6, 40, (0.1, 0.02))
 
     def change(keep_prompts, keep_rows):
-        both = [side[keep_prompts][:, keep_rows].mean(axis=1) for side in (before, after)]
+        both = [side[keep_prompts][:, 0, keep_rows].mean(axis=1) for side in (before, after)]
         return np.std(both[1], ddof=1) - np.std(both[0], ddof=1)
 
     p, n = np.arange(6), np.arange(40)
@@ -40,6 +41,43 @@ def test_the_change_of_a_deviation_is_the_jackknife_in_loops():
     found = change_of_deviation(before, after)
     value = change(p, n)
     assert tuple(found) == pytest.approx((value, value - spread, value + spread))
+
+
+def test_seeds_count_in_the_change_of_a_deviation():
+    """The jackknife in loops leaves out a seed, too; the same seeds again add nothing."""
+    draws = [outcomes(5, 30, (0.1, 0.03), seed) for seed in range(4)]
+    sides = [np.concatenate(side, axis=1) for side in zip(*draws, strict=True)]
+
+    def change(prompts, seeds, rows):
+        both = [side[prompts][:, seeds][:, :, rows].mean(axis=(1, 2)) for side in sides]
+        return np.std(both[1], ddof=1) - np.std(both[0], ddof=1)
+
+    whole, square = [list(range(size)) for size in (5, 4, 30)], 0.0
+    for axis, factor in enumerate((t.ppf(0.975, 4), t.ppf(0.975, 3), norm.ppf(0.975))):
+        without = []
+        for i in whole[axis]:
+            parts = list(whole)
+            parts[axis] = [j for j in whole[axis] if j != i]
+            without.append(change(*parts))
+        square += factor**2 * (len(without) - 1) * np.var(without)
+    value, spread = change(*whole), np.sqrt(square)
+    assert tuple(change_of_deviation(*sides)) == pytest.approx(
+        (value, value - spread, value + spread)
+    )
+    lone = [side[:, :1] for side in sides]
+    twice = [np.repeat(side, 3, axis=1) for side in lone]
+    assert tuple(change_of_deviation(*twice)) == pytest.approx(tuple(change_of_deviation(*lone)))
+
+
+def test_seeds_count_in_the_gain_over_prompts():
+    """By hand: two templates, two seeds of gains 0.1 and 0.3; the rows agree with one another."""
+    gains = np.zeros((2, 2, 1000))
+    gains[:, 0, :100], gains[:, 1, :300] = 1.0, 1.0
+    found, of_rows = gain_over_prompts(gains), over_rows(gains.mean(axis=1), OF_GAIN)
+    assert found.value == pytest.approx(0.2)
+    # Student's t of one degree of freedom is 12.706; the seeds' deviation is 0.1414, of two 0.1.
+    assert found.high == pytest.approx(min(0.2 + np.hypot(of_rows.high - 0.2, 1.2706), 1.0))
+    assert tuple(gain_over_prompts(gains[:, :1])) == tuple(over_rows(gains[:, 0], OF_GAIN))
 
 
 @pytest.mark.parametrize(("p", "n", "after"), [(10, 500, 0.02), (10, 56, 0.1), (24, 200, 0.1)])
@@ -82,6 +120,60 @@ def test_a_study_of_the_prompt_in_words():
     assert "; with 0, 8 and 2 of 10 it gains beyond noise, with 8 it loses. In brackets" in said
 
 
+def of_seeds(values):
+    """A template a row, a seed a column: accuracy with icl; bc has 80 % always."""
+    records = []
+    for template, accuracies in enumerate(values):
+        for seed, accuracy in enumerate(accuracies):
+            context = {"seed": seed, "shots": 2, "options": {"template": str(template)}}
+            methods = {"icl": accuracy, "bc": 0.8}
+            records.append(make_record("rte", methods, rows=100, context=context))
+    return records
+
+
+def test_seeds_are_averaged_before_prompts_are_compared():
+    """By hand: means 50, 60 and 70 % are 10 points apart; all six contexts would be 28.3."""
+    records = of_seeds([(0.3, 0.7), (0.3, 0.9), (0.4, 1.0)])
+    (study,) = robustness.find_axes(records)
+    np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
+    assert study.count == "3 templates, 2 seeds each"
+    header, row = robustness.study_cells([study])
+    of_study = dict(zip(header, row, strict=True))
+    assert [of_study[name] for name in ("shots", "prompts", "seeds each")] == ["2", "3", "2"]
+    assert of_study["icl"] == "60.0 ± 10.0" and of_study["icl max - min"] == "20.0"
+    cells = robustness.accuracy_cells(study)
+    assert cells[1][:3] == ["0", "100", "50.0 ± 28.3"] and cells[4][2] == "60.0 ± 10.0"
+    assert sum(map(int, of_study["wins, ties, losses"].split(", "))) == 3
+    assert "(3 templates, 2 seeds each on RTE, all" in robustness.paragraph([study])
+    assert "intervals over prompts, seeds and test rows" in robustness.paragraph([study])
+    chart = studies.prompt_chart([study])
+    first = dict(zip(chart.data()[0], chart.data()[1], strict=True))
+    assert [first[name] for name in ("prompt", "accuracy", "shots", "seeds")] == [
+        "0", "50", "2", "0 1"]  # fmt: skip
+    assert "3 templates, 2 seeds each" in chart.panels[0].title
+    boxes = studies.box_chart([study]).data()
+    assert len(boxes) == 1 + 2 * 3 and boxes[0][-3:] == ["choice", "shots", "seeds"]
+
+
+def test_prompts_may_have_unlike_seeds():
+    """A mean is of the seeds that there are; the interval is over prompts and rows."""
+    (study,) = robustness.find_axes(of_seeds([(0.3, 0.7), (0.6,), (0.7, 0.7, 0.7)]))
+    assert study.count == "3 templates, 1 to 3 seeds each"
+    np.testing.assert_allclose(study.values("icl"), [50, 60, 70])
+    assert study.outcomes[0].shape == (3, 1, 100) and study.change is not None
+    assert study.gain.value == pytest.approx(0.2)
+
+
+def test_an_order_of_another_draw_is_another_prompt():
+    records = [make_record("rte", {"icl": 0.5, "bc": 0.6},
+                           context={"seed": seed, "options": {"order": order}})
+               for seed in range(2) for order in range(3)]  # fmt: skip
+    (study,) = robustness.find_axes(records)
+    assert study.count == "6 orders" and "2, seed 1" in study.prompts
+    (lone,) = robustness.find_axes(records[:3])
+    assert list(lone.prompts) == ["0", "1", "2"]
+
+
 def test_prompts_on_unlike_rows_tell_of_no_change():
     axes = [record(0.5, 0.6, "1"), record(0.6, 0.7, "2"), record(0.7, 0.8, "3", rows=300)]
     (one,) = robustness.find_axes(axes)
@@ -114,7 +206,7 @@ def test_the_table_and_the_figure_of_all_prompts():
         "prompt",
         "accuracy",
         "shots",
-        "seed",
+        "seeds",
         "gain",
         "low",
         "high",

@@ -148,7 +148,7 @@ def test_figures_are_drawn(tmp_path, what):
     if what == "robustness":
         chart = studies.box_chart(robustness.find_axes(ROBUST))
         assert chart.panels[0].x.names[1] == "24 orders, 4-shot"
-        assert len(chart.data()) == 1 + 2 * len(ROBUST) and "seed" in chart.data()[0]
+        assert len(chart.data()) == 1 + 2 * len(ROBUST) and "seeds" in chart.data()[0]
     elif what == "shots":
         tasks = ("rte", "cb", "copa", "wic", "sst2")
         records = [record(0, shots, task=task) for shots in range(5) for task in tasks]

@@ -18,7 +18,7 @@ from batch_calibration.artifacts.cells import (
 )
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import FORMULAS
-from batch_calibration.artifacts.robustness import Axis, choice_rank
+from batch_calibration.artifacts.robustness import Axis, accuracies, choice_rank
 from batch_calibration.artifacts.two_way import first_seeds
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, over_tasks
@@ -142,9 +142,9 @@ def image_cells(group: SettingRecords) -> Cells | None:
     rows: Cells = [["task"]]
     rows += [[task_cell(task, group.records[task])] for task in tasks]
     rows.append(["average"])
-    for side, accuracies in sides.items():
+    for side, shares in sides.items():
         rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
-        means = np.vstack([accuracies, accuracies.mean(axis=0)])
+        means = np.vstack([shares, shares.mean(axis=0)])
         for row, (before, after) in zip(rows[1:], means, strict=True):
             row += [f"{before:.1f}", f"{after:.1f}", f"{after - before:+.1f}"]
     return rows
@@ -164,7 +164,7 @@ def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
 def choice_cells(axes: Sequence[Axis]) -> Cells:
     """Two rows an axis, a column a number, the better of ICL and BC marked."""
     numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
-    choices = set(chain.from_iterable(axis.by_choice() for axis in numbered))
+    choices = set(chain.from_iterable(axis.prompts for axis in numbered))
     numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for axis in numbered:
@@ -175,9 +175,9 @@ def choice_cells(axes: Sequence[Axis]) -> Cells:
 
 def _better_of(axis: Axis, number: str) -> list[str]:
     """Cells of ICL and BC for one choice, the better as printed marked; dashes where not run."""
-    records = axis.by_choice().get(number)
+    records = axis.prompts.get(number)
     if not records:
         return ["-"] * len(REFERENCES)
-    cells = [f"{np.mean(axis.values(method, records)):.1f}" for method in REFERENCES]
+    cells = [f"{accuracies(records, method).mean():.1f}" for method in REFERENCES]
     best = max(map(float, cells))
     return [Best(cell) if float(cell) == best else cell for cell in cells]

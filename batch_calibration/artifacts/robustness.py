@@ -23,10 +23,10 @@ from batch_calibration.artifacts.grouping import (
     task_title,
     with_settings,
 )
-from batch_calibration.metrics import Estimate, deviation
+from batch_calibration.artifacts.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.store import Record
 
-MIN_PROMPTS = 3  # of fewer prompts no change of their standard deviation is told
 SUMMARY_ROWS = 2  # rows at the end of a table that sum up the others
 # What a study changes while all else stays, in words.
 VARIES = {
@@ -37,11 +37,13 @@ VARIES = {
 }
 # The sentences below the table of all studies.
 NOTE = (
-    "A row is one task whose prompt was varied in one way. ± is the standard deviation over the "
-    "prompts; 'change' is bc's less icl's: below 0, the choice of the prompt matters less. In "
-    "brackets 95 % intervals over prompts of this kind and over the test rows, which are the same "
-    f"for all prompts. {gains.MARK} beyond noise: 0 is outside it. '{gains.WINS}' counts prompts "
-    "with which bc gains, neither, loses beyond the noise of their rows."
+    "A row is one task whose prompt was varied in one way; a prompt's accuracy is its mean over "
+    "its seeds, the draws of demonstrations. ± is the standard deviation over the prompts; "
+    "'change' is bc's less icl's: below 0, the choice of the prompt matters less. In brackets 95 % "
+    "intervals over prompts of this kind, over seeds where there are several, and over the test "
+    f"rows, which are the same for all prompts. {gains.MARK} beyond noise: 0 is outside it. "
+    f"'{gains.WINS}' counts prompts with which bc gains, neither, loses beyond the noise of their "
+    "seeds and rows."
 )
 
 
@@ -66,87 +68,84 @@ class Axis:
         return f"{self.setting.slug}-{self.task}-{self.name}"
 
     @cached_property
+    def prompts(self) -> dict[str, list[Record]]:
+        """Each prompt by its choice, numbers first -> its records, one for each seed.
+
+        Of several draws of demonstrations, an order of each is a prompt of its own: the third
+        order of one draw has nothing to do with the third of another.
+        """
+        seeds = {record.context.seed for record in self.records}
+        groups: dict[str, list[Record]] = {}
+        for record in self.records:
+            name = choice_name(record)
+            if "order" in record.context.options and len(seeds) > 1:
+                name += f", seed {record.context.seed}"
+            groups.setdefault(name, []).append(record)
+        return {name: groups[name] for name in sorted(groups, key=choice_rank)}
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds a prompt has: "5", or "3 to 5"."""
+        counts = sorted({len(records) for records in self.prompts.values()})
+        return " to ".join(dict.fromkeys((str(counts[0]), str(counts[-1]))))
+
+    @property
+    def count(self) -> str:
+        """How many prompts there are: "10 templates, 5 seeds each"."""
+        count = f"{len(self.prompts)} {self.name}"
+        return count if self.seeds == "1" else f"{count}, {self.seeds} seeds each"
+
+    @cached_property
     def is_compared(self) -> bool:
         """Whether the answers of icl and bc are known, of two prompts or more."""
         known = all(record.right.keys() >= {*REFERENCES} for record in self.records)
-        return known and len(self.records) > 1
+        return known and len(self.prompts) > 1
 
-    def values(self, method: str, records: Sequence[Record] | None = None) -> np.ndarray:
-        """Accuracy in %, one for each record."""
-        chosen = self.records if records is None else records
-        return 100 * np.array([record.methods[method]["accuracy"] for record in chosen])
+    def values(self, method: str) -> np.ndarray:
+        """Accuracy in % of each prompt [p], mean over its seeds."""
+        return np.array([accuracies(records, method).mean() for records in self.prompts.values()])
 
-    def by_choice(self) -> dict[str, list[Record]]:
-        """The records by their choice of the prompt, numbers first."""
-        groups: dict[str, list[Record]] = {}
-        for record in self.records:
-            groups.setdefault(choice_name(record), []).append(record)
-        return {name: groups[name] for name in sorted(groups, key=choice_rank)}
+    @cached_property
+    def outcomes(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which rows are right with icl, and with bc: [p s n] each, prompts x seeds x rows.
+
+        Where prompts have unlike seeds, the share of a prompt's seeds, s = 1; None where contexts
+        have unlike rows.
+        """
+        seeds, sides = [], []
+        for records in self.prompts.values():
+            seeds.append([record.context.seed for record in records])
+            sides.append([gains.right_rows(records, method) for method in REFERENCES])
+        contexts = chain.from_iterable(chain.from_iterable(sides))
+        if len({len(rows) for rows in contexts}) > 1:
+            return None
+        if any(prompt_seeds != seeds[0] for prompt_seeds in seeds):
+            sides = [[[np.mean(rows, axis=0)] for rows in side] for side in sides]
+        before, after = np.moveaxis(np.array(sides), 1, 0)
+        return before, after
 
     @cached_property
     def gain(self) -> Estimate:
-        """Bc's gain over icl, mean over the prompts, and its interval over prompts and rows."""
-        return gains.gain_over_contexts(self.records, CORRECTED)
+        """Bc's gain over icl, mean over the prompts; its interval over prompts, seeds and rows."""
+        if self.outcomes is None:
+            return over_tasks(self.gains)
+        before, after = self.outcomes
+        return gain_over_prompts(after - before)
 
     @cached_property
     def gains(self) -> list[Estimate]:
-        """Bc's gain over icl with each prompt, and its interval over rows."""
-        return [gains.gain_over_contexts([record], CORRECTED) for record in self.records]
+        """Bc's gain over icl with each prompt, and its interval over seeds and rows."""
+        return [gains.gain_over_contexts(records, CORRECTED) for records in self.prompts.values()]
 
     @cached_property
     def change(self) -> Estimate | None:
         """The standard deviation over prompts, bc's less icl's; None where they are too few."""
-        before, after = (gains.right_rows(self.records, method) for method in REFERENCES)
-        if len(set(map(len, before))) > 1:
-            return None
-        return change_of_deviation(np.array(before), np.array(after))
+        return None if self.outcomes is None else change_of_deviation(*self.outcomes)
 
 
-def change_of_deviation(
-    before: np.ndarray, after: np.ndarray, *, level: float = 0.95
-) -> Estimate | None:
-    """The standard deviation over prompts of the accuracy after a correction, less that before.
-
-    Below 0 the correction makes the choice of the prompt matter less. The interval is of the
-    jackknife, which leaves out a prompt at a time, and a row at a time: t sd of the first, with
-    Student's t of p - 1 degrees of freedom, and z sd of the second, added in squares. Prompts and
-    rows are the same on both sides, so what both lack cancels.
-
-    Args:
-        before: [p n], 1.0 where a row is right under a prompt.
-        after: the same after the correction.
-        level: how often the interval shall hold the change.
-
-    Returns:
-        None of fewer than `MIN_PROMPTS` prompts or two rows.
-
-    >>> before = np.array([[1.0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
-    >>> round(change_of_deviation(before, np.ones((3, 4))).value, 3)
-    -0.382
-    """
-    from scipy.special import ndtri, stdtrit
-
-    p, n = before.shape  # prompts, rows
-    if p < MIN_PROMPTS or n < 2:
-        return None
-    tail = 0.5 + level / 2
-
-    def change(means: np.ndarray, corrected_means: np.ndarray) -> np.ndarray:
-        difference: np.ndarray = deviation(corrected_means) - deviation(means)
-        return difference
-
-    sides = before, after
-    change_of_all = float(change(*(side.mean(axis=1) for side in sides)))
-    # [p, p - 1]: all prompts but one, for each.
-    kept = np.nonzero(~np.eye(p, dtype=bool))[1].reshape(p, p - 1)
-    # [p - 1, p] and [p, n]: means over the rows without one prompt, and without one row.
-    without_prompt = change(*(side.mean(axis=1)[kept].T for side in sides))
-    without_row = change(*((side.sum(axis=1, keepdims=True) - side) / (n - 1) for side in sides))
-    reach = float(np.hypot(
-        stdtrit(p - 1, tail) * np.sqrt((p - 1) * without_prompt.var()),
-        ndtri(tail) * np.sqrt((n - 1) * without_row.var()),
-    ))  # fmt: skip
-    return Estimate(change_of_all, change_of_all - reach, change_of_all + reach)
+def accuracies(records: Iterable[Record], method: str) -> np.ndarray:
+    """Accuracy in %, one for each record."""
+    return 100 * np.array([record.methods[method]["accuracy"] for record in records])
 
 
 def find_axes(records: Iterable[Record]) -> list[Axis]:
@@ -197,11 +196,13 @@ def choice_rank(name: str) -> tuple[bool, str]:
 
 
 def accuracy_cells(axis: Axis) -> Cells:
-    """Header, one row for each value on the axis; of all records mean ± sd, and max - min."""
+    """Header, one row for each value on the axis; of all prompts mean ± sd, and max - min."""
     rows: Cells = [[axis.name, "rows", *axis.methods]]
-    for name, records in [*axis.by_choice().items(), ("all", axis.records)]:
-        cells = best_of([axis.values(method, records) for method in axis.methods])
+    for name, records in axis.prompts.items():
+        cells = best_of([accuracies(records, method) for method in axis.methods])
         rows.append([name, rows_cell(records), *cells])
+    of_all = best_of([axis.values(method) for method in axis.methods])
+    rows.append(["all", rows_cell(axis.records), *of_all])
     return [*rows, ["max - min", "", *(_reach(axis, method) for method in axis.methods)]]
 
 
@@ -213,11 +214,12 @@ def _reach(axis: Axis, method: str) -> str:
 def study_cells(axes: Iterable[Axis]) -> Cells:
     """Header, and a row an axis: icl and bc, how far each moves, the gain, the change."""
     rows: Cells = [
-        ["what varies", "task", "prompts", "icl", "icl max - min", "bc", "bc max - min",
-         "gain over icl", "change of ±", gains.WINS]
+        ["what varies", "task", "shots", "prompts", "seeds each", "icl", "icl max - min", "bc",
+         "bc max - min", "gain over icl", "change of ±", gains.WINS]
     ]  # fmt: skip
     for axis in axes:
-        row = [axis.name, task_title(axis.task), str(len(axis.records))]
+        shots = "-" if axis.setting.shots is None else str(axis.setting.shots)
+        row = [axis.name, task_title(axis.task), shots, str(len(axis.prompts)), axis.seeds]
         for method in REFERENCES:
             row += [spread(axis.values(method)), _reach(axis, method)]
         row += [gains.gain_cell(axis.gain), gains.gain_cell(axis.change) if axis.change else "-"]
@@ -243,18 +245,20 @@ def paragraph(axes: Sequence[Axis]) -> str:
         above, _, below = gains.verdicts(axis.gains)
         won.append(str(above))
         lost += below
-    counts = join_names(dict.fromkeys(str(len(axis.records)) for axis in axes))
+    counts = join_names(dict.fromkeys(str(len(axis.prompts)) for axis in axes))
+    prompts = join_names(dict.fromkeys(axis.count for axis in axes))
     tasks = join_names(task_title(axis.task) for axis in axes)
+    seeds = ", seeds" if any(axis.seeds != "1" for axis in axes) else ""
     gained = join_names(gains.gain_cell(axis.gain) for axis in axes)
     of_changes = "The standard deviation over them changes by {} points. "
     return (
-        f"{describe_study(axes)} ({counts} {first.name} on {tasks}, all else stays: "
+        f"{describe_study(axes)} ({prompts} on {tasks}, all else stays: "
         f"{first.setting}){_verdict(axes)}. From the worst to the best, accuracy moves by this "
         "many points with the plain scores (icl) and with Batch Calibration (bc): "
         f"{'; '.join(moves)}. {of_changes.format(join_names(changes)) if changes else ''}On "
         f"average over them bc gains {gained} points; with {join_names(won)} of {counts} it gains "
-        f"beyond noise, with {lost or 'none'} it loses. In brackets 95 % intervals over prompts "
-        f"and test rows, {gains.MARK} where 0 is outside."
+        f"beyond noise, with {lost or 'none'} it loses. In brackets 95 % intervals over prompts"
+        f"{seeds} and test rows, {gains.MARK} where 0 is outside."
     )
 
 

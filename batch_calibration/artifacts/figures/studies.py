@@ -1,7 +1,7 @@
 """The robustness study (Fig. 8), each of its prompts, and labels of demonstrations."""
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -23,39 +23,41 @@ from batch_calibration.artifacts.gains import gain_cell
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED, REFERENCES, task_title
 from batch_calibration.artifacts.method_display import CONDITIONS, GRAY, PALETTE, verdict_color
 from batch_calibration.artifacts.robustness import Axis as Study
-from batch_calibration.artifacts.robustness import choice_name, describe_study
+from batch_calibration.artifacts.robustness import describe_study
 
 MAX_PROMPTS_NAMED = 12  # of more prompts none is named at the side
 PROMPTS_NOTE = (
-    "A line is a prompt, from its accuracy with icl (open) to that with bc (filled), the worst of "
-    "icl below; blue: a gain beyond noise, orange: a loss, gray: within the noise of its rows. "
-    "Upright dots: the choice does not matter. * 0 is outside the 95 % interval; ±: standard "
-    "deviation over the prompts. Dashed: chance."
+    "A line is a prompt, from its accuracy with icl (open) to that with bc (filled), means over "
+    "its seeds, the worst of icl below; blue: a gain beyond noise, orange: a loss, gray: within "
+    "the noise of its seeds and rows. Upright dots: the choice does not matter. * 0 is outside "
+    "the 95 % interval; ±: standard deviation over the prompts. Dashed: chance."
 )
-BOXES_NOTE = "Boxes: quartiles and median; whiskers reach 1.5 boxes at most; a dot is a prompt."
+BOXES_NOTE = (
+    "Boxes: quartiles and median; whiskers reach 1.5 boxes at most; a dot is a prompt, the mean "
+    "over its seeds."
+)
 
 
 def box_chart(studies: Sequence[Study]) -> Chart:
     """ICL beside BC on each axis of one task: a box, and a dot for every prompt."""
     marks: list[Mark] = []
+    abouts = [_about(study) for study in studies]
+    extra = {name: list(chain.from_iterable(about[name] for about in abouts)) for name in abouts[0]}
+    choices = list(map(str, extra["choice"]))
     for side, method in zip((-0.2, 0.2), REFERENCES, strict=True):
         color = PALETTE.color(method)
         places: list[float] = []
         accuracies: list[float] = []
-        choices: list[str] = []
         for x, study in enumerate(studies):
             values = study.values(method)
             marks += _box(x + side, values, color)
             # Fixed offsets, so that equal values stay apart and a figure stays the same.
             places += list(x + side + 0.1 * np.sin(2.4 * np.arange(len(values))))
             accuracies += list(values)
-            choices += map(choice_name, study.records)
-        seeds = [record.context.seed for study in studies for record in study.records]
-        extra: dict[str, Sequence[object]] = {"choice": choices, "seed": seeds}
         marks.append(
             Dots(method, places, accuracies, color, alpha=0.6, size=3, hover=choices, extra=extra)
         )
-    names = [f"{len(study.records)} {study.name}, {study.setting.shots}-shot" for study in studies]
+    names = [f"{study.count}, {study.setting.shots}-shot" for study in studies]
     task, setting = task_title(studies[0].task), studies[0].setting
     rows = f"first {setting.limit} rows" if setting.limit else "all rows"
     heading = f"One choice of the prompt at a time: {task}, {setting.model}, {rows}"
@@ -63,6 +65,14 @@ def box_chart(studies: Sequence[Study]) -> Chart:
     size = (1.0 + 1.6 * len(studies), 2.6)
     columns = ("task", "method", "what varies", "accuracy")
     return Chart(heading, [panel], columns, BOXES_NOTE, size, together=True)
+
+
+def _about(study: Study) -> dict[str, list[object]]:
+    """What a figure's CSV says of each prompt beside its accuracy."""
+    prompts = study.prompts
+    seeds = [" ".join(str(record.context.seed) for record in records)
+             for records in prompts.values()]  # fmt: skip
+    return {"choice": [*prompts], "shots": [study.setting.shots] * len(prompts), "seeds": [*seeds]}
 
 
 def _box(at: float, values: np.ndarray, color: str) -> list[Mark]:
@@ -88,7 +98,7 @@ def prompt_chart(studies: Sequence[Study]) -> Chart:
     # From chance on, one range for all panels: a small scale makes noise look large.
     limits = min(*chances, *(v.min() for v in values)) - 2, max(v.max() for v in values) + 2
     panels = [_prompt_panel(study, (float(limits[0]), float(limits[1]))) for study in studies]
-    most = max(8, *(len(study.records) for study in studies))
+    most = max(8, *(len(study.prompts) for study in studies))
     heading = f"{describe_study(studies)}: {studies[0].setting}"
     return Chart(
         heading, panels, ("task", "method", "prompt", "accuracy"), PROMPTS_NOTE,
@@ -99,12 +109,11 @@ def prompt_chart(studies: Sequence[Study]) -> Chart:
 def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
     before, after = study.values(BASELINE), study.values(CORRECTED)  # [prompt] each, %
     order = np.lexsort((after, before))  # by icl, ties by bc
-    names = [choice_name(study.records[i]) for i in order]
+    about = {name: [column[i] for i in order] for name, column in _about(study).items()}
+    names = list(map(str, about.pop("choice")))
     colors = [verdict_color(study.gains[i].beyond_noise) for i in order]
     heights = np.arange(float(len(order)))
     gains = 100 * np.array([study.gains[i] for i in order])  # [prompt 3], points
-    contexts = [study.records[i].context for i in order]
-    about = {"shots": [c.shots for c in contexts], "seed": [c.seed for c in contexts]}
     gained = {name: list(gains[:, i]) for i, name in enumerate(("gain", "low", "high"))}
     low, high = np.minimum(before, after)[order], np.maximum(before, after)[order]
     marks: list[Mark] = [
@@ -117,7 +126,7 @@ def _prompt_panel(study: Study, limits: tuple[float, float]) -> Panel:
     ]  # fmt: skip
     change = f"; change of ± {gain_cell(study.change)}" if study.change else ""
     title = (
-        f"{task_title(study.task)}, {len(order)} {study.name}\n"
+        f"{task_title(study.task)}, {study.count}\n"
         f"worst to best: {BASELINE} {np.ptp(before):.1f}, {CORRECTED} {np.ptp(after):.1f} points\n"
         f"gain {gain_cell(study.gain)}{change}"
     )
