@@ -1,14 +1,20 @@
 """The beginning token is what transformers 5 puts: facts as tests/reference measures them."""
 
+import hashlib
 import json
 
+import numpy as np
 import pytest
 from tiny import GPT2, byte_level, write
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel, TemplateProcessing
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import beginning_token
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer, read_tokenizer
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.scoring.tokens import encode
 from batch_calibration.settings import Settings
 from batch_calibration.study.scoring import render_contexts
 
@@ -44,6 +50,16 @@ def tokenizer_of(post):
     return tokenizer
 
 
+def with_spaces(normalizer=None, pre_tokenizer=None):
+    """A byte-pair tokenizer of a SentencePiece model, with these parts."""
+    vocabulary = {"<unk>": 0, "<s>": 1, "▁": 2, "a": 3, "▁a": 4, "▁▁": 5}
+    model = BPE(vocabulary, [("▁", "a"), ("▁", "▁")], unk_token="<unk>")
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.add_special_tokens(["<s>"])
+    return tokenizer
+
+
 def told(directory, **config):
     (directory / "tokenizer_config.json").write_text(json.dumps(config))
     return directory
@@ -56,7 +72,8 @@ def test_as_transformers(model_type, name, add, tmp_path):
     told(tmp_path, **config)
     for post, single in POST.items():
         tokenizer = tokenizer_of(single)
-        found = beginning_token.read(tmp_path, tokenizer, {"model_type": model_type})
+        tokenizer.save(str(tmp_path / "tokenizer.json"))
+        _, found, _ = read_tokenizer(tmp_path, {"model_type": model_type})
         written = post in ("<s>", "both")
         begins = {"as the file": written, "never": False, "always": True}[FACTS[model_type, name]]
         assert found.id == (tokenizer.token_to_id("<s>") if begins else None)
@@ -95,8 +112,9 @@ def test_a_run_says_it_once(tmp_path):
 
 
 def test_the_class_of_a_config_that_names_it(tmp_path):
+    tokenizer_of("<s> $A").save(str(tmp_path / "tokenizer.json"))
     raw = {"model_type": "llama", "tokenizer_class": "GPTNeoXTokenizer"}
-    assert beginning_token.read(tmp_path, tokenizer_of("<s> $A"), raw).id is None
+    assert read_tokenizer(tmp_path, raw)[1].id is None
 
 
 def test_a_dispute_is_part_of_the_digest(tmp_path, monkeypatch):
@@ -127,3 +145,85 @@ def test_sentences(config, single, sentence, tmp_path):
     for load in (load_tokenizer, load_checkpoint):
         with pytest.raises(InputError, match=sentence):
             load(tmp_path)
+
+
+PREPENDED = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+# Token ids as transformers 5.23 gives them (tests/reference has 24 tokenizers beside it).
+BY_CLASS = [
+    ("llama", None, {}, [2, 4], [4, 1, 4]),
+    ("llama", "PreTrainedTokenizerFast", {}, [2, 4], [4, 1, 4]),
+    ("llama", "LlamaTokenizer", {}, [4], [4, 1, 3]),
+    ("llama", "LlamaTokenizerFast", {"legacy": True}, [4], [4, 1, 4]),
+    ("llama", "LlamaTokenizer", {"add_prefix_space": False}, [4], [3, 1, 3]),
+    ("llama", "CodeLlamaTokenizer", {}, [4], [4, 1, 3]),
+    ("mistral", "LlamaTokenizer", {}, [2, 4], [4, 1, 4]),
+    ("gemma2", None, {}, [4], [3, 1, 3]),
+]
+
+
+@pytest.mark.parametrize(("model_type", "name", "options", "spaced", "special"), BY_CLASS)
+def test_text_is_split_as_the_class_splits_it(model_type, name, options, spaced, special, tmp_path):
+    with_spaces(normalizers.Sequence(PREPENDED)).save(str(tmp_path / "tokenizer.json"))
+    told(tmp_path, tokenizer_class=name, bos_token="<s>", **options)
+    tokenizer, _, splits_as = read_tokenizer(tmp_path, {"model_type": model_type})
+    assert tokenizer.encode(" a", add_special_tokens=False).ids == spaced
+    assert tokenizer.encode("a<s>a", add_special_tokens=False).ids == special
+    is_of_the_file = model_type == "mistral" or (model_type, name) in OF_THE_FILE
+    assert bool(splits_as) != is_of_the_file
+
+
+OF_THE_FILE = (("llama", None), ("llama", "PreTrainedTokenizerFast"))
+
+
+def test_a_class_that_splits_otherwise_is_part_of_the_digest(tmp_path):
+    raw = {**GPT2, "vocab_size": 400}
+    spaced = tokenizer_of(None)
+    spaced.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    told(write(tmp_path, raw, spaced), tokenizer_class="GPT2Tokenizer")
+    # GPT-2's class makes words without a space before the first.
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.tokenizer.encode("fine").ids == tokenizer_of(None).encode("fine").ids
+    files = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+    digests = {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in files}
+    assert (
+        checkpoint.digest
+        != hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    )
+
+
+def test_a_class_that_is_not_followed_is_a_sentence(tmp_path):
+    told(write(tmp_path, GPT2, tokenizer_of(None)), tokenizer_class="T5TokenizerFast")
+    with pytest.raises(InputError, match=r"splitting is known \(GPT2Tokenizer,.*got T5Tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_text_that_begins_with_the_beginning_token_gets_no_second_one():
+    tokenizer = tokenizer_of("<s> $A")
+    begin = tokenizer.token_to_id("<s>")
+    texts = ["<s>fine", "fine", "fine <s>"]
+    encoded = encode(tokenizer, texts, [" a"], begin)
+    assert [ids.count(begin) for ids in encoded.prompts] == [1, 1, 2]
+    assert [ids[0] for ids in encoded.prompts] == 3 * [begin]
+    assert encoded.prompts[0] == encoded.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "token"),
+    [
+        ({"bos_token": "<s>"}, "<s>"),
+        ({"bos_token": None, "eos_token": {"content": "</s>"}}, "</s>"),
+        ({"bos_token": "<nothing>"}, None),
+    ],
+)
+def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp_path):
+    told(write(tmp_path, GPT2, tokenizer_of(None)), **config)
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.bos is None
+    if token is None:
+        with pytest.raises(InputError, match="a text of at least one token before the label"):
+            CausalLM(checkpoint).score([""], [" fine"])
+        return
+    prefix = checkpoint.tokenizer.token_to_id(token)
+    assert checkpoint.prefix == load_tokenizer(tmp_path).prefix == prefix
+    scores = CausalLM(checkpoint).score(["", token], [" fine", " slow"]).log_probs
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)

@@ -6,15 +6,20 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 
 from batch_calibration.errors import InputError
-from batch_calibration.models.config import read_json
 from batch_calibration.models.family import RawConfig
 
-CLASS_OF = {"gpt_neox": "GPTNeoXTokenizer"}
-"""The tokenizer class of a model type whose files name none, where it decides the beginning."""
 REBUILT = {"GPTNeoXTokenizer": False, "CodeLlamaTokenizer": True}
 """Classes that make the post-processor anew, and whether theirs puts `bos_token`."""
-CLASSLESS = ("mistral", "ministral", "phi3", "qwen2", "granite", "olmo2")
-"""Model types for which transformers does not go by the class that the files name."""
+END = {"eos_token": "<|endoftext|>"}
+SENTENCEPIECE = {"bos_token": "<s>", "eos_token": "</s>"}
+DEFAULTS = {
+    "GPT2Tokenizer": {"bos_token": "<|endoftext|>", **END}, "Qwen2Tokenizer": END,
+    "GPTNeoXTokenizer": {"bos_token": "<|endoftext|>", **END}, "LlamaTokenizer": SENTENCEPIECE,
+    "CodeLlamaTokenizer": SENTENCEPIECE,
+    "GemmaTokenizer": {"bos_token": "<bos>", "eos_token": "<eos>"},
+    "CohereTokenizer": {"bos_token": "<BOS_TOKEN>", "eos_token": "<|END_OF_TURN_TOKEN|>"},
+}  # fmt: skip
+"""Tokens that a class has where `tokenizer_config.json` names none."""
 
 
 class BeginningToken(NamedTuple):
@@ -24,30 +29,35 @@ class BeginningToken(NamedTuple):
         id: Its id, or None where there is no such token.
         note: A sentence that says which file decided, and which other file says otherwise.
         disputed: Whether another file says otherwise.
+        prefix: Id of the token that stands for an empty text (bos_token, or eos_token where there
+            is none, as the harness has it); None where the tokenizer knows neither.
     """
 
     id: int | None
     note: str
     disputed: bool
+    prefix: int | None = None
 
 
-def read(directory: Path, tokenizer: Tokenizer, config: RawConfig) -> BeginningToken:
+def read(
+    path: Path, tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer
+) -> BeginningToken:
     """What transformers 5 puts before a text: decision 11 has the rule, tests/reference the proof.
+
+    Args:
+        path: of `tokenizer_config.json`.
+        tokenizer_config: what it says.
+        class_name: of `tokenizer_class.class_of`.
+        tokenizer: as `tokenizer.json` has it.
 
     Raises:
         InputError: more than one token before a text, or a `bos_token` that the tokenizer lacks.
     """
-    path = directory / "tokenizer_config.json"
-    tokenizer_config = read_json(path, "a tokenizer config") if path.is_file() else {}
-    model_type = str(config["model_type"])
-    # The tokenizer's own config goes before the network's.
-    class_name = tokenizer_config.get("tokenizer_class") or config.get("tokenizer_class")
-    name = str(class_name or CLASS_OF.get(model_type)).removesuffix("Fast")
-    token_id = template_id = _template_token(directory, tokenizer)
+    token_id = template_id = _template_token(path.parent, tokenizer)
     decider = "tokenizer.json's post-processor"
-    if name in REBUILT and model_type not in CLASSLESS:
-        token_id = _bos_token(path, tokenizer_config, tokenizer) if REBUILT[name] else None
-        decider = f"the tokenizer class {name}"
+    if class_name in REBUILT:
+        token_id = _bos_token(path, tokenizer_config, tokenizer) if REBUILT[class_name] else None
+        decider = f"the tokenizer class {class_name}"
     claims = {
         "tokenizer.json's post-processor": template_id is not None,
         "add_bos_token in tokenizer_config.json": tokenizer_config.get("add_bos_token"),
@@ -60,7 +70,20 @@ def read(directory: Path, tokenizer: Tokenizer, config: RawConfig) -> BeginningT
     if contradicting:
         sources = " and ".join(contradicting)
         note += f"; {sources} says otherwise, and transformers 5 does not obey it"
-    return BeginningToken(token_id, note, bool(contradicting))
+    prefix = _prefix(tokenizer_config, class_name, tokenizer) if token_id is None else token_id
+    return BeginningToken(token_id, note, bool(contradicting), prefix)
+
+
+def _prefix(tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer) -> int | None:
+    """The id of bos_token, or of eos_token where a tokenizer has none."""
+    defaults = DEFAULTS.get(class_name, {})
+    for name in ("bos_token", "eos_token"):
+        token = tokenizer_config.get(name, defaults.get(name))
+        text = token.get("content") if isinstance(token, dict) else token
+        token_id = tokenizer.token_to_id(text) if isinstance(text, str) else None
+        if token_id is not None:
+            return int(token_id)
+    return None
 
 
 def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:

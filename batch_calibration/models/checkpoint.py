@@ -23,6 +23,7 @@ from batch_calibration.models import (
     clip_tokenizer,
     pooling,
     sentence_config,
+    tokenizer_class,
     weights,
 )
 from batch_calibration.models.beginning_token import BeginningToken
@@ -59,6 +60,7 @@ class Checkpoint:
         bos: Id of the token that begins each sequence, or None where there is no such token.
         digest: sha256 (64 hex digits) of the files' contents: config, weights and tokenizer.
         sentence: What a sentence encoder does to texts and hidden states; inert in other kinds.
+        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
     """
 
     directory: Path
@@ -72,6 +74,7 @@ class Checkpoint:
     dtype: str = "float32"
     mesh: Mesh | None = None
     sentence: SentenceConfig = field(default_factory=SentenceConfig)
+    prefix: int | None = None  # a token id
 
 
 class TokenizerInfo(NamedTuple):
@@ -84,6 +87,7 @@ class TokenizerInfo(NamedTuple):
         prompt: What a sentence encoder puts before each text.
         notes: What a reader of the scores must know, in sentences: the beginning token or the
             pooling, and which file says so.
+        prefix: Id of the token that labels follow where a prompt is empty, or None for no such.
     """
 
     tokenizer: Tokenizer
@@ -91,6 +95,7 @@ class TokenizerInfo(NamedTuple):
     positions: int
     prompt: str = ""
     notes: tuple[str, ...] = ()
+    prefix: int | None = None
 
 
 def find(name: str) -> Path:
@@ -132,14 +137,16 @@ class ModelFiles:
         self._model_type, self._family, raw_config = _family(self.directory)
         self._config = read_config(self._family, raw_config, self.directory)
         self._raw_config = raw_config
+        self._splits_as = ""
 
     @cached_property
     def _texts(self) -> tuple[Tokenizer, BeginningToken, SentenceConfig]:
         """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
-        tokenizer = _tokenizer(self.directory, self._family)
         start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
         if self._family.kind == "causal_lm":
-            start = beginning_token.read(self.directory, tokenizer, self._raw_config)
+            tokenizer, start, self._splits_as = read_tokenizer(self.directory, self._raw_config)
+            return tokenizer, start, sentence
+        tokenizer = _tokenizer(self.directory, self._family.kind)
         if self._family.kind == "sentence_encoder":
             sentence = sentence_config.read(self.directory, self._config.width)
         if sentence.lower_case:
@@ -155,7 +162,7 @@ class ModelFiles:
         notes = {"causal_lm": (start.note,), "sentence_encoder": (sentence.note,), "clip": ()}
         return TokenizerInfo(
             tokenizer, start.id, min(positions, sentence.max_tokens or positions), sentence.prompt,
-            notes[self._family.kind],
+            notes[self._family.kind], start.prefix,
         )  # fmt: skip
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
@@ -176,6 +183,8 @@ class ModelFiles:
             }
             _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
             digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
+        # Where transformers' class splits text otherwise than tokenizer.json.
+        digests |= {"tokenizer class": self._splits_as} if self._splits_as else {}
         # Where files say different things of it, the token that was taken is no matter of course.
         digests |= {"beginning token": str(start.id)} if start.disputed else {}
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
@@ -190,7 +199,7 @@ class ModelFiles:
             )
         return Checkpoint(
             directory, self._model_type, family.kind, config, model, tokenizer, start.id, digest,
-            dtype, mesh, sentence,
+            dtype, mesh, sentence, start.prefix,
         )  # fmt: skip
 
 
@@ -246,10 +255,32 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     return name, FAMILIES[name], raw
 
 
-def _tokenizer(directory: Path, family: Family) -> Tokenizer:
+def read_tokenizer(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
+    """How transformers reads the text of a causal language model.
+
+    Args:
+        directory: with `tokenizer.json`.
+        config: of `config.json`.
+
+    Returns:
+        The tokenizer, what begins each sequence, and the name of the class that splits text
+        otherwise than `tokenizer.json`, or `""`.
+
+    Raises:
+        InputError: a file is missing or broken, or a class that is not followed.
+    """
+    tokenizer = _tokenizer(directory, "causal_lm")
+    path = directory / "tokenizer_config.json"
+    options = read_json(path, "a tokenizer config") if path.is_file() else {}
+    name = tokenizer_class.class_of(options, config, tokenizer)
+    start = beginning_token.read(path, options, name, tokenizer)
+    return tokenizer, start, name if tokenizer_class.split_as(tokenizer, name, options) else ""
+
+
+def _tokenizer(directory: Path, kind: Kind) -> Tokenizer:
     path = directory / "tokenizer.json"  # goes before a list of merges
     merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
-    if merges and not path.is_file() and family.kind == "clip":
+    if merges and not path.is_file() and kind == "clip":
         return clip_tokenizer.load(merges[0])
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -142,7 +142,11 @@ class CausalLM:
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[tuple[int, Encoded]]:
         """Some rows at a time as token ids, the next ones tokenized while these are scored."""
-        read = partial(encode, self.checkpoint.tokenizer, labels=labels, bos=self.checkpoint.bos)
+        checkpoint = self.checkpoint
+        read = partial(
+            encode, checkpoint.tokenizer, labels=labels, bos=checkpoint.bos,
+            prefix=checkpoint.prefix,
+        )  # fmt: skip
         with ThreadPoolExecutor(1) as pool:
             ahead = deque[tuple[int, Future[Encoded]]]()
             rows = TOKENIZED_ROWS.get(jax.default_backend(), 8192)  # rows at a time

@@ -69,8 +69,9 @@ class TokenBudget:
 
     def boundary(self, text: str, labels: Sequence[str]) -> tuple[list[str], list[list[str]]]:
         """The prompt's tokens and each label's, as the tokenizer writes them."""
-        tokenizer = self.tokenizer_info.tokenizer
-        prompts, ids = encode(tokenizer, [text], labels, self.tokenizer_info.bos)
+        info = self.tokenizer_info
+        tokenizer = info.tokenizer
+        prompts, ids = encode(tokenizer, [text], labels, info.bos, prefix=info.prefix)
 
         def write(numbers: Sequence[int]) -> list[str]:
             return [tokenizer.id_to_token(number) or "?" for number in numbers]
@@ -96,6 +97,5 @@ class TokenBudget:
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:
         for start in range(0, len(texts), TOKENIZED_ROWS):
             some_texts = texts[start : start + TOKENIZED_ROWS]
-            yield encode(
-                self.tokenizer_info.tokenizer, some_texts, labels, self.tokenizer_info.bos, start
-            )
+            info = self.tokenizer_info
+            yield encode(info.tokenizer, some_texts, labels, info.bos, start, info.prefix)

@@ -31,10 +31,11 @@ def encode(
     labels: Sequence[str],
     bos: int | None = None,
     first: int = 0,
+    prefix: int | None = None,
 ) -> Encoded:
     r"""Encode each text jointly with each label, `bos` (if any) before every text.
 
-    Errors count rows from `first`.
+    Errors count rows from `first`; `prefix` stands for a text that has no token at all.
 
     Raises:
         InputError: no labels; a text without tokens; a label that is empty or equal to another
@@ -62,7 +63,7 @@ def encode(
     rows = list(map(label_tokens, pairs))
     for split in set(rows):
         _check(split, labels, texts[rows.index(split)])
-    return Encoded(_prompts(tokenizer, bare, bos, local, first), rows)
+    return Encoded(_prompts(tokenizer, bare, bos, local, first, prefix), rows)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
@@ -99,15 +100,27 @@ def _joint(stem: str, continuation: str, local: bool) -> tuple[str, str]:
 
 
 def _prompts(
-    tokenizer: Tokenizer, texts: list[str], bos: int | None, local: bool, first: int
+    tokenizer: Tokenizer,
+    texts: list[str],
+    bos: int | None,
+    local: bool,
+    first: int,
+    prefix: int | None,
 ) -> list[list[int]]:
     """Ids of each text, text that all of them begin with encoded once where that is exact."""
     start = _cut(commonprefix(texts)) if local else 0  # noqa: RUF071 (characters are meant)
-    (head,) = token_ids(tokenizer, [texts[0][:start]])
-    head = head if bos is None else [bos, *head]  # what all rows begin with
+    (head,) = token_ids(tokenizer, [texts[0][:start]])  # what all rows begin with
     prompts = [head + tail for tail in token_ids(tokenizer, [text[start:] for text in texts])]
+    if bos is not None:
+        # A rendered chat template begins with the token already: as the harness, no second one.
+        token = tokenizer.id_to_token(bos) or ""
+        for row, text in enumerate(texts):
+            if not (token and text.startswith(token)):
+                prompts[row] = [bos, *prompts[row]]
     for row, prompt in enumerate(prompts):
-        if not prompt:
+        if not prompt and prefix is not None:
+            prompts[row] = [prefix]
+        elif not prompt:
             raise InputError(
                 where=f"row {first + row}",
                 expected="a text of at least one token before the label",

@@ -1,15 +1,31 @@
-"""Our token ids against AutoTokenizer's, for every class, post-processor and add_bos_token."""
+"""Our token ids against AutoTokenizer's: every class, post-processor, add_bos_token, hostile text.
+
+The 24 tokenizers are made here as the files of known checkpoints have them (their normalizer,
+pre-tokenizer and special tokens); their vocabulary is learned from a few generated lines.
+"""
 
 import json
+import random
 
 import pytest
 
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 from test_beginning_token import POST, tokenizer_of
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from batch_calibration.models import FAMILIES, beginning_token
+from batch_calibration.models import FAMILIES
+from batch_calibration.models.checkpoint import read_tokenizer
+from batch_calibration.scoring.tokens import encode
 
 TEXT = "very fine"
 CLASSES = (
@@ -17,28 +33,160 @@ CLASSES = (
     "PreTrainedTokenizerFast", "Qwen2Tokenizer", "TokenizersBackend", "LlamaTokenizer",
     "LlamaTokenizerFast", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer",
 )  # fmt: skip
-SENTENCEPIECE = {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer"}
-"""Classes that split text their own way, whatever the tokenizer.json here says."""
 CAUSAL = [name for name, family in FAMILIES.items() if family.kind == "causal_lm"]
 
 
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("model_type", CAUSAL)
 def test_ids(model_type, name, tmp_path):
-    raw = {"model_type": model_type}
-    (tmp_path / "config.json").write_text(json.dumps(raw))
     for single in POST.values():
-        ours = tokenizer_of(single)
-        ours.save(str(tmp_path / "tokenizer.json"))
+        tokenizer_of(single).save(str(tmp_path / "tokenizer.json"))
         for add in (None, True, False):
-            said = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<|end|>"}
-            said |= {} if name is None else {"tokenizer_class": name}
-            said |= {} if add is None else {"add_bos_token": add}
-            (tmp_path / "tokenizer_config.json").write_text(json.dumps(said))
+            options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<|end|>"}
+            options |= {} if name is None else {"tokenizer_class": name}
+            options |= {} if add is None else {"add_bos_token": add}
+            (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+            tokenizer, start, _ = read_tokenizer(tmp_path, {"model_type": model_type})
+            (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
             theirs = AutoTokenizer.from_pretrained(tmp_path)
-            begin = beginning_token.read(tmp_path, ours, raw).id
             expected = [token for token in theirs(TEXT).input_ids if token != theirs.eos_token_id]
-            assert (begin is not None) == (expected[0] == theirs.bos_token_id), (single, add)
-            if type(theirs).__name__ not in SENTENCEPIECE:
-                plain = ours.encode(TEXT, add_special_tokens=False).ids
-                assert expected == ([] if begin is None else [begin]) + plain, (single, add)
+            plain = tokenizer.encode(TEXT, add_special_tokens=False).ids
+            begin = [] if start.id is None else [start.id]
+            assert expected == begin + plain, (single, add)
+
+
+WORDS = (
+    "fine", "Fine", "slow", "it's", "2024", "ünïcödé", "東京", "🙂", "<s>", "</s>", "<|end|>",
+    "don't", "x1", "▁", "\u00e9", "e\u0301", "..", "--",
+)  # fmt: skip
+SPACES = ["", " ", "  ", "\n", "\n\n", "\t", "\u00a0", " \n ", "\u3000"]
+GPT2_WORDS = {"pre_tokenizer": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False)}
+SPACED = {"pre_tokenizer": lambda: pre_tokenizers.ByteLevel(add_prefix_space=True)}
+LLAMA3 = {
+    "pre_tokenizer": lambda: pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\p{N}{1,3}| ?[^\s\p{N}]+|\s+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+}
+PREPENDED = {
+    "normalizer": lambda: normalizers.Sequence(
+        [
+            normalizers.Prepend("▁"),
+            normalizers.Replace(" ", "▁"),
+        ]
+    )
+}
+METASPACE = {
+    "pre_tokenizer": lambda: pre_tokenizers.Metaspace("▁", prepend_scheme="first", split=False)
+}
+ALWAYS = {
+    "pre_tokenizer": lambda: pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=False)
+}
+REPLACED = {"normalizer": lambda: normalizers.Replace(" ", "▁")}
+# model type, class, parts of tokenizer.json, options of tokenizer_config.json
+TOKENIZERS = [
+    ("gpt2", "GPT2Tokenizer", GPT2_WORDS, {}),
+    ("gpt2", None, SPACED, {}),
+    ("gpt2", "GPT2TokenizerFast", GPT2_WORDS, {"add_prefix_space": True}),
+    ("opt", "GPT2Tokenizer", GPT2_WORDS, {"add_bos_token": True}),
+    ("gptj", "GPT2Tokenizer", LLAMA3, {}),
+    ("gpt_neox", "GPTNeoXTokenizerFast", GPT2_WORDS, {}),
+    ("gpt_neox", "PreTrainedTokenizerFast", LLAMA3, {}),
+    ("bloom", "BloomTokenizerFast", LLAMA3, {}),
+    ("falcon", "PreTrainedTokenizerFast", GPT2_WORDS, {}),
+    ("llama", "PreTrainedTokenizerFast", LLAMA3, {}),
+    ("llama", "LlamaTokenizer", LLAMA3, {}),
+    ("llama", "LlamaTokenizer", PREPENDED, {}),
+    ("llama", "LlamaTokenizerFast", PREPENDED, {"legacy": True}),
+    ("llama", "LlamaTokenizer", PREPENDED, {"legacy": False, "add_prefix_space": False}),
+    ("llama", "LlamaTokenizer", ALWAYS, {"add_bos_token": True, "add_eos_token": False}),
+    ("llama", "CodeLlamaTokenizer", PREPENDED, {}),
+    ("mistral", "LlamaTokenizer", PREPENDED, {"legacy": False}),
+    ("mistral", "LlamaTokenizerFast", METASPACE, {}),
+    ("phi3", "LlamaTokenizer", PREPENDED, {}),
+    ("qwen2", "Qwen2Tokenizer", LLAMA3, {}),
+    ("qwen3", "Qwen2Tokenizer", GPT2_WORDS, {}),
+    ("gemma2", "GemmaTokenizer", REPLACED, {}),
+    ("gemma3_text", "GemmaTokenizerFast", PREPENDED, {}),
+    ("cohere2", "CohereTokenizerFast", LLAMA3, {}),
+]
+
+
+def write_tokenizer(directory, parts, begins):
+    """A tokenizer.json with these parts; characters beyond its bytes or letters are byte tokens."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    for part, make in parts.items():
+        setattr(tokenizer, part, make())
+    is_byte_level = "ByteLevel" in str(tokenizer.pre_tokenizer)
+    special = ["<unk>", "<s>", "</s>", "<|end|>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if is_byte_level else []
+    special += [] if is_byte_level else [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=560, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    lines = ["it is fine and slow 2024 x1", "Fine fine slow -- don't ..", "the film is fine"]
+    tokenizer.train_from_iterator(3 * lines, trainer)
+    raw = json.loads(tokenizer.to_str())
+    # The byte tokens are of the model, and no special ones.
+    raw["added_tokens"] = [token for token in raw["added_tokens"] if token["id"] < 4]
+    raw["model"] |= {"byte_fallback": not is_byte_level, "fuse_unk": not is_byte_level}
+    raw["decoder"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
+                      "use_regex": True} if is_byte_level else None  # fmt: skip
+    (directory / "tokenizer.json").write_text(json.dumps(raw))
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    if begins:
+        tokenizer.post_processor = TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+        )
+        tokenizer.save(str(directory / "tokenizer.json"))
+
+
+def hostile_pairs(seed):
+    """200 prompts and continuations: special tokens, odd spaces, other scripts, no words at all."""
+    source = random.Random(seed)
+
+    def text(most):
+        count = source.randint(0, most)
+        return "".join(source.choice(SPACES) + source.choice(WORDS) for _ in range(count))
+
+    pairs = []
+    while len(pairs) < 200:
+        prompt = text(6) + source.choice(SPACES)
+        label = source.choice(SPACES) + (text(2) or "fine")
+        pairs.append((prompt, label))
+    return pairs
+
+
+@pytest.mark.parametrize("number", range(len(TOKENIZERS)))
+@pytest.mark.parametrize("begins", [False, True])
+def test_hostile_text(number, begins, tmp_path):
+    model_type, name, parts, options = TOKENIZERS[number]
+    write_tokenizer(tmp_path, parts, begins)
+    options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", **options}
+    options |= {} if name is None else {"tokenizer_class": name}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+    tokenizer, start, _ = read_tokenizer(tmp_path, {"model_type": model_type})
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+
+    def their_ids(text):
+        # As the harness encodes: no second beginning token before a text that has one.
+        return theirs(text, add_special_tokens=not text.startswith("<s>")).input_ids
+
+    wrong = []
+    for prompt, label in hostile_pairs(number):
+        stem = prompt.rstrip()
+        prefix = theirs.bos_token_id if theirs.bos_token_id is not None else theirs.eos_token_id
+        before = their_ids(stem) or [prefix]
+        # Nothing comes before an empty prompt's label, and the harness encodes it alone.
+        whole = their_ids(stem + prompt[len(stem) :] + label)
+        expected = before, whole[len(their_ids(stem)) :]
+        if not expected[1]:
+            continue  # a label that joins the prompt's last token is refused
+        encoded = encode(tokenizer, [prompt], [label], start.id, prefix=start.prefix)
+        got = encoded.prompts[0], list(encoded.labels[0][0])
+        if got != expected:
+            wrong.append((prompt, label, got, expected))
+    assert not wrong, (len(wrong), wrong[0])

@@ -40,9 +40,9 @@ def label_ids(
     """The ids that `CausalLM` would read of each text and its labels."""
     from batch_calibration.scoring.tokens import encode
 
-    encoded = zip(*encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row), strict=True)
+    encoded = encode(tokenizer.tokenizer, texts, forms, tokenizer.bos, first_row, tokenizer.prefix)
     rows = []
-    for row, (prompt, labels) in enumerate(encoded, first_row):
+    for row, (prompt, labels) in enumerate(zip(*encoded, strict=True), first_row):
         for form, ids in zip(forms, labels, strict=True):
             if len(ids) > 1:
                 raise InputError(
