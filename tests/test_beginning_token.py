@@ -12,7 +12,8 @@ from tokenizers.processors import ByteLevel, TemplateProcessing
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import beginning_token
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer, read_tokenizer
+from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.models.tokenizer_files import read_causal
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.tokens import encode
 from batch_calibration.settings import Settings
@@ -73,7 +74,7 @@ def test_as_transformers(model_type, name, add, tmp_path):
     for post, single in POST.items():
         tokenizer = tokenizer_of(single)
         tokenizer.save(str(tmp_path / "tokenizer.json"))
-        _, found, _ = read_tokenizer(tmp_path, {"model_type": model_type})
+        _, found, _ = read_causal(tmp_path, {"model_type": model_type})
         written = post in ("<s>", "both")
         begins = {"as the file": written, "never": False, "always": True}[FACTS[model_type, name]]
         assert found.id == (tokenizer.token_to_id("<s>") if begins else None)
@@ -114,7 +115,7 @@ def test_a_run_says_it_once(tmp_path):
 def test_the_class_of_a_config_that_names_it(tmp_path):
     tokenizer_of("<s> $A").save(str(tmp_path / "tokenizer.json"))
     raw = {"model_type": "llama", "tokenizer_class": "GPTNeoXTokenizer"}
-    assert read_tokenizer(tmp_path, raw)[1].id is None
+    assert read_causal(tmp_path, raw)[1].id is None
 
 
 def test_a_dispute_is_part_of_the_digest(tmp_path, monkeypatch):
@@ -165,7 +166,7 @@ BY_CLASS = [
 def test_text_is_split_as_the_class_splits_it(model_type, name, options, spaced, special, tmp_path):
     with_spaces(normalizers.Sequence(PREPENDED)).save(str(tmp_path / "tokenizer.json"))
     told(tmp_path, tokenizer_class=name, bos_token="<s>", **options)
-    tokenizer, _, splits_as = read_tokenizer(tmp_path, {"model_type": model_type})
+    tokenizer, _, splits_as = read_causal(tmp_path, {"model_type": model_type})
     assert tokenizer.encode(" a", add_special_tokens=False).ids == spaced
     assert tokenizer.encode("a<s>a", add_special_tokens=False).ids == special
     is_of_the_file = model_type == "mistral" or (model_type, name) in OF_THE_FILE

@@ -13,7 +13,8 @@ REBUILT = {"GPTNeoXTokenizer": False, "CodeLlamaTokenizer": True}
 END = {"eos_token": "<|endoftext|>"}
 SENTENCEPIECE = {"bos_token": "<s>", "eos_token": "</s>"}
 DEFAULTS = {
-    "GPT2Tokenizer": {"bos_token": "<|endoftext|>", **END}, "Qwen2Tokenizer": END,
+    "GPT2Tokenizer": {"bos_token": "<|endoftext|>", "unk_token": "<|endoftext|>", **END},
+    "Qwen2Tokenizer": {"unk_token": "<|endoftext|>", "pad_token": "<|endoftext|>", **END},
     "GPTNeoXTokenizer": {"bos_token": "<|endoftext|>", **END}, "LlamaTokenizer": SENTENCEPIECE,
     "CodeLlamaTokenizer": SENTENCEPIECE,
     "GemmaTokenizer": {"bos_token": "<bos>", "eos_token": "<eos>"},
@@ -76,14 +77,19 @@ def read(
 
 def _prefix(tokenizer_config: RawConfig, class_name: str, tokenizer: Tokenizer) -> int | None:
     """The id of bos_token, or of eos_token where a tokenizer has none."""
-    defaults = DEFAULTS.get(class_name, {})
     for name in ("bos_token", "eos_token"):
-        token = tokenizer_config.get(name, defaults.get(name))
-        text = token.get("content") if isinstance(token, dict) else token
-        token_id = tokenizer.token_to_id(text) if isinstance(text, str) else None
+        token = special_token(name, tokenizer_config, class_name)
+        token_id = None if token is None else tokenizer.token_to_id(token)
         if token_id is not None:
             return int(token_id)
     return None
+
+
+def special_token(name: str, tokenizer_config: RawConfig, class_name: str) -> str | None:
+    """The text of `bos_token` or another, as the files or else the class have it."""
+    token = tokenizer_config.get(name, DEFAULTS.get(class_name, {}).get(name))
+    text = token.get("content") if isinstance(token, dict) else token  # an added token, or its text
+    return text if isinstance(text, str) else None
 
 
 def _template_token(directory: Path, tokenizer: Tokenizer) -> int | None:

@@ -19,11 +19,9 @@ from tokenizers import Tokenizer, normalizers
 from batch_calibration.errors import InputError
 from batch_calibration.models import (
     FAMILIES,
-    beginning_token,
-    clip_tokenizer,
     pooling,
     sentence_config,
-    tokenizer_class,
+    tokenizer_files,
     weights,
 )
 from batch_calibration.models.beginning_token import BeginningToken
@@ -35,9 +33,7 @@ from batch_calibration.models.tensors import shards
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("*.safetensors", "*.json", "*.txt")
 """What is downloaded of a checkpoint."""
-BESIDE = (
-    "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
-)  # fmt: skip
+BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
 """Files that decide scores beside the config and the weights, where they exist."""
 HASHED = 2
 """Files whose sha256 is computed at once."""
@@ -144,9 +140,11 @@ class ModelFiles:
         """How texts are read: the tokenizer, what begins each sequence, what an encoder does."""
         start, sentence = BeginningToken(None, "", disputed=False), SentenceConfig()
         if self._family.kind == "causal_lm":
-            tokenizer, start, self._splits_as = read_tokenizer(self.directory, self._raw_config)
+            tokenizer, start, self._splits_as = tokenizer_files.read_causal(
+                self.directory, self._raw_config
+            )
             return tokenizer, start, sentence
-        tokenizer = _tokenizer(self.directory, self._family.kind)
+        tokenizer = tokenizer_files.read(self.directory, self._family.kind)
         if self._family.kind == "sentence_encoder":
             sentence = sentence_config.read(self.directory, self._config.width)
         if sentence.lower_case:
@@ -255,47 +253,8 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
     return name, FAMILIES[name], raw
 
 
-def read_tokenizer(directory: Path, config: RawConfig) -> tuple[Tokenizer, BeginningToken, str]:
-    """How transformers reads the text of a causal language model.
-
-    Args:
-        directory: with `tokenizer.json`.
-        config: of `config.json`.
-
-    Returns:
-        The tokenizer, what begins each sequence, and the name of the class that splits text
-        otherwise than `tokenizer.json`, or `""`.
-
-    Raises:
-        InputError: a file is missing or broken, or a class that is not followed.
-    """
-    tokenizer = _tokenizer(directory, "causal_lm")
-    path = directory / "tokenizer_config.json"
-    options = read_json(path, "a tokenizer config") if path.is_file() else {}
-    name = tokenizer_class.class_of(options, config, tokenizer)
-    start = beginning_token.read(path, options, name, tokenizer)
-    return tokenizer, start, name if tokenizer_class.split_as(tokenizer, name, options) else ""
-
-
-def _tokenizer(directory: Path, kind: Kind) -> Tokenizer:
-    path = directory / "tokenizer.json"  # goes before a list of merges
-    merges = [directory / name for name in clip_tokenizer.FILES if (directory / name).is_file()]
-    if merges and not path.is_file() and kind == "clip":
-        return clip_tokenizer.load(merges[0])
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the Rust side raises a bare Exception
-        read_json(path, "a tokenizer")  # says more of a file that is missing or no JSON
-        raise InputError(f"{path}: not a tokenizer ({error}); fetch the file again.") from error
-    # A stored padding or truncation would change token counts behind the scorer's back.
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def _deciding(directory: Path, sentence: SentenceConfig) -> dict[str, Path]:
     """The files that decide the scores, weights included, by their names in the directory."""
     names = ["config.json", *shards(directory), *BESIDE, *sentence.files(directory)]
-    if not (directory / "tokenizer.json").is_file():
-        names += clip_tokenizer.FILES
+    names += tokenizer_files.files(directory)
     return {name: directory / name for name in names if (directory / name).is_file()}

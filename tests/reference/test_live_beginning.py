@@ -24,7 +24,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from batch_calibration.models import FAMILIES
-from batch_calibration.models.checkpoint import read_tokenizer
+from batch_calibration.models.tokenizer_files import read_causal
 from batch_calibration.scoring.tokens import encode
 
 TEXT = "very fine"
@@ -46,7 +46,7 @@ def test_ids(model_type, name, tmp_path):
             options |= {} if name is None else {"tokenizer_class": name}
             options |= {} if add is None else {"add_bos_token": add}
             (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-            tokenizer, start, _ = read_tokenizer(tmp_path, {"model_type": model_type})
+            tokenizer, start, _ = read_causal(tmp_path, {"model_type": model_type})
             (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
             theirs = AutoTokenizer.from_pretrained(tmp_path)
             expected = [token for token in theirs(TEXT).input_ids if token != theirs.eos_token_id]
@@ -167,7 +167,7 @@ def test_hostile_text(number, begins, tmp_path):
     options = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", **options}
     options |= {} if name is None else {"tokenizer_class": name}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-    tokenizer, start, _ = read_tokenizer(tmp_path, {"model_type": model_type})
+    tokenizer, start, _ = read_causal(tmp_path, {"model_type": model_type})
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
     theirs = AutoTokenizer.from_pretrained(tmp_path)
 
