@@ -23,5 +23,4 @@ def get_config(preset: str = "") -> ConfigDict:
         tasks=("sst2", "mr", "agnews", "trec"),
         shots=0,
         scale=20.0,
-        max_tokens=128,
     )

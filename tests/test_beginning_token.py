@@ -12,7 +12,7 @@ from tokenizers.processors import ByteLevel, TemplateProcessing
 
 from batch_calibration.errors import InputError
 from batch_calibration.models import beginning_token
-from batch_calibration.models.checkpoint import load_checkpoint, load_tokenizer
+from batch_calibration.models.checkpoint import ModelFiles, load_checkpoint, load_tokenizer
 from batch_calibration.models.tokenizer_files import read_causal
 from batch_calibration.scoring.causal_lm import CausalLM
 from batch_calibration.scoring.tokens import encode
@@ -228,3 +228,46 @@ def test_an_empty_prompt_is_scored_after_the_harness_s_prefix(config, token, tmp
     assert checkpoint.prefix == load_tokenizer(tmp_path).prefix == prefix
     scores = CausalLM(checkpoint).score(["", token], [" fine", " slow"]).log_probs
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_vocabulary_and_its_merges_are_a_tokenizer(begins, tmp_path):
+    plain = byte_level()
+    directory = write(tmp_path, GPT2, plain)
+    plain.model.save(str(directory))
+    (directory / "tokenizer.json").unlink()
+    tokens = {"bos_token": "</s>", "eos_token": {"content": "</s>"}, "pad_token": "<pad>"}
+    told(directory, tokenizer_class="GPT2Tokenizer", add_bos_token=begins, **tokens)
+    checkpoint = load_checkpoint(directory)
+    tokenizer = checkpoint.tokenizer
+    assert tokenizer.encode("fine</s>").ids[-1:] == [tokenizer.token_to_id("</s>")]
+    text = "it's slow -- very\n\n slow"
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert ids == plain.encode(text, add_special_tokens=False).ids
+    assert checkpoint.bos == (tokenizer.token_to_id("</s>") if begins else None)
+    (directory / "merges.txt").write_text("#version: 0.2\nno such\n")
+    with pytest.raises(InputError, match=r"vocab\.json and merges\.txt are not a tokenizer"):
+        load_tokenizer(directory)
+
+
+def test_an_added_token_that_the_network_lacks_is_refused_where_a_text_has_it(tmp_path):
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens([f"<{number}>" for number in range(400 - 330)] + ["<image>"])
+    assert tokenizer.token_to_id("<image>") == GPT2["vocab_size"]
+    scorer = CausalLM(load_checkpoint(write(tmp_path, GPT2, tokenizer)))
+    assert np.isfinite(scorer.score(["fine"], [" a", " b"]).log_probs).all()
+    for texts, labels in ((["a", "a <image> b"], [" a"]), (["a"], [" b", "<image>"])):
+        with pytest.raises(InputError, match="below 400, the embedded ones; got '<image>', id"):
+            scorer.score(texts, labels)
+
+
+def test_unknown_keys_are_accepted_by_name(tmp_path):
+    directory = write(tmp_path, GPT2)
+    before = load_checkpoint(directory).digest
+    (directory / "config.json").write_text(json.dumps({**GPT2, "some_key": 3, "other": [1]}))
+    with pytest.raises(InputError, match=r"other = \[1\], some_key = 3, .*accept_keys=other"):
+        ModelFiles(directory)
+    with pytest.raises(InputError, match="some_key = 3, unknown"):
+        ModelFiles(directory, ["oth*", "other"])
+    accepted = ModelFiles(directory, ["some_key", "other"]).load()
+    assert accepted.digest != before

@@ -128,6 +128,19 @@ def test_the_tokenizers_own_length_where_none_is_said(tmp_path):
         assert DualEncoder(load_checkpoint(tmp_path)).max_tokens == expected
 
 
+def test_texts_that_are_cut_are_counted_in_a_note(tmp_path):
+    scorer = DualEncoder(load_checkpoint(write(tmp_path, BERT)), max_tokens=12)
+    fits = next(
+        " ".join(count * ["fine"]) for count in range(1, 12)
+        if len(scorer.checkpoint.tokenizer.encode(" ".join(count * ["fine"])).ids) == 12
+    )  # fmt: skip
+    scorer.score([fits, fits + " fine", "fine"], ["fine", "slow"])
+    assert scorer.notes == [
+        "1 of 3 texts are longer than 12 tokens and cut there (config.max_tokens; 0 is the "
+        "checkpoint's own limit)"
+    ]
+
+
 def change(**files):
     """Write these files of a directory anew, `None` for none; a text stands as it is."""
 

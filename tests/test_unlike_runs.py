@@ -62,6 +62,7 @@ DECIDE = {
     "scorer": ("sst2", TEXTS | {"shots": 0}, {"scorer": "dual_encoder", "model": "mini_clip"}),
     "model": ("sst2", TEXTS | {"shots": 0}, {"model": "mini_clip", "scorer": "dual_encoder"}),
     "dtype": ("sst2", TEXTS, {"dtype": "bfloat16"}),
+    "accept_keys": ("sst2", TEXTS, {"accept_keys": ("some_key",)}),
     "logits_only": ("sst2", TEXTS, {"logits_only": True}),
     "scale": ("eurosat", IMAGES, {"scale": 30.0}),
     "max_tokens": ("eurosat", IMAGES, {"max_tokens": 20}),

@@ -377,16 +377,27 @@ def test_a_truncated_shard_is_named(directory):
 
 
 def test_a_name_of_the_hub_is_downloaded_without_pickles(directory, monkeypatch):
+    from huggingface_hub.utils import filter_repo_objects
+
     asked = {}
 
-    def download(name, allow_patterns):
-        asked[name] = allow_patterns
+    def download(name, revision, allow_patterns, ignore_patterns):
+        asked[name, revision] = (allow_patterns, ignore_patterns)
         return str(directory)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert find("someone/some-model") == directory
-    assert set(asked["someone/some-model"]) == {"*.safetensors", "*.json", "*.txt"}
+    names = [
+        "config.json", "model-00001-of-00002.safetensors", "merges.txt", "chat_template.jinja",
+        "2_Dense/model.safetensors", "pytorch_model.bin", "consolidated.safetensors",
+        "onnx/model.safetensors", "original/params.json", "modeling_x.py",
+    ]  # fmt: skip
+    allowed, ignored = asked["someone/some-model", None]
+    fetched = filter_repo_objects(names, allow_patterns=allowed, ignore_patterns=ignored)
+    assert list(fetched) == names[:5]
     assert find(str(directory)) == directory and len(asked) == 1
+    assert find("gpt2") == find("someone/some-model@v1.0") == directory
+    assert list(asked)[1:] == [("gpt2", None), ("someone/some-model", "v1.0")]
 
 
 def test_a_name_that_the_hub_does_not_give(monkeypatch):

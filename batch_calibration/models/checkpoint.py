@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -30,9 +31,10 @@ from batch_calibration.models.family import Config, Encoder, Family, Kind, RawCo
 from batch_calibration.models.sentence_config import SentenceConfig
 from batch_calibration.models.tensors import shards
 
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-FILES = ("*.safetensors", "*.json", "*.txt")
-"""What is downloaded of a checkpoint."""
+HUB_NAME = re.compile(r"([\w.-]+(?:/[\w.-]+)?)(?:@([\w./-]+))?")
+FILES = ("*.json", "*.txt", "*.jinja", "*.safetensors")
+"""What is downloaded of a checkpoint: no second copy of the weights under another name."""
+NO_FILES = ("consolidated*", "onnx/*", "openvino/*", "original/*")
 BESIDE = ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
 """Files that decide scores beside the config and the weights, where they exist."""
 HASHED = 2
@@ -97,17 +99,28 @@ class TokenizerInfo(NamedTuple):
 def find(name: str) -> Path:
     """The directory of a checkpoint, downloaded first if `name` is one of the Hugging Face hub.
 
+    Args:
+        name: A directory, or a name on the hub such as `gpt2`, `org/model` or `org/model@revision`
+            (a branch, a tag or a commit).
+
     Raises:
         InputError: a name of the hub that cannot be downloaded and was not downloaded before.
     """
     directory = Path(name).expanduser()  # a local path goes before a name of the hub
-    if directory.exists() or not HUB_NAME.fullmatch(name):
+    match = HUB_NAME.fullmatch(name)
+    if directory.exists() or not match or name in (".", ".."):
         return directory
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    repository, revision = match.groups()
     try:
-        return Path(snapshot_download(name, allow_patterns=list(FILES)))
+        return Path(
+            snapshot_download(
+                repository, revision=revision, allow_patterns=list(FILES),
+                ignore_patterns=list(NO_FILES),
+            )
+        )  # fmt: skip
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"{name}: no such directory, and the Hugging Face hub gave none of that name "
@@ -122,16 +135,18 @@ class ModelFiles:
     Args:
         directory: A Hugging Face directory: `config.json`, `tokenizer.json`, `*.safetensors`; the
             weights may be absent until they are loaded.
+        accept_keys: Keys of `config.json` that are unknown here and are taken to change no score.
 
     Raises:
         InputError: no such directory, a config that is missing or broken, or no family has that
             architecture.
     """
 
-    def __init__(self, directory: str | Path):
+    def __init__(self, directory: str | Path, accept_keys: Sequence[str] = ()):
         self.directory = Path(directory).expanduser()
         self._model_type, self._family, raw_config = _family(self.directory)
-        self._config = read_config(self._family, raw_config, self.directory)
+        self._accepted = tuple(sorted(accept_keys))
+        self._config = read_config(self._family, raw_config, self.directory, self._accepted)
         self._raw_config = raw_config
         self._splits_as = ""
 
@@ -181,6 +196,7 @@ class ModelFiles:
             }
             _, model = weights.load(directory, family, jnp.dtype(dtype), mesh, config)
             digests = {name: digest.result().hexdigest() for name, digest in hashes.items()}
+        digests |= {"accepted keys": ", ".join(self._accepted)} if self._accepted else {}
         # Where transformers' class splits text otherwise than tokenizer.json.
         digests |= {"tokenizer class": self._splits_as} if self._splits_as else {}
         # Where files say different things of it, the token that was taken is no matter of course.
@@ -188,8 +204,10 @@ class ModelFiles:
         digest = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
         if family.kind == "sentence_encoder":
             model = pooling.load(directory, cast(Encoder, model), sentence, config.width)
-        # a larger id would be clipped to the last row of the table, silently
-        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        # A larger id would be clipped to the last row of the table, silently. Added tokens that
+        # no text of this use has (Gemma 3's of images) are refused where a text has one.
+        is_causal = family.kind == "causal_lm"
+        largest = max(tokenizer.get_vocab(with_added_tokens=not is_causal).values(), default=0)
         if largest >= config.vocab_size:
             raise InputError(
                 f"{directory}: the tokenizer has ids up to {largest}, but the network embeds only "

@@ -93,6 +93,7 @@ FAMILY = Family(
         "use_gated_activation": True,
         "position_embedding_type": "rope_gptj",
         "use_embedding_sharing": True,
+        "_sliding_window_pattern": 4,
     },
     keys=(*rotary.KEYS, "sliding_window_pattern"),
     inert=("rotary_pct", "order_of_interleaved_layers", "layer_switch", "cache_*"),

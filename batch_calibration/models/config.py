@@ -1,7 +1,9 @@
 """Reads a checkpoint's `config.json` into the config of its family."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from glob import escape
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -51,14 +53,22 @@ def read_value(path: Path, role: str) -> object:
         ) from error
 
 
-def read_config(family: Family, raw: RawConfig, where: Path) -> Config:
+def read_config(
+    family: Family, raw: RawConfig, where: Path, accepted: Sequence[str] = ()
+) -> Config:
     """The family's config from a raw `config.json`; keys that change no score are left out.
+
+    Args:
+        family: the architecture's.
+        raw: what the file says.
+        where: for error sentences.
+        accepted: unknown keys that the user says change no score.
 
     Raises:
         InputError: keys that are missing, of another type, out of range, of a value that the
             network is not written for, or unknown to it.
     """
-    refuse_unknown(family, raw, where)
+    refuse_unknown(family._replace(inert=(*family.inert, *map(escape, accepted))), raw, where)
     raw = family.flatten(raw)  # after unknown keys were refused, under the names of the file
     config_fields = fields(family.config)
     missing = [f.name for f in config_fields if f.name not in raw and f.default is MISSING]

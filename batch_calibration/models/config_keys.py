@@ -71,5 +71,6 @@ def refuse_unknown(family: Family, raw: RawConfig, where: Path, at: str = "") ->
         listed = ", ".join(f"{at}{key} = {str(settings[key])[:60]}" for key in unknown[:5])
         raise InputError(
             f"{where}: config.json says {listed}, unknown to this {family.name} network, which may "
-            "change scores; use a checkpoint without, or delete what changes none from the file."
+            "change scores; use a checkpoint without, or say which of them change none "
+            f"(config.accept_keys={unknown[0]})."
         )

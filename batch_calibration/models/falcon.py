@@ -147,6 +147,7 @@ FAMILY = Family(
         "apply_residual_connection_post_layernorm": False,
     },
     keys=(*rotary.KEYS, "n_embed", "layer_norm_epsilon"),
+    inert=("ff_factor",),  # ffn_hidden_size says it
     tied={"lm_head.weight": "embed.embedding"},
     ignored=("h.{i}.self_attention.rotary_emb.inv_freq",),
     flatten=flatten,

@@ -237,6 +237,10 @@ FIXED = {
     "attention_multiplier": None,
     "logits_scaling": 1.0,
 }
+HARMLESS = {
+    "activation": "swiglu", "full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False,
+}  # fmt: skip
+"""Keys of some files (Falcon 3, Phi-4-mini) that say what these networks do anyway."""
 FAMILIES = {
     kind: Family(
         name=kind,
@@ -245,9 +249,9 @@ FAMILIES = {
         model=PostNormModel if kind == "olmo2" else Model,
         weights={"phi3": FUSED, "olmo2": POST_NORM}.get(kind, gated.WEIGHTS),
         prefixes=("model.",),
-        fixed={key: FIXED[key] for key in FIXED if key not in own},
+        fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),
-        inert=("is_llama_config", "rope_interleaved", "use_mrope"),
+        inert=("is_llama_config", "max_sequence_length", "rope_interleaved", "use_mrope"),
         tied={"lm_head.weight": "embed.embedding"},
         ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
         flatten=flatten,

@@ -125,6 +125,7 @@ FAMILY = Family(
     prefixes=("gpt_neox.",),
     fixed={"is_decoder": False},
     keys=(*rotary.KEYS, "rotary_emb_base", "rotary_pct"),
+    inert=("num_steps",),
     tied={"embed_out.weight": "embed.embedding"},
     ignored=(
         "layers.{i}.attention.bias",

@@ -135,6 +135,7 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("model.",),
+    fixed={"output_projection": True, "share_decoder_input_output_embed": True},
     keys=("_remove_final_layer_norm",),
     tied={"lm_head.weight": "token_embedding.embedding"},
     flatten=flatten,

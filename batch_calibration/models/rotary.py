@@ -24,6 +24,8 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "yarn": ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
     "longrope": ("attention_factor", "factor"),
 }
+UNREAD = {"attn_factor"}
+"""Parameters in files of Qwen3 and others that transformers does not read."""
 PARTIAL = "partial_rotary_factor"
 ORIGINAL = "original_max_position_embeddings"
 KEYS = ("rope_theta", "rope_scaling", "rope_parameters", PARTIAL, ORIGINAL)
@@ -101,7 +103,7 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     allowed = {"type", "rope_type", "rope_theta", PARTIAL, ORIGINAL}
     allowed |= {*NEEDED[kind], *OPTIONAL.get(kind, ())}
     lacking = [key for key in NEEDED[kind] if parameters.get(key) is None]
-    unknown = sorted(parameters.keys() - allowed)
+    unknown = sorted(parameters.keys() - allowed - UNREAD)
     if lacking or unknown:
         problem = f"lack {lacking[0]}" if lacking else f"have {unknown[0]}, unknown here"
         raise InputError(
@@ -112,7 +114,8 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
         PARTIAL: raw.get(PARTIAL, share),
         ORIGINAL: positions,
     }
-    merged |= {key: p for key, p in parameters.items() if p is not None and key != "type"}
+    unread = {"type", *UNREAD}
+    merged |= {key: p for key, p in parameters.items() if p is not None and key not in unread}
     # This key alone counts at the top before the nested object.
     if (top := raw.get(ORIGINAL, original)) is not None:
         merged[ORIGINAL] = top

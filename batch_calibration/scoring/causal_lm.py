@@ -71,6 +71,9 @@ class CausalLM:
         self.checkpoint = checkpoint
         self.batch_size = batch_size
         self.logits_only = logits_only
+        tokens = checkpoint.tokenizer.get_added_tokens_decoder()
+        # Gemma 3 has one, of images.
+        self._unembedded = {number for number in tokens if number >= checkpoint.config.vocab_size}
         self._forward = Forward(checkpoint, batch_size, normalized=not logits_only)
         self.notes: list[str] = self._forward.notes
 
@@ -158,9 +161,20 @@ class CausalLM:
             for before, future in ahead:
                 yield before, future.result()
 
+    def _refuse_unembedded(self, row: int, tokens: set[int]) -> None:
+        for token in sorted(tokens & self._unembedded):
+            raise InputError(
+                where=f"row {row}",
+                expected=f"ids of tokens below {self.checkpoint.config.vocab_size}, the embedded ones",
+                got=f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
+                remedy="leave it out of the text",
+            )
+
     def _check(self, start: int, prompts: list[list[int]], tries: Sequence[trie.Trie]) -> None:
         most = self.checkpoint.config.positions
         for row, (prompt, labels) in enumerate(zip(prompts, tries, strict=True)):
+            if self._unembedded:
+                self._refuse_unembedded(start + row, {*prompt, *labels.targets.tolist()})
             need = len(prompt) + labels.paths.shape[1] - 1  # a label's last token is never fed
             if need > most:
                 raise InputError(

@@ -27,7 +27,7 @@ from batch_calibration.scoring import (
 from batch_calibration.scoring.batches import batches
 from batch_calibration.scoring.encoder_programs import one_behind
 from batch_calibration.scoring.preprocessing import load_preprocessing, stream
-from batch_calibration.scoring.tokens import refuse_same_tokens, token_ids
+from batch_calibration.scoring.tokens import count_cut, refuse_same_tokens, token_ids
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
@@ -56,8 +56,8 @@ class DualEncoder:
         checkpoint: A sentence encoder or CLIP, and its tokenizer.
         scale: One over the temperature of the contrastive training (20 = 1 / 0.05); 0 is the
             scale that the checkpoint has learned.
-        max_tokens: Where texts are cut, or before, where the checkpoint says so; statements must
-            fit.
+        max_tokens: Where texts are cut, or before, where the checkpoint says so; 0 is the
+            checkpoint's own limit. Statements must fit.
         batch_size: Most rows in a batch; memory decides for fewer where rows are long.
 
     Raises:
@@ -65,12 +65,9 @@ class DualEncoder:
     """
 
     def __init__(
-        self,
-        checkpoint: Checkpoint,
-        scale: float = 20.0,
-        max_tokens: int = 128,
+        self, checkpoint: Checkpoint, scale: float = 20.0, max_tokens: int = 0,
         batch_size: int = 64,
-    ):
+    ):  # fmt: skip
         if checkpoint.kind == "causal_lm":
             raise InputError(
                 f"{checkpoint.directory}: a {checkpoint.model_type} network is a language model, "
@@ -88,15 +85,15 @@ class DualEncoder:
                 f"scale: 0 stands for the scale that a checkpoint has learned, but this "
                 f"{checkpoint.model_type} network has none; give a number, 20 is usual."
             )
-        if max_tokens < 3:
+        if max_tokens != 0 and max_tokens < 3:
             raise InputError(
                 where="max_tokens", expected="3 or more (one of the text and two specials)",
-                got=max_tokens, remedy="128 is usual",
+                got=max_tokens, remedy="0 is the checkpoint's own limit",
             )  # fmt: skip
         self.checkpoint = checkpoint
         self.scale = float(scale or cast(ClipNetwork, checkpoint.model).scale)
-        limits = (checkpoint.config.positions, checkpoint.sentence.max_tokens or max_tokens)
-        self.max_tokens = min(max_tokens, *limits)  # tokens, specials included
+        limits = (max_tokens, checkpoint.sentence.max_tokens, checkpoint.config.positions)
+        self.max_tokens = min(limit for limit in limits if limit)  # tokens, specials included
         self.batch_size = batch_size
         self.notes: list[str] = []
         self._budget = BATCH_TOKENS.get(jax.default_backend(), 65536)
@@ -158,10 +155,9 @@ class DualEncoder:
             row, label = np.argwhere(wrong)[0]
             raise InputError(
                 where=f"row {row}, label {statements[sum(counts[:label])]!r}",
-                expected="a finite score",
-                got=f"{log_probs[row, label]}",
+                expected="a finite score", got=f"{log_probs[row, label]}",
                 remedy="the checkpoint's numbers overflow",
-            )
+            )  # fmt: skip
         return LabelScores(log_probs, tokens, failed)
 
     def embed(
@@ -173,12 +169,14 @@ class DualEncoder:
         """Embeddings `[n d]` of length one, and the token counts `[n]` of the texts as read."""
         blocks: list[np.ndarray] = []
         counts = np.zeros(len(texts), np.int32)
+        most, cut = self.max_tokens, 0
         finished_rows = finished.rows
         rows_done = len(finished_rows)
         for start in range(0, len(texts), TOKENIZED_ROWS):
             prompted = self._prompted(texts[start : start + TOKENIZED_ROWS])
             ids = token_ids(self._tokenizer, prompted, special=True)
             counts[start : start + len(ids)] = list(map(len, ids))
+            cut += count_cut(self.checkpoint.tokenizer, prompted, ids, most)
             vector_of = {row - start: vector for row, vector in finished_rows.items()}
             for rows, vectors in one_behind(self._run(ids, set(vector_of))):
                 vector_of.update(zip(rows, vectors, strict=False))
@@ -188,14 +186,17 @@ class DualEncoder:
                     progress(rows_done)
             # In the order of rows, whichever batch they came in.
             blocks.append(np.stack(list(map(vector_of.__getitem__, range(len(ids))))))
+        if cut:
+            self.notes.append(
+                f"{cut} of {len(texts)} texts are longer than {most} tokens and cut there "
+                "(config.max_tokens; 0 is the checkpoint's own limit)"
+            )
         if len(texts) and not counts.all():
             row = int(np.argmin(counts))
             raise InputError(
-                where=f"row {row}",
-                expected="a text of at least one token",
-                got=f"{texts[row]!r}",
-                remedy="drop it",
-            )
+                where=f"row {row}", expected="a text of at least one token",
+                got=f"{texts[row]!r}", remedy="drop it",
+            )  # fmt: skip
         return np.concatenate(blocks) if blocks else np.zeros((0, 1), np.float32), counts
 
     def embed_images(
@@ -256,10 +257,9 @@ class DualEncoder:
 
     def _report(self, failed: dict[int, str], images: int) -> None:
         few = " ".join(map(failed.__getitem__, sorted(failed)[:MAX_NAMED]))
-        more = " ..." if len(failed) > MAX_NAMED else ""
-        self.notes.append(
-            f"{len(failed):,} of {images:,} images could not be read and are left out: {few}{more}"
-        )
+        few += " ..." if len(failed) > MAX_NAMED else ""
+        counts = f"{len(failed):,} of {images:,} images"
+        self.notes.append(f"{counts} could not be read and are left out: {few}")
 
     def _run(self, ids: list[list[int]], done: set[int]) -> Iterator[tuple[list[int], jax.Array]]:
         """Rows and their embeddings, batch by batch, without batches that are all `done`."""

@@ -91,7 +91,7 @@ class TokenBudget:
     def cut_cost(self, texts: Sequence[str], max_tokens: int) -> Cost:
         """Tokens of the texts, and those that an encoder runs, which cuts texts at `max_tokens`."""
         counts = self.token_counts(texts)
-        longest = min(max_tokens, self.positions)
+        longest = min(max_tokens or self.positions, self.positions)
         return Cost(sum(counts), int(np.minimum(counts, longest).sum()))
 
     def _encode(self, texts: Sequence[str], labels: Sequence[str]) -> Iterator[Encoded]:

@@ -147,6 +147,13 @@ def token_ids(tokenizer: Tokenizer, texts: list[str], *, special: bool = False) 
     return [encoding.ids for encoding in encodings]
 
 
+def count_cut(tokenizer: Tokenizer, texts: list[str], ids: list[list[int]], longest: int) -> int:
+    """How many texts, whose `ids` were cut at `longest` tokens, have more of them."""
+    # Of texts as long as the limit, some just fit.
+    full = [text for text, row in zip(texts, ids, strict=True) if len(row) == longest]
+    return sum(len(row) > longest for row in token_ids(tokenizer, full, special=True))
+
+
 def _is_text(text: object) -> bool:
     """Whether UTF-8 can hold a value."""
     return isinstance(text, str) and text.encode(errors="ignore").decode() == text

@@ -105,7 +105,8 @@ class ModelSettings:
         mesh: devices, such as "data:4,model:2"; "" is one device.
         logits_only: leave the softmax's denominator out; labels of one token each.
         scale: of a dual encoder, one over its temperature; 0 is the checkpoint's own.
-        max_tokens: of a dual encoder, where texts are cut.
+        max_tokens: of a dual encoder, where texts are cut; 0 is the checkpoint's own limit.
+        accept_keys: keys of config.json that are unknown here and, you know, change no score.
     """
 
     scorer: ScorerKind = "causal_lm"
@@ -115,7 +116,8 @@ class ModelSettings:
     mesh: str = ""
     logits_only: bool = False
     scale: float = 20.0
-    max_tokens: int = 128
+    max_tokens: int = 0
+    accept_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

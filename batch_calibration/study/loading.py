@@ -36,7 +36,8 @@ def open_model(settings: Settings) -> "ModelFiles | None":
     # Flax is loaded where a network is asked for: reading stored scores needs none.
     from batch_calibration.models.checkpoint import ModelFiles, find
 
-    return ModelFiles(CHECKPOINTS[name] if name in CHECKPOINTS else find(name))
+    directory = CHECKPOINTS[name] if name in CHECKPOINTS else find(name)
+    return ModelFiles(directory, settings.model.accept_keys)
 
 
 def load_scorer(
