@@ -162,10 +162,11 @@ class CausalLM:
                 yield before, future.result()
 
     def _refuse_unembedded(self, row: int, tokens: set[int]) -> None:
+        most = self.checkpoint.config.vocab_size
         for token in sorted(tokens & self._unembedded):
             raise InputError(
                 where=f"row {row}",
-                expected=f"ids of tokens below {self.checkpoint.config.vocab_size}, the embedded ones",
+                expected=f"ids of tokens below {most}, the embedded ones",
                 got=f"{self.checkpoint.tokenizer.id_to_token(token)!r}, id {token}",
                 remedy="leave it out of the text",
             )

@@ -143,6 +143,25 @@ def write_tokenizer(directory, parts, begins):
         tokenizer.save(str(directory / "tokenizer.json"))
 
 
+@pytest.mark.parametrize("begins", [None, True, False])
+@pytest.mark.parametrize("name", ["GPT2Tokenizer", "Qwen2Tokenizer"])
+def test_a_vocabulary_and_its_merges(name, begins, tmp_path):
+    tokenizer_of(None).model.save(str(tmp_path))
+    options = {"tokenizer_class": name, "bos_token": "</s>", "eos_token": "</s>"}
+    options |= {"unk_token": "</s>", "pad_token": "<pad>"}
+    options |= {} if begins is None else {"add_bos_token": begins}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "opt"}))
+    ours, start, _ = read_causal(tmp_path, {"model_type": "opt"})
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    for prompt, _ in hostile_pairs(7):
+        plain = ours.encode(prompt, add_special_tokens=False).ids
+        begin = [] if start.id is None or prompt.startswith("</s>") else [start.id]
+        assert theirs(prompt, add_special_tokens=not prompt.startswith("</s>")).input_ids == (
+            begin + plain
+        ), prompt
+
+
 def hostile_pairs(seed):
     """200 prompts and continuations: special tokens, odd spaces, other scripts, no words at all."""
     source = random.Random(seed)
