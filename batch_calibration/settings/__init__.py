@@ -2,19 +2,16 @@
 
 from batch_calibration.settings.grids import Study, combinations, gather, grid, varied
 from batch_calibration.settings.sections import (
-    PARTS,
     ApiScores,
     ApiSettings,
     CalibrationSettings,
-    Cell,
     DataSettings,
     LengthPolicy,
     ModelSettings,
     PromptSettings,
     ScorerKind,
-    Settings,
-    keys,
 )
+from batch_calibration.settings.study_settings import PARTS, Cell, Settings, keys
 
 __all__ = [
     "PARTS",

@@ -5,7 +5,7 @@ from itertools import product
 from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.settings.sections import Cell, Settings, keys
+from batch_calibration.settings.study_settings import Cell, Settings, keys
 
 ONE_VALUE = {"batch_size", "mesh"}
 """Keys of the model that decide no number; commas of a mesh are its own."""
