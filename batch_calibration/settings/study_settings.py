@@ -6,7 +6,7 @@ import dataclasses
 import typing
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self
 
@@ -40,11 +40,11 @@ class Settings:
 
     tasks: tuple[str, ...] = ()
     seeds: int = 1
-    data: DataSettings = DataSettings()  # frozen, so that instances may share it
-    prompt: PromptSettings = PromptSettings()
-    model: ModelSettings = ModelSettings()
-    api: ApiSettings = ApiSettings()
-    calibration: CalibrationSettings = CalibrationSettings()
+    data: DataSettings = field(default_factory=DataSettings)
+    prompt: PromptSettings = field(default_factory=PromptSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
+    calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
 
     @classmethod
     def of(cls, **chosen: object) -> Self:
@@ -120,8 +120,8 @@ class Cell:
 
     task: str
     seed: int = 0
-    data: DataSettings = DataSettings()
-    prompt: PromptSettings = PromptSettings()
+    data: DataSettings = field(default_factory=DataSettings)
+    prompt: PromptSettings = field(default_factory=PromptSettings)
 
     def unfitted(self) -> Cell:
         """The same context, its prompts left as long as they are."""
