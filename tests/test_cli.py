@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import jax
@@ -497,7 +498,10 @@ def test_diagnose_and_the_page_end_with_the_recommendation(table, tmp_path, caps
     expected = f"Recommended: {first[0].lower()}{first[1:]}"
     assert " ".join(capsys.readouterr().out.split()).endswith(expected)
     run("report", path, *GIVEN, "--methods=icl,bc", f"--output={tmp_path / 'r.html'}")
-    assert "Recommended: " in (tmp_path / "r.html").read_text()
+    text = (tmp_path / "r.html").read_text()
+    assert f"<dt>Recommended</dt><dd>{escape(first)}</dd>" in text
+    page_said = " ".join(capsys.readouterr().out.split())
+    assert f"Recommended: {first}" in page_said and "Biased: Yes, towards" in page_said
 
 
 SMALL = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")

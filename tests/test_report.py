@@ -11,9 +11,11 @@ import pytest
 from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.artifacts import catalogue, report, writing
+from batch_calibration.artifacts.cells import estimate_cell, mark_best
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.page import table_html
+from batch_calibration.metrics import Estimate
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.store import Store, runs
 from batch_calibration.study import calibrate_store
@@ -66,11 +68,15 @@ def page(results, tmp_path_factory):
     return write(results, tmp_path_factory.mktemp("page") / "report.html")
 
 
+OPEN = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
+
+
 @pytest.fixture(scope="module")
 def driver(page, tmp_path_factory):
     with browser(tmp_path_factory.mktemp("profile")) as found:
         found.get(page.as_uri())
         wait(found, "return window.Plotly !== undefined")
+        found.execute_script(OPEN)
         yield found
 
 
@@ -108,9 +114,15 @@ def test_every_trace_is_one_that_plotly_knows(page):
         graph_objects.Figure(named["traces"], {"xaxis": named["x"], "yaxis": named["y"]})
 
 
-def test_what_was_run_stands_first(page):
+def test_the_verdict_stands_first_and_what_was_run_last(page):
     text = page.read_text()
-    said = text[text.index("What was run") : text.index("Contents")]
+    order = ["<h1>Label bias of m on 6 tasks</h1>", 'class="verdict"', "Biased?", "Measured gain",
+             'id="overview"', 'id="effects"', "Details", 'id="run"']  # fmt: skip
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert "<title>Label bias of m on 6 tasks, 2026-01-02</title>" in text
+    body = text[text.index("<body>") :]
+    assert " open" not in re.findall(r'<details class="section"[^>]*>', body)
+    said = text[text.index("What was run") :]
     assert said.count("<code>") == 1 and "configs/&lt;mine&gt;.py" in said
     assert said.count("2026-01-02 03:04:05 UTC: 240 rows in 9.5 s") == 2
     assert "8 contexts on 1 x cpu. Commit abc123. jax 1.2." in said
@@ -131,7 +143,7 @@ def test_nothing_is_asked_for_and_nothing_fails(driver):
 @pytest.mark.parametrize("width", [360, 400, 1280])
 def test_the_page_never_scrolls_sideways_and_values_stay_whole(driver, width):
     set_width(driver, width)
-    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    driver.execute_script(OPEN)
     for slug in ("differences", "boundaries", "strength"):
         draw(driver, slug)
     wide = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
@@ -149,7 +161,8 @@ def test_the_page_never_scrolls_sideways_and_values_stay_whole(driver, width):
     set_width(driver, 1280)
 
 
-COLUMN = """return [...document.querySelectorAll('.table')[0].querySelectorAll(arguments[0])]
+TABLE = "#s0-t0 .table"
+COLUMN = """return [...document.querySelector('#s0-t0 .table').querySelectorAll(arguments[0])]
     .filter(row => !row.hidden).map(row => row.cells[arguments[1]].textContent)"""
 
 
@@ -157,9 +170,7 @@ def test_a_click_or_a_key_sorts_and_sums_stay_below(driver):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
-    buttons = driver.find_elements(By.CSS_SELECTOR, ".table")[0].find_elements(
-        By.CSS_SELECTOR, "thead button"
-    )
+    buttons = driver.find_elements(By.CSS_SELECTOR, f"{TABLE} thead button")
     column = [button.text for button in buttons].index("bc")
     below = driver.execute_script(COLUMN, "tfoot tr", 0)
     assert below and below[0] == "average"
@@ -179,7 +190,7 @@ def test_a_click_or_a_key_sorts_and_sums_stay_below(driver):
 def test_a_field_filters_rows(driver):
     from selenium.webdriver.common.by import By
 
-    field = driver.find_elements(By.CSS_SELECTOR, "input[type=search]")[0]
+    field = driver.find_element(By.CSS_SELECTOR, "#s0-t0 input[type=search]")
     field.send_keys("sst")
     (name,) = driver.execute_script(COLUMN, "tbody tr", 0)
     assert name.startswith("SST-2")
@@ -189,10 +200,13 @@ def test_a_field_filters_rows(driver):
     assert len(driver.execute_script(COLUMN, "tbody tr", 0)) == 6
 
 
-def test_intervals_show_on_hover_or_always():
-    found = catalogue.Table("a", "b", "c", [["", "x"], ["row", "+1.5 [0.2, 2.8]*"]])
-    assert 'data-whole="+1.5 [0.2, 2.8]*">+1.5<span class="interval"> [0.2, 2.8]</span>*</td>' in (
-        table_html(found)
+def test_intervals_are_parts_of_typed_cells():
+    gain = estimate_cell(Estimate(0.015, 0.002, 0.028), "*")
+    text = table_html(catalogue.Table("a", "b", "c", [["", "x", "y"], ["row", gain, str(gain)]]))
+    assert "<td>+1.5<span> [+0.2, +2.8]</span>*</td><td>+1.5 [+0.2, +2.8]*</td>" in text
+    (best,) = mark_best([1.5], [gain])
+    assert "<td><b>+1.5</b><span>" in table_html(
+        catalogue.Table("a", "b", "c", [["", "x"], ["row", best]])
     )
 
 
@@ -204,17 +218,31 @@ def test_only_sums_stand_in_the_footer():
     assert summed.count("<tfoot>") == 1 and ">yes</th>" in summed.split("<tfoot>")[1]
 
 
-def test_the_box_shows_all_intervals(driver):
+def test_intervals_show_until_the_box_hides_them(driver):
     seen = (
-        "return [...document.querySelectorAll('.interval')].filter(x => x.checkVisibility()).length"
+        "return [...document.querySelectorAll('td span')].filter(x => x.checkVisibility()).length"
     )
-    driver.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    assert driver.execute_script(seen) == 0
-    driver.execute_script("document.getElementById('intervals').click()")
+    driver.execute_script(OPEN)
     assert driver.execute_script(seen) > 10
     driver.execute_script("document.getElementById('intervals').click()")
-    hovered = "return getComputedStyle(document.querySelector('td[data-whole]'), '::after').content"
-    assert driver.execute_script(hovered) in ("none", "normal")
+    assert driver.execute_script(seen) == 0
+    driver.execute_script("document.getElementById('intervals').click()")
+
+
+def test_a_table_is_saved_as_it_stands(driver):
+    """The page makes the file when it is asked for: a cell with a comma is quoted."""
+    driver.execute_script("""window.saved = []; const make = URL.createObjectURL;
+        URL.createObjectURL = (file) => {
+            file.text().then((text) => saved.push(text));
+            return make(file);
+        };
+        document.querySelector('#overview a.csv').click()""")
+    (text,) = wait(driver, "return saved.length && saved")
+    head, *rows = csv.reader(io.StringIO(text))
+    assert head[:3] == ["context", "rows", "prefers"] and len(rows) == 12
+    assert {len(row) for row in rows} == {len(head)}
+    gains = [float(row[-1].split()[0]) for row in rows]
+    assert gains == sorted(gains, reverse=True)  # the largest effect first
 
 
 @pytest.mark.parametrize("slug", ["strength", "probe-size-curve"])
@@ -280,7 +308,8 @@ def test_each_context_is_said_in_words_with_its_shares(driver, page):
         it.parentElement.open = true; it.open = true; it.scrollIntoView()""")
     wait(driver, "return it.querySelector('.main-svg') !== null")
     names = driver.execute_script("return it.querySelector('.plot').data.map(t => t.name || '')")
-    assert {"preference", "predicted", "after bc", "right"} <= set(names)
+    assert {"preference", "predicted", "right"} <= set(names)
+    assert any(name.startswith("after ") for name in names)
 
 
 def test_every_figure_gives_its_numbers(page):
@@ -355,6 +384,8 @@ def test_printing_draws_what_nobody_scrolled_to(page, tmp_path):
     with browser(tmp_path / "profile") as found:
         found.get(page.as_uri())
         wait(found, "return window.Plotly !== undefined")
+        assert found.execute_script("return document.querySelector('h1').offsetTop") < 100
+        found.execute_script(OPEN)
         pdf = b64decode(found.execute_cdp_cmd("Page.printToPDF", {})["data"])
         assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") >= 3
         seen = """return [...document.querySelectorAll('.plot')].filter(one => one.offsetParent)

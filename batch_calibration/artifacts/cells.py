@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from batch_calibration.artifacts.grouping import task_title
-from batch_calibration.metrics import deviation
+from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.store import Record
 
 LEARNED = "✓"  # stands behind a task that the model has learned
@@ -19,11 +19,21 @@ LATEX = str.maketrans(
 )
 
 
-class Best(str):
+class Cell(str):
+    """A cell as text, and where it is a number with an interval, its three parts.
+
+    Attributes:
+        parts: the number, the interval with its brackets, and what stands behind; else empty.
+    """
+
+    parts: tuple[str, ...] = ()
+
+
+class Best(Cell):
     """A cell that is the best of its row: printed in bold."""
 
 
-class Second(str):
+class Second(Cell):
     """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
@@ -48,6 +58,20 @@ def rows_cell(records: Sequence[Record]) -> str:
     return f"{rows} †{shortened}" if shortened else rows
 
 
+def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False) -> Cell:
+    """A difference in points, or a share in %, with its interval and perhaps a mark.
+
+    >>> estimate_cell(Estimate(0.015, 0.002, 0.028), "*").parts
+    ('+1.5', '[+0.2, +2.8]', '*')
+    """
+    sign = "" if is_share else "+"
+    value, low, high = (f"{100 * number:{sign}.1f}" for number in estimate)
+    number, interval = value, f"[{low}, {high}]"
+    cell = Cell(f"{number} {interval}{mark}")
+    cell.parts = number, interval, mark
+    return cell
+
+
 def notes(records: Iterable[Record], *sentences: str) -> str:
     """The sentences that are not empty, then what a reader of these records must know, once."""
     paragraph = dict.fromkeys(filter(None, sentences))
@@ -69,7 +93,10 @@ def mark_best(numbers: Sequence[float | None], cells: Sequence[str], digits: int
     marked = []
     for number, cell in zip(rounded, cells, strict=True):
         is_best = number is not None and number == best
-        marked.append(Best(cell) if is_best else cell)
+        shown = Best(cell) if is_best else cell
+        if isinstance(cell, Cell) and isinstance(shown, Best):
+            shown.parts = cell.parts
+        marked.append(shown)
     return marked
 
 

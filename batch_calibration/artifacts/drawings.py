@@ -27,6 +27,7 @@ STRENGTH_TASKS = ("qqp", "cb")
 # The task whose distributions of scores are drawn: the paper's; else the first of two labels.
 SCORES_TASK = "qnli"
 METHOD_TASK = "sst2"  # the task that illustrates BC; likewise
+MAX_TASKS = 200  # of more tasks a page shows the gain of one method alone, for its size
 MAX_PLANES = 13  # tasks whose planes a page shows: the paper's
 
 
@@ -63,6 +64,8 @@ def of_methods(study: Results) -> Iterator[Drawing]:
         methods = gains.compared(group, group.paper_methods)
         # A page lets readers choose among all methods.
         every = gains.compared(group, group.methods)
+        if len(group.records) > MAX_TASKS:
+            every = _bc_first(methods)[:1]
         if methods:
             yield Drawing(
                 *setting_slug(group, "differences"), partial(intervals.gain_chart, group, methods),

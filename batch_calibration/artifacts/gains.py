@@ -5,7 +5,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import LEARNED, Cells, mark_best, rows_cell, task_cell
+from batch_calibration.artifacts.cells import (
+    LEARNED,
+    Cell,
+    Cells,
+    estimate_cell,
+    mark_best,
+    rows_cell,
+    task_cell,
+)
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords, task_title
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
 from batch_calibration.store import Record, unpack
@@ -111,7 +119,9 @@ def overview_cells(group: SettingRecords) -> Cells:
     rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
     methods = [BASELINE, *compared(group, group.methods)]
     means = [mean_accuracy(group, method) for method in methods]
-    cells = mark_best([100 * mean.value for mean in means], list(map(str, means)))
+    cells = mark_best(
+        [100 * mean.value for mean in means], [estimate_cell(mean, is_share=True) for mean in means]
+    )
     for method, cell in zip(methods, cells, strict=True):
         gains = list(gain_by_task(group, method).values())
         against = [gain_cell(over_tasks(gains)), count_verdicts(gains)]
@@ -162,9 +172,9 @@ def _mean_over_contexts(after: Packed, before: Packed = ()) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in seeds])
 
 
-def gain_cell(gain: Estimate) -> str:
+def gain_cell(gain: Estimate) -> Cell:
     """A gain with its interval, and the mark where it exceeds noise."""
-    return gain.points + MARK * abs(gain.beyond_noise)
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise))
 
 
 def verdicts(gains: Iterable[Estimate]) -> tuple[int, int, int]:

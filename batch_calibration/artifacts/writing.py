@@ -4,15 +4,27 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from batch_calibration.artifacts import catalogue, report, summary
+import numpy as np
+
+from batch_calibration.artifacts import catalogue, report, summary, verdict_tables, verdicts
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
-from batch_calibration.artifacts.grouping import SettingRecords, axis_name, with_settings
+from batch_calibration.artifacts.grouping import (
+    SettingRecords,
+    axis_name,
+    task_title,
+    with_settings,
+)
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
+from batch_calibration.diagnosis import recommend
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
-from batch_calibration.store import Records, Run, csv_text
+from batch_calibration.methods import METHODS, correct
+from batch_calibration.scores import ScoreTable
+from batch_calibration.store import Record, Records, Run, csv_text
+
+MAX_IN_TABLES = 3  # contexts of a card whose labels have tables; of more the overview says enough
 
 
 def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
@@ -62,49 +74,93 @@ def write_report(
     study: Results,
     page: Path,
     missing: Sequence[str] = (),
-    first: Sequence[report.Section] = (),
+    cards: Sequence[report.Card] = (),
     *,
     runs: Sequence[Run] | None = None,
     texts: Texts = lambda table: {},
     contexts: bool = False,
+    title: str = "",
+    date: str = "",
 ) -> list[str]:
-    """One HTML page with every table, and every figure, drawn by plotly.js.
+    """One HTML page: verdicts and contexts, every table, and every figure, drawn by plotly.js.
 
     Args:
         study: what is shown.
         page: the file.
         missing: sentences on what is not shown, or on what shown results are no longer true of.
-        first: sections before the others.
+        cards: verdicts on contexts, by model and setting; by default the settings' own, where
+            `contexts` is True.
         runs: what was run; None leaves that out.
         texts: of a score table the texts of its test rows by id.
-        contexts: whether each context is also said in words.
+        contexts: whether the study's own contexts are judged, and each is said in words.
+        title: of the page; by default the study's models and tasks.
+        date: of the scores; by default that of the last run.
 
     Returns:
-        Those sentences, and the paragraph of each setting and of each study.
+        Those sentences, the verdicts, and the paragraph of each setting and of each study.
     """
     tables, drawn = catalogue.tables(study), _find_figures(study, texts)
-    sections = [report.Section("Left out or not up to date", " ".join(missing))] if missing else []
-    sections += first
-    paragraphs = []
+    sections, paragraphs, shown_cards = [], [], [*cards]
+    for card in cards:
+        heading = f"{card.heading}: each context"
+        few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
+        of_contexts = [table for verdict in few for table in verdict_tables.tables(verdict)]
+        sections.append(report.Section(heading, "", of_contexts, (), card.verdicts))
     for group in study.sections:
         name = str(group.setting)
         paragraphs.append(summary.paragraph(group))
         shown = [table for table in tables if table.section == name and table.shown]
-        single = list(_diagnose(study, group)) if contexts else []
+        single = list(_judge(study, group)) if contexts else []
+        if single:
+            shown_cards.append(report.Card(name, single))
         sections.append(report.Section(name, paragraphs[-1], shown, drawn.get(name, []), single))
     studies = summary.study_paragraphs(study).values()
     shown = [table for table in tables if table.section == ACROSS and table.shown]
     if shown or ACROSS in drawn:
         lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
         sections.append(report.Section(ACROSS, lines, shown, drawn.get(ACROSS, [])))
-    write_whole(page, report.page(sections, runs).encode())
-    return [*missing, *paragraphs, *studies]
+    last_run = max((run.began for run in runs or ()), default="")
+    models, tasks = ([getattr(record.context, key) for record in study.records]
+                     for key in ("model", "task"))  # fmt: skip
+    html = report.page(
+        sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
+        title=title or verdicts.title(models, tasks),
+    )  # fmt: skip
+    write_whole(page, html.encode())
+    heads = []
+    for card in shown_cards:
+        heads.append(f"{card.heading}: {verdicts.headline(card.verdicts)}")
+        for question, answer in verdicts.facts(card.verdicts).items():
+            heads.append(f"{question.removesuffix('?')}: {answer}")
+    return [*missing, *heads, *paragraphs, *studies]
 
 
-def _diagnose(study: Results, group: SettingRecords) -> Iterator[report.Context]:
+def _judge(study: Results, group: SettingRecords) -> Iterator[verdicts.Verdict]:
+    """What is recommended in each context of a setting, and what that does."""
     for record in group.all_records:
         if table := study.load(record):
-            yield report.diagnose_record(record, table)
+            yield judge_record(record, table)
+
+
+def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
+    """What is recommended for a record's scores, by the bias that the method found in them."""
+    test, context = table.blocks["test"], record.context
+    scores = test.log_probs if record.floor is None else np.maximum(test.log_probs, record.floor)
+    advice = recommend(scores, label_names=table.label_names, from_probs=False)
+    bias = record.bias.get(advice.method)
+    if bias is None:
+        method = METHODS[advice.method]
+        corrected = np.asarray(correct(method, {"test": (scores,)}, scores).scores)
+    else:
+        corrected = scores - np.asarray(bias, np.float32)
+    name = task_title(context.task)
+    if context.seed is not None:
+        name = ", ".join(filter(None, (name, f"seed {context.seed}")))
+    verdict = verdicts.judge(
+        name, context.task, advice, scores, corrected, test.labels, table.label_names
+    )
+    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
+    return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 
 
 def _find_figures(study: Results, texts: Texts) -> dict[str, list[report.Figure]]:

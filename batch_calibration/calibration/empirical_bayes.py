@@ -102,6 +102,8 @@ def _corrected(log_probs: ProbeRows, weight: Weight | None) -> ProbeRows:
     return rows - weighted_mean(rows, weight)
 
 
+# Outside of a compiled program each call would else compile its loops again.
+@jax.jit
 def likely_shift(
     rows: ProbeRows,
     weight: Weight,

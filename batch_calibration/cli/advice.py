@@ -34,17 +34,9 @@ def call(recommendation: Recommendation) -> str:
     return " ".join(flags)
 
 
-def short(recommendation: Recommendation) -> str:
-    """Its name in a table: "leave it", or the method, "with prior" or "with strength"."""
-    if recommendation.method == LEAVE:
-        return "leave it"
-    added = "".join(f" with {name.removeprefix('target_')}" for name in recommendation.options)
-    return f"{recommendation.method}{added}"
-
-
 def over_all(recommendations: Sequence[Recommendation]) -> str:
     """How often each is recommended over contexts."""
-    counts = Counter(short(recommendation) for recommendation in recommendations).most_common()
+    counts = Counter(recommendation.short for recommendation in recommendations).most_common()
     listed = "; ".join(f"{name} in {count:,}" for name, count in counts)
     return f"Recommended, of {len(recommendations):,} contexts: {listed}."
 

@@ -173,12 +173,10 @@ def report(args: Namespace) -> None:
     """One page with what each prompt prefers, and every table and figure."""
     from batch_calibration.cli import page
 
-    tables = _tables(args)
-    chosen = read_options(args.option)
-    # The page describes BC as it is; --methods and --option are for its tables alone.
-    args.method, args.strength, args.prior, args.option = "bc", None, "", []
+    files, tables = _contexts(args)
+    options_of_methods = read_options(args.option)
     for sentence in page.write(
-        _corrected(args, tables), Path(args.output), _methods(args), args.seed, chosen
+        tables, files, Path(args.output), _methods(args), args.seed, options_of_methods
     ):
         summaries.say(sentence)
         print()

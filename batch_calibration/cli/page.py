@@ -1,21 +1,24 @@
-"""The page of `batch-calibration report`: what each prompt prefers, then the page of a study."""
+"""The page of `batch-calibration report`: verdicts on files of scores, then the page of a study."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from batch_calibration.artifacts import catalogue, writing
-from batch_calibration.artifacts.catalogue import Table
-from batch_calibration.artifacts.figures import preferences
-from batch_calibration.artifacts.report import Context, Figure, Section
-from batch_calibration.cli import advice, notes, summaries
-from batch_calibration.methods import Options
-from batch_calibration.study import run_calibration
+import numpy as np
 
-PREFERS = "What the prompts prefer"
+from batch_calibration.artifacts import catalogue, verdicts, writing
+from batch_calibration.artifacts.report import Card
+from batch_calibration.cli import notes, summaries
+from batch_calibration.diagnosis import Recommendation, recommend
+from batch_calibration.methods import Options
+from batch_calibration.scores import ScoreTable
+from batch_calibration.study import run_calibration
+from batch_calibration.study.corrected import corrected_scores
 
 
 def write(
-    contexts: Sequence[summaries.Corrected],
+    tables: Sequence[ScoreTable],
+    files: Sequence[Path],
     page: Path,
     methods: Sequence[str] | None,
     seed: int,
@@ -24,58 +27,59 @@ def write(
     """Write the page, and return its paragraphs.
 
     Args:
-        contexts: what BC does to each of them.
+        tables: the contexts.
+        files: where they came from; the page has the date of the newest.
         page: the file.
         methods: those that are compared, all that the scores allow by default.
         seed: of methods that start at random.
         options: method -> what its `make` takes.
     """
-    tables = [context.table for context in contexts]
     # Tables of metrics need right labels; what a prompt prefers does not.
-    labeled = [context for context in tables if (context.blocks["test"].labels >= 0).any()]
+    labeled = [table for table in tables if (table.blocks["test"].labels >= 0).any()]
     by_id = {table.id: table for table in tables}
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
-    first = _section(contexts)
-    return [*writing.write_report(results, page, [], [first]), first.paragraph]
+    contexts = [table.context for table in tables]
+    title = verdicts.title(
+        *([str(context.get(key) or "") for context in contexts] for key in ("model", "task"))
+    )
+    changed = [path.stat().st_mtime for path in files if path.is_file()]
+    date = datetime.fromtimestamp(max(changed), UTC).strftime("%Y-%m-%d") if changed else ""
+    return writing.write_report(
+        results, page, notes.group(tables), _cards(tables, seed), title=title, date=date
+    )
 
 
-def _section(contexts: Sequence[summaries.Corrected]) -> Section:
-    if len(contexts) > summaries.MAX_SHOWN_SINGLY:
-        cells = summaries.context_cells(contexts)
-        recommended = [context.recommended for context in contexts]
-        paragraph = f"{summaries.over_all(contexts)} {advice.over_all(recommended)}"
-        models = Table(PREFERS, "models", "Over contexts", summaries.model_cells(contexts))
-        context_table = Table(
-            PREFERS, "contexts", "Contexts", cells, summaries.CONTEXT_NOTE, unit=""
+def _cards(tables: Sequence[ScoreTable], seed: int) -> list[Card]:
+    """A card for each model and number of shots, in the order of the files."""
+    recommended = []
+    for table in tables:
+        rows = table.blocks["test"].log_probs
+        recommended.append(recommend(rows, label_names=table.label_names, from_probs=False))
+    corrected = _correct(tables, recommended, seed)
+    cards: dict[str, list[verdicts.Verdict]] = {}
+    for table, advice, scores in zip(tables, recommended, corrected, strict=True):
+        test, name = table.blocks["test"], summaries.title(table)
+        task = str(table.context.get("task") or table.id)
+        verdict = verdicts.judge(
+            name, task, advice, test.log_probs, scores, test.labels, table.label_names
         )
-        # A header alone, or as many models as contexts, would say nothing more.
-        tables = (
-            [models, context_table] if 1 < len(models.cells) <= len(contexts) else [context_table]
-        )
-    else:
-        paragraph = " ".join(sentence for context in contexts for sentence in context.sentences())
-        tables = [table for context in contexts for table in _tables(context)]
-    sentences = notes.group([context.table for context in contexts])
-    titles = [summaries.title(context.table) for context in contexts]
-    chart = preferences.chart([context.diagnosis for context in contexts], titles)
-    shown = [Figure("preferences", chart)]
-    single = [Context(summaries.title(context.table), context.diagnosis) for context in contexts]
-    return Section(PREFERS, " ".join([paragraph, *sentences]), tables, shown, single)
+        shots = table.context.get("shots")
+        model = str(table.context.get("model") or "unnamed model")
+        heading = model if shots is None else f"{model}, {shots}-shot"
+        cards.setdefault(heading, []).append(verdict)
+    return [Card(heading, of_card) for heading, of_card in cards.items()]
 
 
-def _tables(context: summaries.Corrected) -> list[Table]:
-    name = summaries.title(context.table)
-    tables = [
-        Table(
-            PREFERS,
-            "labels",
-            f"{name}: labels",
-            summaries.label_cells(context.diagnosis),
-            unit="shares in %",
-        )
-    ]
-    if context.diagnosis.before:  # None where no right label is known
-        cells = summaries.right_cells(context.diagnosis)
-        tables.append(Table(PREFERS, "right", f"{name}: right answers", cells, unit="in %"))
-    return tables
+def _correct(
+    tables: Sequence[ScoreTable], recommended: Sequence[Recommendation], seed: int
+) -> list[np.ndarray]:
+    """Each table's scores as its recommendation corrects them; those of one share programs."""
+    by_method: dict[str, list[int]] = {}
+    for number, advice in enumerate(recommended):
+        by_method.setdefault(advice.method, []).append(number)
+    corrected: dict[int, np.ndarray] = {}
+    for method, numbers in by_method.items():
+        group = [tables[number] for number in numbers]
+        corrected |= dict(zip(numbers, corrected_scores(group, method, seed=seed), strict=True))
+    return [corrected[number] for number in range(len(tables))]

@@ -12,6 +12,7 @@ from batch_calibration.arrays import DISTANCES, prediction_range
 from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.artifacts.gains import count_signs
+from batch_calibration.artifacts.verdict_tables import label_cells, right_cells
 from batch_calibration.cli import advice
 from batch_calibration.diagnosis import Diagnosis, Recommendation
 from batch_calibration.errors import escape_controls
@@ -135,33 +136,7 @@ def _advice_cells(contexts: Sequence[Corrected]) -> Cells:
             gain, risk = expected.gain.points, f"{100 * expected.risk:.0f} %"
         size, information = f"{signals.preference:.2f}", f"{signals.information:.2f}"
         shown = [title(context.table), f"{signals.rows}", size, information, gain, risk]
-        rows.append([*shown, advice.short(context.recommended)])
-    return rows
-
-
-def label_cells(diagnosis: Diagnosis) -> Cells:
-    """A row a label: its preference, its share of predictions before and after, of the right."""
-    rows: Cells = [["label", "preferred by (nats)", "predicted", f"after {diagnosis.method}"]]
-    for i, name in enumerate(diagnosis.label_names):
-        shares = f"{100 * diagnosis.predicted[i]:.1f}", f"{100 * diagnosis.corrected[i]:.1f}"
-        rows.append([name, f"{diagnosis.preference[i]:+.2f}", *shares])
-    if diagnosis.classes is not None:
-        rows[0].append("right")
-        for row, share in zip(rows[1:], diagnosis.classes, strict=True):
-            row.append(f"{100 * share:.1f}")
-    return rows
-
-
-def right_cells(diagnosis: Diagnosis) -> Cells:
-    """Accuracy and balanced accuracy, before and after."""
-    rows: Cells = [["scores", "accuracy", "balanced accuracy"]]
-    # Without right labels neither is there.
-    for name, right in (
-        ("as they are", diagnosis.before),
-        (f"after {diagnosis.method}", diagnosis.after),
-    ):
-        if right:
-            rows.append([name, str(right.accuracy), str(right.balanced)])
+        rows.append([*shown, context.recommended.short])
     return rows
 
 

@@ -9,6 +9,8 @@ from batch_calibration.metrics import Estimate
 
 MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
+SUPPOSE_NO_EQUAL_SHARES = ("icl", "bc_empirical_bayes", "bcl_empirical_bayes")
+"""Methods that do not suppose that labels are right about equally often."""
 TARGET_ERROR = 0.1
 """Nats: the standard error for which the rows needed are given."""
 
@@ -114,7 +116,7 @@ class Diagnosis(NamedTuple):
             return f"{text} nats, of which two rows cannot say how sure it is."
         # :.2f would show 0.00
         error = f"{self.pair_error:.2f}" if self.pair_error >= 0.01 else f"{self.pair_error:.1g}"
-        text += f" ± {error} nats (a factor of {_factor(size)}; ± a standard error)"
+        text += f" ± {error} nats (a factor of {factor(size)}; ± a standard error)"
         return f"{text}; {self.rows_needed:,} rows would give ± {TARGET_ERROR:g}."
 
     def _mass(self) -> str:
@@ -182,10 +184,12 @@ class Diagnosis(NamedTuple):
     def _verdict(self) -> list[str]:
         k = len(self.label_names)
         if self.before is None or self.after is None or self.gain is None or self.classes is None:
+            unknown = "No right label is known, so whether this helps cannot be said."
+            if self.method in SUPPOSE_NO_EQUAL_SHARES:
+                return [unknown]
             return [
-                "No right label is known, so whether this helps cannot be said. BC supposes that "
-                f"each of the {k} labels is right about equally often; where that is not so, give "
-                "the shares that you expect (--prior)."
+                f"{unknown} BC supposes that each of the {k} labels is right about equally often; "
+                "where that is not so, give the shares that you expect (--prior)."
             ]
         verdict = "which is within the noise of so many rows"
         if self.gain.beyond_noise:
@@ -202,6 +206,8 @@ class Diagnosis(NamedTuple):
                 f"All labeled rows have the right label {only!r}: their accuracy is how often it "
                 "is predicted, and says nothing of the other labels or of the correction."
             ]
+        if self.method in SUPPOSE_NO_EQUAL_SHARES:
+            return []
         pairs = zip(self.label_names, classes, strict=True)
         never = [name for name, share in pairs if not share]
         if never:
@@ -222,6 +228,6 @@ class Diagnosis(NamedTuple):
         return []
 
 
-def _factor(nats: float) -> str:
+def factor(nats: float) -> str:
     """The factor that so many nats are, in words."""
     return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"  # exp(14) is 1.2 million

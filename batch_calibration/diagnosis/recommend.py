@@ -36,6 +36,7 @@ from batch_calibration.methods import (
 from batch_calibration.metrics import Estimate
 
 LEAVE, CORRECT, TO_SHARES = "icl", "bc", "prior_matching"
+LEAVE_IT = "leave it"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
@@ -82,6 +83,13 @@ class Recommendation(NamedTuple):
     expected: Expected
     accuracy: Estimate | None
     measured: dict[str, Estimate]
+
+    @property
+    def short(self) -> str:
+        """Its name in a table: "leave it", or the method, "with prior" or "with strength"."""
+        if self.method == LEAVE:
+            return LEAVE_IT
+        return self.method + "".join(f" with {k.removeprefix('target_')}" for k in self.options)
 
     def __str__(self) -> str:
         return "\n".join(self.reason)

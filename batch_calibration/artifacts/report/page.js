@@ -65,31 +65,50 @@ function filterable(region) {
   region.before(tools);
 }
 
+// A cell of CSV; a quote in it is doubled.
+const csvCell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+// A link below the table that saves its rows, in the order in which they stand, as CSV.
+function savable(region) {
+  const link = make("a", `${region.dataset.file}.csv`, { className: "csv", href: "#" });
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    const lines = [...region.querySelectorAll("tr")]
+      .map((row) => [...row.cells].map((cell) => csvCell(cell.textContent)).join(","));
+    const file = new Blob([`${lines.join("\n")}\n`], { type: "text/csv" });
+    const address = URL.createObjectURL(file);
+    make("a", "", { href: address, download: link.textContent }).click();
+    URL.revokeObjectURL(address);
+  });
+  region.after(link);
+}
+
 document.querySelectorAll(".table").forEach((region) => {
   sortable(region.querySelector("table"));
   filterable(region);
+  savable(region);
 });
 
-// ---- the page: intervals on hover or always, all tables open or closed.
+// ---- the page: intervals or not, all details open or closed.
 
-const contents = document.querySelector("nav");
-if (document.querySelector(".interval")) {
-  document.body.classList.add("short");
-  const box = make("input", "", { type: "checkbox", id: "intervals" });
+const tools = make("div", "", { className: "tools" });
+if (document.querySelector("td span")) {
+  const box = make("input", "", { type: "checkbox", id: "intervals", checked: true });
   box.addEventListener("change", () => document.body.classList.toggle("short", !box.checked));
   const label = make("label", "");
-  label.append(box, " Show 95 % intervals in tables (else on hover)");
-  contents.after(label);
-  label.className = "tools";
+  label.append(box, " Show 95 % intervals");
+  tools.append(label);
 }
-const fold = make("div", "", { className: "tools" });
-for (const [words, open] of [["Open all tables", true], ["Close all tables", false]]) {
-  const button = make("button", words, { type: "button" });
-  button.addEventListener("click", () => document.querySelectorAll("section > details:not([id$=contexts])")
-    .forEach((one) => { one.open = open; }));
-  fold.append(button);
+if (document.getElementById("details")) {
+  for (const [words, open] of [["Open all details", true], ["Close all details", false]]) {
+    const button = make("button", words, { type: "button" });
+    button.addEventListener("click", () => document
+      .querySelectorAll("details.section, details.section > details:not([id$=contexts])")
+      .forEach((box) => { box.open = open; }));
+    tools.append(button);
+  }
+  document.getElementById("details").after(tools);
 }
-contents.after(fold);
 
 function reveal() {
   const target = location.hash && document.getElementById(location.hash.slice(1));

@@ -1,40 +1,35 @@
 """The page as text: its style, its program and plotly.js are in it, nothing is fetched."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from batch_calibration.artifacts.catalogue import Table
-from batch_calibration.artifacts.cells import Best
+from batch_calibration.artifacts import verdict_tables, verdicts
+from batch_calibration.artifacts.catalogue import ACROSS, Table
+from batch_calibration.artifacts.cells import Best, Cell
 from batch_calibration.artifacts.figures import preferences
-from batch_calibration.artifacts.grouping import CORRECTED, task_title
 from batch_calibration.artifacts.report import plots
-from batch_calibration.diagnosis import Diagnosis, diagnose
-from batch_calibration.scores import ScoreTable
-from batch_calibration.store import Record, Run
+from batch_calibration.artifacts.verdicts import Verdict
+from batch_calibration.files import file_name
+from batch_calibration.store import Run
 
 TITLE = "Label-bias correction"
 MAX_TABLES_OPEN = 4  # of more tables in a section the first alone stands open
 FOLDER = Path(__file__).parent
-NUMBER = r"[+-]?[\d.,]+"
-# A number, its interval, and the mark of what exceeds noise.
-INTERVAL = re.compile(rf"({NUMBER}) (\[{NUMBER}, {NUMBER}\])(\*?)")
+MAX_CONTEXTS_DRAWN = 100  # of more contexts none has a figure of its own
 NO_RUNS = (
     "This workdir keeps no facts about scoring runs: its scores came from elsewhere, or from a "
     "version that kept none."
 )
 
 
-class Context(NamedTuple):
-    """One context: what it is called, and its diagnosis."""
+class Card(NamedTuple):
+    """What stands first: the contexts of one model and setting, and what it is called."""
 
-    name: str
-    diagnosis: Diagnosis
+    heading: str
+    verdicts: Sequence[Verdict]
 
 
 class Section(NamedTuple):
@@ -44,22 +39,40 @@ class Section(NamedTuple):
     paragraph: str
     tables: Sequence[Table] = ()
     figures: Sequence[plots.Figure] = ()
-    contexts: Sequence[Context] = ()
+    contexts: Sequence[Verdict] = ()
 
 
-def page(sections: Sequence[Section], runs: Sequence[Run] | None = None) -> str:
-    """The page.
+def page(
+    sections: Sequence[Section],
+    runs: Sequence[Run] | None = None,
+    *,
+    cards: Sequence[Card] = (),
+    notices: Sequence[str] = (),
+    title: str = TITLE,
+    date: str = "",
+) -> str:
+    """The page: verdicts, contexts and their gains; details that are folded; what was run.
 
     Args:
-        sections: what it shows, in order.
+        sections: the details, in order.
         runs: what was run; None leaves that out.
+        cards: the verdicts, a card each.
+        notices: sentences that stand above all else, such as what could not be read.
+        title: whose bias it is, on what.
+        date: of the scores.
     """
-    lines = [f"<h1>{TITLE}</h1>"]
-    if runs is not None:
-        lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
-    lines.append(_contents(sections))
+    named = f"{title}, {date}" if date else title
+    lines = [f"<header><h1>{escape(title)}</h1>{_subtitle(cards, date)}</header>"]
+    lines += [f'<p class="notice">{escape(notice)}</p>' for notice in notices]
+    if cards:
+        lines.append(f'<div class="cards">{"".join(map(card_html, cards))}</div>')
+        lines += _contexts(cards)
+    if sections:
+        lines.append('<h2 id="details">Details</h2>')
     for number, section in enumerate(sections):
         lines.append(_section(section, f"s{number}"))
+    if runs is not None:
+        lines.append(f'<section id="run"><h2>What was run</h2>{runs_html(runs)}</section>')
     body = "\n".join(lines)
     # Without a figure to draw, its library of some megabytes stays out.
     library = ""
@@ -70,63 +83,86 @@ def page(sections: Sequence[Section], runs: Sequence[Run] | None = None) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{TITLE}</title>\n<style>{style}</style></head>\n"
+        f"<title>{escape(named)}</title>\n<style>{style}</style></head>\n"
         f"<body><main>\n{body}\n</main>\n{library}<script>{program}</script></body></html>\n"
     )
 
 
-def _contents(sections: Sequence[Section]) -> str:
-    lines = []
-    for number, section in enumerate(sections):
-        links = []
-        headings = {f"t{i}": table.heading for i, table in enumerate(section.tables)}
-        headings |= {f"f{i}": figure.chart.heading for i, figure in enumerate(section.figures)}
-        for anchor, heading in headings.items():
-            # What the section's heading says need not be said again.
-            title = heading.removesuffix(f": {section.heading}")
-            if title == heading:
-                title = title.removesuffix(f" on {section.heading}")
-            links.append(f'<a href="#s{number}-{anchor}">{escape(title)}</a>')
-        if section.contexts:
-            links.append(f'<a href="#s{number}-contexts">Each context in words</a>')
-        listed = f"<p>{' · '.join(links)}</p>" if links else ""
-        lines.append(f'<li><a href="#s{number}">{escape(section.heading)}</a>{listed}</li>')
-    return f'<nav aria-label="Contents"><h2>Contents</h2><ol>{"".join(lines)}</ol></nav>'
+def _subtitle(cards: Sequence[Card], date: str) -> str:
+    contexts = sum(len(card.verdicts) for card in cards)
+    rows = sum(verdict.diagnosis.rows for card in cards for verdict in card.verdicts)
+    counts = f"{contexts:,} context{'s' * (contexts > 1)}, {rows:,} rows" if contexts else ""
+    return f'<p class="note">{escape(", ".join(filter(None, (counts, date))))}</p>'
+
+
+def card_html(card: Card) -> str:
+    """A card: what to do in a line, then what is known, question by question."""
+    pairs = []
+    for question, answer in verdicts.facts(card.verdicts).items():
+        pairs.append(f"<dt>{escape(question)}</dt><dd>{escape(answer)}</dd>")
+    return (
+        f'<section class="card"><h2>{escape(card.heading)}</h2>'
+        f'<p class="verdict">{escape(verdicts.headline(card.verdicts))}</p>'
+        f"<dl>{''.join(pairs)}</dl></section>"
+    )
+
+
+def _contexts(cards: Sequence[Card]) -> list[str]:
+    """The contexts in one table, where there are several, and one chart of them."""
+    every = [verdict for card in cards for verdict in card.verdicts]
+    names = [verdict.name for verdict in every]
+    chart = preferences.chart([verdict.diagnosis for verdict in every], names)
+    drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'
+    if len(every) == 1:
+        return [drawn]
+    cells = verdict_tables.overview_cells(every)
+    table = Table(ACROSS, "contexts", "Contexts, the largest effect first", cells,
+                  verdict_tables.OVERVIEW_NOTE, unit="")  # fmt: skip
+    head = '<section id="overview"><h2>Contexts, the largest effect first</h2>'
+    return [f"{head}\n{table_html(table)}</section>", drawn]
 
 
 def _section(section: Section, name: str) -> str:
-    lines = [f'<section id="{name}"><h2>{escape(section.heading)}</h2>']
+    """A section of the details, folded; in it tables and single contexts are folded, too."""
+    lines = [
+        f'<details class="section" id="{name}"><summary><h3>{escape(section.heading)}</h3>'
+        "</summary>"
+    ]
     lines += map("<p>{}</p>".format, escape(section.paragraph).splitlines())
     for i, table in enumerate(section.tables):
         state = " open" if not i or len(section.tables) <= MAX_TABLES_OPEN else ""
         lines.append(
-            f'<details id="{name}-t{i}"{state}><summary><h3>{escape(table.title)}</h3></summary>\n'
+            f'<details id="{name}-t{i}"{state}><summary><h4>{escape(table.title)}</h4></summary>\n'
             f"{table_html(table)}</details>"
         )
     for i, figure in enumerate(section.figures):
         lines.append(f'<div id="{name}-f{i}">{plots.html(figure)}</div>')
     if section.contexts:
         count = len(section.contexts)
-        contexts = map(context_html, section.contexts, map(f"{name}-c{{}}".format, range(count)))
         lines.append(
-            f'<details id="{name}-contexts"><summary><h3>Each context in words ({count})</h3>'
-            "</summary>\n" + "\n".join(contexts) + "</details>"
+            f'<details id="{name}-contexts"><summary><h4>Each context in words ({count:,})</h4>'
+            "</summary>"
         )
-    return "\n".join([*lines, "</section>"])
+        is_drawn = count <= MAX_CONTEXTS_DRAWN
+        for i, context in enumerate(section.contexts):
+            lines.append(context_html(context, f"{name}-c{i}", is_drawn=is_drawn))
+        lines.append("</details>")
+    return "\n".join([*lines, "</details>"])
 
 
 def table_html(table: Table) -> str:
-    """Rows that can be sorted and filtered, sums and a note below, and a link to them as CSV."""
+    """Rows that can be sorted and filtered, sums and a note below; the page saves them as CSV."""
     header, *rows = table.cells
     split = len(rows) - table.summary_rows
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
     return (
-        f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}"><table>'
+        f'<div class="table" role="region" tabindex="0" aria-label="{escape(table.title)}" '
+        f'data-file="{file_name(table.slug)}"><table>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
         + (f"\n<tfoot>{foot}</tfoot>" if foot else "")
-        + f"</table></div>\n{note}<p>{plots.download(table.slug, table.cells)}</p>"
+        + f"</table></div>\n{note}"
     )
 
 
@@ -136,12 +172,11 @@ def _row(row: Sequence[str]) -> str:
 
 
 def _cell(cell: str) -> str:
-    match = INTERVAL.fullmatch(cell)
-    if not match:
+    parts = cell.parts if isinstance(cell, Cell) else ()
+    if not parts:
         return f"<td>{_marked(cell, escape(cell))}</td>"
-    number, interval, mark = match.groups()
-    shown = f'{_marked(cell, number)}<span class="interval"> {interval}</span>{mark}'
-    return f'<td data-whole="{cell}">{shown}</td>'
+    number, interval, mark = map(escape, parts)
+    return f"<td>{_marked(cell, number)}<span> {interval}</span>{mark}</td>"
 
 
 def _marked(cell: str, shown: str) -> str:
@@ -182,38 +217,24 @@ def _progress(run: Run) -> str:
     return f"{run.began} UTC: {run.rows:,} rows in {run.seconds:,.1f} s"
 
 
-def diagnose_record(record: Record, table: ScoreTable) -> Context:
-    """The diagnosis of a record's scores, corrected by the bias that BC found in them."""
-    test, context = table.blocks["test"], record.context
-    scores = test.log_probs if record.floor is None else np.maximum(test.log_probs, record.floor)
-    bias = record.bias.get(CORRECTED)
-    corrected = None if bias is None else scores - np.asarray(bias)
-    name = task_title(context.task)
-    if context.seed is not None:
-        name = ", ".join(filter(None, (name, f"seed {context.seed}")))
-    diagnosis = diagnose(
-        scores, test.labels, corrected=corrected, label_names=table.label_names, from_probs=False
-    )
-    # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
-    return Context(name, diagnosis._replace(doubt=""))
-
-
-def context_html(context: Context, name: str) -> str:
-    """The context's line, and behind it its sentences and the shares of its labels."""
-    sentences = " ".join(context.diagnosis.sentences())
-    figure = plots.Figure(name, preferences.chart([context.diagnosis], [context.name]))
+def context_html(context: Verdict, name: str, *, is_drawn: bool) -> str:
+    """The context's line, and its sentences, and with `is_drawn` reasons and a figure."""
+    sentences, figure = context.diagnosis.sentences(), ""
+    if is_drawn:
+        sentences += context.recommendation.reason
+        chart = preferences.chart([context.diagnosis], [context.name])
+        figure = plots.html(plots.Figure(name, chart))
     return (
         f'<details id="{name}" class="context"><summary>{escape(headline(context))}</summary>\n'
-        f"<p>{escape(sentences)}</p>\n{plots.html(figure)}</details>"
+        f"<p>{escape(' '.join(sentences))}</p>\n{figure}</details>"
     )
 
 
-def headline(context: Context) -> str:
+def headline(context: Verdict) -> str:
     """A context in a line: which label it favors, by how much, and what accuracy does."""
     diagnosis, names = context.diagnosis, context.diagnosis.label_names
-    high, low = int(diagnosis.preference.argmax()), int(diagnosis.preference.argmin())
-    nats = float(diagnosis.preference[high] - diagnosis.preference[low])
-    line = f"{context.name}: favors {names[high]!r} over {names[low]!r} by {nats:.2f} nats"
+    low = names[int(diagnosis.preference.argmin())]
+    line = f"{context.name}: favors {context.preferred!r} over {low!r} by {context.nats:.2f} nats"
     if diagnosis.before and diagnosis.after:
         before, after = diagnosis.before.accuracy.value, diagnosis.after.accuracy.value
         line += f"; accuracy {100 * before:.1f} → {100 * after:.1f} %"

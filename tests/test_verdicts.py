@@ -1,0 +1,93 @@
+"""What a page says first, checked on contexts whose numbers are known by hand."""
+
+import numpy as np
+import pytest
+
+from batch_calibration.artifacts import verdict_tables, verdicts
+from batch_calibration.artifacts.cells import Cell
+from batch_calibration.diagnosis import recommend
+from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
+
+NAMES = ("no", "yes")
+# Rows favor "no"; right are "no" where the first score is far above the second one.
+SCORES = np.array(30 * [[-0.2, -3.0], [-0.6, -1.5]], np.float32)
+GOLD = np.array(30 * [0, 1])
+
+
+def judge(name="here", task="sst2", scores=SCORES, shift=(1.6, 0.0), labels=GOLD):
+    advice = recommend(scores, label_names=NAMES, from_probs=False)
+    return verdicts.judge(name, task, advice, scores, scores - np.float32(shift), labels, NAMES)
+
+
+def test_a_context_in_facts():
+    verdict = judge()
+    facts = verdicts.facts([verdict])
+    assert list(facts) == ["Biased?", "Recommended", "Expected gain", "Measured gain", "Safe?",
+                           "Rows that settle it"]  # fmt: skip
+    # Mean differences of 2.8 and 0.9 nats are 1.85; exp(1.85) is 6.36.
+    assert facts["Biased?"].startswith("Yes, towards 'no' over 'yes' by 1.85 ± 0.12 nats, a fact")
+    assert "6.36" in facts["Biased?"]
+    assert facts["Recommended"] == verdict.recommendation.reason[0]
+    assert "accuracy moves from 50.0 to 100.0 % (60 labeled rows" in facts["Measured gain"]
+    assert facts["Measured gain"].startswith("+50.0 [")
+    assert facts["Safe?"] == (
+        "Yes: accuracy does not fall beyond noise. 'no' is predicted for 100.0 % of the rows, "
+        "after the correction for 50.0 %; it is right for 50.0 %."
+    )
+    assert "is settled by these 60 labeled rows." in facts["Rows that settle it"]
+    line = verdicts.headline([verdict])
+    assert line.startswith("Correct the scores: bc_empirical_bayes gains +50.0 [")
+
+
+def test_what_harms_is_said_first():
+    verdict = judge(shift=(-3.0, 0.0), labels=np.array(60 * [1]), scores=SCORES[:, ::-1])
+    assert verdicts.headline([verdict]).startswith("Leave the scores as they are: ")
+    assert verdicts.facts([verdict])["Safe?"].startswith("No: accuracy falls beyond noise.")
+
+
+def test_without_labels_the_expected_gain_is_told():
+    verdict = judge(labels=np.full(60, -1))
+    facts = verdicts.facts([verdict])
+    assert verdict.gains is None and facts["Measured gain"] == "No right label is known."
+    assert "right for" not in facts["Safe?"]
+    assert verdicts.headline([verdict]).startswith("Correct the scores: bc_empirical_bayes; to be ")
+    assert verdicts.measured_gain([verdict]) is None
+
+
+def test_scores_that_are_left_expect_nothing():
+    few = judge(scores=SCORES[:10], labels=GOLD[:10], shift=(0.0, 0.0))
+    assert verdicts.headline([few]) == "Leave the scores as they are."
+    assert "Expected gain" not in verdicts.facts([few])
+    assert verdict_tables.overview_cells([few])[1][4] == "leave it"
+
+
+def test_the_gain_is_over_seeds_of_a_task_then_over_tasks():
+    whole, half = judge("a"), judge("b", labels=np.array(30 * [0, 0]))
+    other = judge("c", "rte", labels=GOLD[:40], scores=SCORES[:40])
+    found = verdicts.measured_gain([whole, half, other])
+    by_hand = over_tasks([
+        over_rows(np.array([30 * [0.0, 1.0], 30 * [0.0, -1.0]]), OF_GAIN),
+        over_rows(np.array([20 * [0.0, 1.0]]), OF_GAIN),
+    ])  # fmt: skip
+    assert tuple(found) == pytest.approx(tuple(by_hand)) and found.value == pytest.approx(0.25)
+    facts = verdicts.facts([whole, half, other])
+    assert "1 of 3 contexts loses accuracy beyond noise (b), 2 gain." in facts["Safe?"]
+    assert facts["Biased?"].startswith("Yes: in 3 of 3 contexts by more than two standard errors")
+    assert facts["Recommended"] == "bc_empirical_bayes in 3 of 3 contexts."
+
+
+def test_contexts_stand_by_their_effect():
+    rows = verdict_tables.overview_cells(
+        [judge("lost", labels=np.array(30 * [0, 0])), judge("unknown", labels=np.full(60, -1)),
+         judge("won")]
+    )  # fmt: skip
+    assert [row[0] for row in rows[1:]] == ["won", "lost", "unknown"]
+    assert isinstance(rows[1][-1], Cell) and rows[1][-1].parts[0] == "+50.0"
+    assert rows[1][-1].parts[2] == "*" and rows[3][-1] == ""
+
+
+def test_rows_that_would_settle_a_gain():
+    """Half the width takes four times the rows."""
+    assert verdicts.rows_to_settle(Estimate(0.01, -0.01, 0.03), 50) == 200
+    assert verdicts.rows_to_settle(Estimate(0.0, -0.01, 0.01), 50) is None
+    assert verdicts.rows_to_settle(Estimate(1e-5, -0.5, 0.5), 50) is None
