@@ -155,9 +155,10 @@ def calibrate(
         if chosen.probe.aligned:  # a row for each row of the scores
             source = in_row_order(source, where, scores)
         learned_from = read(source, where, labels=k, columns=columns if is_frame(source) else None)
-        if chosen.probe.aligned and learned_from.shape[-2] not in (1, rows):
+        counts = chosen.probe.row_counts(rows, k)
+        if counts and learned_from.shape[-2] not in counts:
             raise InputError(
-                f"{where}: {method} reads one row, or one for each of the {rows} rows of scores; "
+                f"{where}: {method} reads {chosen.probe.describe_counts(rows, k)}; "
                 f"got {learned_from.shape[-2]}: give one or the other."
             )
         if needs_log_probs and (why := no_log_probs(learned_from)):

@@ -21,7 +21,7 @@ from batch_calibration.study.calibration import run_calibration
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is rough:UserWarning")
 
-EVERY = {"cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1, "looc": 4, "pride": 6}
+EVERY = {"cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1, "looc": 4}
 """Probe blocks and how many rows they have."""
 SHIFTS = [name for name, method in METHODS.items() if not method.looped]
 
@@ -36,9 +36,9 @@ def tables(planted):
 
     made = []
     for seed, (rows, labels, others) in enumerate([
-        (20, 2, EVERY | {"labeled": 12}),
+        (20, 2, EVERY | {"labeled": 12, "permutations": 40}),
         (31, 2, {"cc": 3}),
-        (24, 3, EVERY | {"labeled": 9}),
+        (24, 3, EVERY | {"labeled": 9, "permutations": 72}),
         (5, 2, {}),
         (28, 2, {"labeled": 7}),
     ]):  # fmt: skip
@@ -58,7 +58,7 @@ def test_records_come_in_the_order_of_the_tables(tables, records):
     assert isinstance(records, Records)
     assert [record.id for record in records] == [table.id for table in tables]
     assert [record.context.seed for record in records] == [0, 1, 2, 3, 4]
-    assert records[0].rows == {"test": 20, **EVERY, "labeled": 12}
+    assert records[0].rows == {"test": 20, **EVERY, "labeled": 12, "permutations": 40}
 
 
 def measured(scores, labels, before=None):

@@ -50,6 +50,8 @@ CONTRACT = {name: (name, {}) for name in METHODS} | {
     "pmi, strength": ("pmi", {"strength": 0.5, "target_prior": PRIOR}),
     "looc, prior": ("looc", {"target_prior": PRIOR, "strength": 0.5}),
     "pride, prior": ("pride", {"target_prior": PRIOR, "strength": 0.5}),
+    "order_average, then bc": ("order_average_bc", {"target_prior": PRIOR, "strength": 0.5}),
+    "order_average, then a prior": ("order_average_prior", {"target_prior": PRIOR}),
     "bc_loo, prior": ("bc_loo", {"target_prior": PRIOR, "strength": 0.5}),
     "bc_shrunk, prior": ("bc_shrunk", {"target_prior": PRIOR, "strength": 0.5}),
     "pc_raw": ("pc_raw", {"starts": 6}),
@@ -203,7 +205,7 @@ def test_floor_lifts_minus_infinity(case, example):
 
 SIZES = {
     "test": 24, "cc": 3, "dc": 20, "labeled": 12, "cc_original": 3, "dc_original": 20, "pmi": 1,
-    "looc": 6, "pride": 9,
+    "looc": 6, "permutations": 72,
 }  # fmt: skip
 
 
@@ -289,4 +291,5 @@ def test_what_is_drawn_and_recorded_is_the_paper_s():
     likely = {"bc_empirical_bayes", "bcl_empirical_bayes"}
     assert having("keeps_bias") == {"cc", "dc", "bc", "bcl", "bc_shrunk"} | matched | likely
     assert having("own_rows") == {"bc_loo", "bc_running"}
-    assert having("in_order") == {"bc_running", "pmi", "pride"}
+    orders = {"order_average", "order_average_bc", "order_average_prior"}
+    assert having("in_order") == {"bc_running", "pmi", "pride"} | orders

@@ -268,7 +268,7 @@ OF_SCORES = [name for name in metrics.METRICS if name not in OF_ANSWERS]
 
 
 def test_which_metrics_need_scores():
-    assert OF_SCORES == ["nll", "brier", "ece", "bias_score"]
+    assert OF_SCORES == ["nll", "brier", "ece", "bias_score", "aurc", "coverage_at_5"]
 
 
 @pytest.mark.parametrize("name", OF_ANSWERS)

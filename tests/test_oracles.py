@@ -18,7 +18,7 @@ def blocks(planted):
     parts = {}
     sizes = {
         "test": 31, "cc": 3, "dc": 20, "labeled": 24, "cc_original": 3, "dc_original": 20, "pmi": 1,
-        "looc": 7, "pride": 12,
+        "looc": 7, "permutations": 93,
     }  # fmt: skip
     for seed, (name, count) in enumerate(sizes.items()):
         rows, gold, _ = planted(count, 3, seed)
@@ -237,12 +237,24 @@ def looc_oracle(blocks):
 
 
 def pride_oracle(blocks):
-    probs, priors = normalized(doubles(blocks, "pride")), []
+    probs, priors = normalized(doubles(blocks, "permutations")), []
     for question in (probs[i : i + 3] for i in range(0, len(probs), 3)):
         mean = [sum(math.log(row[j]) for row in question) / 3 for j in range(3)]
         priors.append([math.exp(x) / sum(math.exp(y) for y in mean) for x in mean])
     prior = mean_log(np.array(priors))
     return subtract(doubles(blocks, "test"), [math.log(p) for p in prior])
+
+
+def order_oracle(blocks):
+    """Content c stands in place c - r, counted round, of the r-th of three orders."""
+    rows, averages = doubles(blocks, "permutations"), []
+    for first in range(0, len(rows), 3):
+        sums = [0.0, 0.0, 0.0]
+        for r in range(3):
+            for place in range(3):
+                sums[(place + r) % 3] += rows[first + r][place]
+        averages.append([total / 3 for total in sums])
+    return averages
 
 
 def empirical_bayes_oracle(is_labeled):
@@ -297,6 +309,13 @@ ORACLES = {
     "pmi": shift_oracle("pmi"),
     "looc": looc_oracle,
     "pride": pride_oracle,
+    "order_average": order_oracle,
+    "order_average_bc": lambda blocks: subtract(
+        np.array(order_oracle(blocks)), mean_log(np.array(order_oracle(blocks)))
+    ),
+    "order_average_prior": lambda blocks: matched_oracle(equal_shares)(
+        blocks | {"test": (np.array(order_oracle(blocks)), None)}
+    ),
     "bc_mean_prob": mean_prob_oracle,
     "bc_prob_shift": prob_shift_oracle,
     "bc_loo": others_oracle,

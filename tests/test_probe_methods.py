@@ -52,7 +52,8 @@ class TestPmi:
             calibrate(rows, "pmi", probe=others[:4])
         lost = table(0, test=make_block(rows), pmi=make_block(others[:9]))
         assert find_skipped(lost, ["pmi"]) == {
-            "pmi": "the block 'pmi' has 9 rows, neither one nor one for each of the 12 test rows"
+            "pmi": "the block 'pmi' has 9 rows, not one row, or one for each of the 12 rows of "
+            "scores"
         }
 
     def test_absent_premises_are_nothing(self, rows, others):

@@ -245,7 +245,7 @@ def test_probes_cost_what_they_say():
     assert set(counted) == {"cc", "dc", "cc_original", "dc_original", "pmi"}
     for name, probe in counted.items():
         assert len(blocks[name].inputs) == probe.forwards
-    assert blocks["looc"].size == 2 and blocks["pride"].size == 3 * 2
+    assert blocks["looc"].size == 2 and blocks["permutations"].size == 3 * 2
 
 
 def test_published_presets_fill_the_whole_input_as_their_code_does():
@@ -299,7 +299,7 @@ def test_each_demonstration_is_asked_without_itself():
 
 def test_options_are_moved_round_on_one_row_in_twenty():
     planned = made(task="copa", limit=40)
-    block, ids = planned.blocks["pride"], planned.blocks["test"].row_ids
+    block, ids = planned.blocks["permutations"], planned.blocks["test"].row_ids
     rows = [row.rsplit("/", 1) for row in block.row_ids]
     assert [shift for _, shift in rows] == ["0", "1"] * 2 and block.together == 2
     assert [row for row, _ in rows[::2]] == sorted((row for row, _ in rows[::2]), key=ids.index)
@@ -309,10 +309,10 @@ def test_options_are_moved_round_on_one_row_in_twenty():
         *before, premise, one, two, answer = straight.split("\n")
         swapped = one.replace("Choice1", "Choice2"), two.replace("Choice2", "Choice1")
         assert turned.split("\n") == [*before, premise, swapped[1], swapped[0], answer]
-    assert made(task="copa", limit=40, seed=1).blocks["pride"].row_ids != block.row_ids
-    assert made(task="copa", limit=3).blocks["pride"].size == 2
+    assert made(task="copa", limit=40, seed=1).blocks["permutations"].row_ids != block.row_ids
+    assert made(task="copa", limit=3).blocks["permutations"].size == 2
     one = "{premise}\n{choice1}\nAnswer: {label}"
-    assert "pride" not in made(task="copa", template=one).blocks
+    assert "permutations" not in made(task="copa", template=one).blocks
 
 
 def test_blocks_that_cannot_be_used_are_not_rendered():

@@ -59,6 +59,7 @@ DECIDE = {
     "over_long": ("sst2", TEXTS, {"over_long": "truncate_left"}),
     "cc_fill": ("mnli", TEXTS, {"cc_fill": "whole_input"}),
     "dc_texts": ("sst2", TEXTS, {"dc_texts": 3}),
+    "option_orders": ("copa", TEXTS, {"option_orders": "all"}),
     "scorer": ("sst2", TEXTS | {"shots": 0}, {"scorer": "dual_encoder", "model": "mini_clip"}),
     "model": ("sst2", TEXTS | {"shots": 0}, {"model": "mini_clip", "scorer": "dual_encoder"}),
     "dtype": ("sst2", TEXTS, {"dtype": "bfloat16"}),

@@ -14,6 +14,8 @@ class Probe(NamedTuple):
         description: one clause for tables and reports.
         labeled: those of the blocks whose gold labels are read.
         aligned: its block has one row, or a row for each test row, in their order.
+        in_orders: its block has two rows, or one for each label, for each test row: orders of its
+            options.
     """
 
     name: str
@@ -22,6 +24,27 @@ class Probe(NamedTuple):
     description: str
     labeled: tuple[str, ...] = ()
     aligned: bool = False
+    in_orders: bool = False
+
+    def row_counts(self, rows: int, labels: int) -> tuple[int, ...]:
+        """How many rows its block may have beside so many test rows; none: any number.
+
+        >>> OPTION_ORDERS.row_counts(10, 4)
+        (20, 40)
+        """
+        if self.aligned:
+            return (1, rows)
+        return (2 * rows, labels * rows) if self.in_orders else ()
+
+    def describe_counts(self, rows: int, labels: int) -> str:
+        """`row_counts` in words.
+
+        >>> DOMAIN_PREMISE.describe_counts(10, 4)
+        'one row, or one for each of the 10 rows of scores'
+        """
+        if self.aligned:
+            return f"one row, or one for each of the {rows} rows of scores"
+        return f"two or {labels} rows, orders of its options, for each of the {rows} rows of scores"
 
     @property
     def labels(self) -> bool:
@@ -54,8 +77,12 @@ LEFT_OUT = Probe(
     "each demonstration, taken out of the context and asked as the input", ("looc",),
 )  # fmt: skip
 PERMUTED_OPTIONS = Probe(
-    "permuted options", ("pride",), 0,
+    "permuted options", ("permutations",), 0,
     "5 % of the test rows, their options moved round so that each stands once in each place",
+)  # fmt: skip
+OPTION_ORDERS = Probe(
+    "orders of options", ("permutations",), 0,
+    "every test row with its options in several orders, the row's own order first", in_orders=True,
 )  # fmt: skip
 BATCH = Probe("batch", ("test",), 0, "the test batch itself, unlabeled")
 BATCH_AND_LABELED = Probe(

@@ -12,6 +12,11 @@ from batch_calibration.calibration.learned_shift import learned_shift
 from batch_calibration.calibration.leave_one_out import leave_one_out
 from batch_calibration.calibration.linc import linc
 from batch_calibration.calibration.matching import prior_matching
+from batch_calibration.calibration.order_average import (
+    order_average,
+    order_average_bc,
+    order_average_prior,
+)
 from batch_calibration.calibration.otter import otter
 from batch_calibration.calibration.premise_shift import premise_shift
 from batch_calibration.calibration.pride import option_prior
@@ -235,6 +240,20 @@ METHODS: dict[str, Method] = {
     "pride": Method(
         probes.PERMUTED_OPTIONS, partial(shift, estimate=option_prior),
         "Zheng et al. 2024, arXiv:2309.03882", group="unlabeled", in_order=True,
+    ),
+    # Row i is corrected by the orders of its own options.
+    "order_average": Method(
+        probes.OPTION_ORDERS, order_average,
+        "after Zheng et al. 2024, arXiv:2309.03882: means of log-probabilities",
+        group="unlabeled", in_order=True,
+    ),
+    "order_average_bc": Method(
+        probes.OPTION_ORDERS, order_average_bc, "order_average, then bc", group="unlabeled",
+        in_order=True,
+    ),
+    "order_average_prior": Method(
+        probes.OPTION_ORDERS, order_average_prior, "order_average, then prior_matching",
+        group="unlabeled", in_order=True,
     ),
     # Maps fitted to labeled rows.
     "rbcorr": Method(

@@ -33,11 +33,11 @@ def find_unusable(
         for block in method.probe.blocks:
             if block not in rows:
                 reasons[name] = f"no block {block!r} in the table"
-            elif method.probe.aligned and rows[block] not in (1, rows["test"]):
-                reasons[name] = (
-                    f"the block {block!r} has {rows[block]} rows, neither one nor one for each of "
-                    f"the {rows['test']} test rows"
-                )
+            elif (counts := method.probe.row_counts(rows["test"], label_count)) and (
+                rows[block] not in counts
+            ):
+                expected = method.probe.describe_counts(rows["test"], label_count)
+                reasons[name] = f"the block {block!r} has {rows[block]} rows, not {expected}"
             elif block in method.probe.labeled and block in unlabeled:
                 reasons[name] = f"no row of the block {block!r} has a right label"
         if method.most_labels is not None and label_count > method.most_labels:

@@ -13,6 +13,7 @@ from batch_calibration.metrics.intervals import (
     over_rows,
     over_tasks,
 )
+from batch_calibration.metrics.selective import aurc, coverage_at_5, order_flip_rate
 from batch_calibration.metrics.table import (
     accuracy,
     balanced_accuracy,
@@ -31,10 +32,9 @@ from batch_calibration.metrics.table import (
 )
 
 __all__ = [
-    "OF_ACCURACY", "OF_GAIN", "Estimate", "accuracy", "accuracy_interval", "balanced_accuracy",
-    "balanced_accuracy_interval", "bias_score", "bootstrap_interval", "brier", "decision_margin",
-    "deviation", "ece",
-    "gain_interval", "macro_f1", "mean_recall_interval", "measure", "nll", "over_rows",
-    "over_tasks",
+    "OF_ACCURACY", "OF_GAIN", "Estimate", "accuracy", "accuracy_interval", "aurc",
+    "balanced_accuracy", "balanced_accuracy_interval", "bias_score", "bootstrap_interval", "brier",
+    "coverage_at_5", "decision_margin", "deviation", "ece", "gain_interval", "macro_f1",
+    "mean_recall_interval", "measure", "nll", "order_flip_rate", "over_rows", "over_tasks",
     "predict", "rsd", "summary", "total_variation", "with_intervals",
 ]  # fmt: skip

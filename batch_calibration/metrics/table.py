@@ -25,12 +25,13 @@ from batch_calibration.metrics.intervals import (
     bootstrap_interval,
     gain_interval,
 )
+from batch_calibration.metrics.selective import aurc, coverage_at_5
 from batch_calibration.typing import Key, Labels, ProbeRows, Scalar, Weight
 
 __all__ = [
-    "accuracy", "accuracy_interval", "balanced_accuracy", "balanced_accuracy_interval",
-    "bias_score", "bootstrap_interval", "brier", "ece", "gain_interval", "macro_f1", "measure",
-    "nll", "predict", "rsd", "summary", "total_variation", "with_intervals",
+    "accuracy", "accuracy_interval", "aurc", "balanced_accuracy", "balanced_accuracy_interval",
+    "bias_score", "bootstrap_interval", "brier", "coverage_at_5", "ece", "gain_interval",
+    "macro_f1", "measure", "nll", "predict", "rsd", "summary", "total_variation", "with_intervals",
 ]  # fmt: skip
 
 
@@ -143,6 +144,8 @@ METRICS: dict[str, Metric] = {
     "rsd": rsd,
     "bias_score": bias_score,
     "total_variation": total_variation,
+    "aurc": aurc,
+    "coverage_at_5": coverage_at_5,
 }
 
 

@@ -121,14 +121,22 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:
-    """PriDe's rows: some test rows, each with its options moved round k times."""
-    drawn = probe_inputs.permuted_rows(len(test.rows), cell.seed)
-    k = len(task.options)
-    rows, ids = [], []
+    """Test rows with their options in several orders, those of one row after each other.
+
+    The rows and the orders are those that the setting `option_orders` names.
+    """
+    choice = cell.prompt.option_orders
+    drawn: Sequence[int] = range(len(test.rows))
+    if choice == "sample":
+        drawn = probe_inputs.permuted_rows(len(test.rows), cell.seed)
+    move = probe_inputs.reversal if choice == "two" else probe_inputs.cyclic_permutations
+    rows, ids, orders = [], [], 1
     for i in drawn:
-        rows += probe_inputs.cyclic_permutations(test.rows[i], task.options)
-        ids += _numbered(test.ids[i], k)
-    return rendered_rows(rows, ids, row_format.render, len(row_format.shown), together=k)
+        moved = move(test.rows[i], task.options)
+        orders = len(moved)
+        rows += moved
+        ids += _numbered(test.ids[i], orders)
+    return rendered_rows(rows, ids, row_format.render, len(row_format.shown), together=orders)
 
 
 def _numbered(name: str, count: int) -> list[str]:

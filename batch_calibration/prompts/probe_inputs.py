@@ -1,4 +1,4 @@
-"""Makes the inputs that CC, DC and PriDe learn their bias from."""
+"""Makes the inputs that methods learn their bias from: empty ones, random words, orders."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -89,3 +89,13 @@ def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
         row | dict(zip(options, contents[shift:] + contents[:shift], strict=True))
         for shift in range(k)
     ]
+
+
+def reversal(row: Row, options: Sequence[str]) -> list[Row]:
+    """The row as it is, and with its options' contents from the last to the first.
+
+    >>> reversal({"a": "one", "b": "two"}, ("a", "b"))[1]
+    {'a': 'two', 'b': 'one'}
+    """
+    contents = [row[option] for option in options]
+    return [row, row | dict(zip(options, contents[::-1], strict=True))]

@@ -133,7 +133,7 @@ def _probe_rows(
         rows_of["looc"] = probe_blocks.left_out(row_format, train, chosen)
     # A template that does not show the options cannot move them round.
     if task.options and set(task.options) <= set(template.fields_of(row_format.template)):
-        rows_of["pride"] = probe_blocks.permuted(task, cell, row_format, test)
+        rows_of["permutations"] = probe_blocks.permuted(task, cell, row_format, test)
     # Presets that need the whole vocabulary; a server may give letters alone.
     if log_probs:
         rows_of |= probe_blocks.original_probes(cell, row_format, test.rows)

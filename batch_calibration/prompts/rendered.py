@@ -19,6 +19,7 @@ OF_DEMONSTRATIONS = ("train_split", "demonstration_labels")
 BLOCK_CHOICES = {
     "cc": ("cc_fill",),
     "dc": ("dc_texts",),
+    "permutations": ("option_orders",),
     "labeled": ("labeled_per_class", "train_split"),
 }
 """Settings that decide one block alone: its spec names them, and its context's id does not."""

@@ -7,8 +7,6 @@ ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
 ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
-ContentFreeFill = Literal["per_field", "whole_input"]
-Classes = Literal["task", "present"]
 DemonstrationLabels = Literal["gold", "random", "flipped"]
 LabelWords = Literal["own", "training", "held_out"]
 Number = TypeVar("Number", int, float)
@@ -26,8 +24,7 @@ class DataSettings:
     """Which rows are scored.
 
     Attributes:
-        data: a folder of rows or of TFDS folders, or "mini" for the embedded suite; a task file
-            brings its own rows.
+        data: a folder of rows or TFDS folders, or "mini" (embedded); a task file has its own rows.
         split: the split that is tested.
         train_split: where demonstrations and the labeled set are drawn from.
         limit: how many test rows, the first ones; 0 is all. Give a few to try a config out.
@@ -40,7 +37,7 @@ class DataSettings:
     train_split: str = "train"
     limit: int = 0
     labeled_per_class: int = _at_least(0, 128, "rows (0: no labeled set)")
-    classes: Classes = "task"
+    classes: Literal["task", "present"] = "task"
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,7 @@ class PromptSettings:
         template: "" is the task's own; a number names one of its choices; a text with {field} and
             {label} is used as it is. Of image tasks and dual encoders, the label's statement.
         verbalizer: "" is the task's own label words; a name chooses others of the task.
-        demonstration_labels: the labels that demonstrations are shown with: their own, random ones,
-            or of each row the next label, the first after the last.
+        demonstration_labels: those shown: their own, random ones, or of each row the next label.
         label_words: "own" or words that name no label, drawn by the seed from a list: "training",
             from which the embedded model's training drew them, or "held_out" from it.
         over_long: what is done where a prompt is longer than the model's positions: refuse it,
@@ -66,6 +62,8 @@ class PromptSettings:
             so that one context holds for all, or cut the text on the left.
         cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
         dc_texts: how many random-word texts dc learns from.
+        option_orders: "sample" asks 5 % of the rows in all k cyclic orders of the task's options
+            (pride); "two" asks all as they are and reversed, "all" in all k (order_average).
     """
 
     shots: int = _at_least(0, 1, "shots")
@@ -77,8 +75,9 @@ class PromptSettings:
     demonstration_labels: DemonstrationLabels = "gold"
     label_words: LabelWords = "own"
     over_long: LengthPolicy = "error"
-    cc_fill: ContentFreeFill = "per_field"
+    cc_fill: Literal["per_field", "whole_input"] = "per_field"
     dc_texts: int = _at_least(1, 20, "texts")  # as published
+    option_orders: Literal["sample", "two", "all"] = "sample"
 
 
 @dataclass(frozen=True)

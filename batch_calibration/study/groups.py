@@ -11,6 +11,8 @@ from batch_calibration.scores import Block, ScoreTable
 MAX_PADDING = 10_000
 """Rows of padding that a group may have: a program takes seconds to compile, and PC takes about
 half a millisecond for a row of four labels."""
+Shape = tuple[int, tuple[tuple[str, int], ...], int]
+"""Labels, the aligned blocks with their rows for each test row, and the bits of the row count."""
 
 
 class Group(NamedTuple):
@@ -43,18 +45,18 @@ def make_groups(
     """
     aligned_blocks = set[str]()
     for name in names:
-        if METHODS[name].probe.aligned:
+        if METHODS[name].probe.row_counts(1, 2):
             aligned_blocks.update(METHODS[name].probe.blocks)
-    by_shape: dict[tuple[int, frozenset[str], int], list[tuple[int, ScoreTable]]] = {}
+    by_shape: dict[Shape, list[tuple[int, ScoreTable]]] = {}
     for position, table in enumerate(tables):
         rows, labels = table.blocks["test"].log_probs.shape
-        # Such a block has a row for each test row, or one for all: in a group all tables agree.
-        aligned = [
-            name
-            for name in aligned_blocks & set(table.blocks)
-            if len(table.blocks[name].row_ids) == rows
-        ]
-        shape = (labels, frozenset(aligned), (rows - 1).bit_length())
+        # Such a block has so many rows for each test row, or one for all: in a group all agree.
+        aligned = []
+        for name in sorted(aligned_blocks & set(table.blocks)):
+            per_row, rest = divmod(len(table.blocks[name].row_ids), rows)
+            if not rest:
+                aligned.append((name, per_row))
+        shape = (labels, tuple(aligned), (rows - 1).bit_length())
         by_shape.setdefault(shape, []).append((position, table))
     groups = []
     for members in _merge_small(by_shape):
@@ -72,13 +74,13 @@ def make_groups(
 
 
 def _merge_small(
-    by_shape: Mapping[tuple[int, frozenset[str], int], list[tuple[int, ScoreTable]]],
+    by_shape: Mapping[Shape, list[tuple[int, ScoreTable]]],
 ) -> list[list[tuple[int, ScoreTable]]]:
     """The tables of each group; few rows of padding are computed sooner than a program compiled."""
     merged: list[list[tuple[int, ScoreTable]]] = []
     kind, longest, padding = None, 0, 0
     # Of each kind the longest tables first, which the shorter ones are padded to.
-    for labels, aligned, bits in sorted(by_shape, key=lambda s: (s[0], sorted(s[1]), -s[2])):
+    for labels, aligned, bits in sorted(by_shape, key=lambda s: (s[0], s[1], -s[2])):
         members = by_shape[labels, aligned, bits]
         counts = [len(table.blocks["test"].row_ids) for _, table in members]
         added = sum(longest - count for count in counts)
@@ -125,10 +127,21 @@ def find_skipped(
     """
     rows = {name: len(block.row_ids) for name, block in table.blocks.items()}
     unlabeled = [name for name, block in table.blocks.items() if (block.labels < 0).all()]
-    return find_unusable(
+    reasons = find_unusable(
         methods, len(table.label_names), rows, no_level=_why_no_log_probs(table),
         unlabeled=unlabeled, options=options,
     )  # fmt: skip
+    # Of three options or more, two orders do not bring each option into each place.
+    if "pride" in methods and len(table.label_names) > 2 and _has_two_orders(table):
+        reasons["pride"] = "its questions have two orders (option_orders), and it reads all of them"
+    return reasons
+
+
+def _has_two_orders(table: ScoreTable) -> bool:
+    """Whether the options of its permuted questions stand in two orders."""
+    block = table.blocks.get("permutations")
+    options = block.spec.get("options") if block is not None else None
+    return isinstance(options, dict) and options.get("option_orders") == "two"
 
 
 def _why_no_log_probs(table: ScoreTable) -> str:
