@@ -9,6 +9,7 @@ import pytest
 from batch_calibration.errors import InputError
 from batch_calibration.inputs import LazyTexts, joined
 from batch_calibration.prompts import demonstrations, length_limit, probe_inputs, template
+from batch_calibration.prompts.composing import Shown, plain
 from batch_calibration.tasks import TASKS
 
 NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
@@ -16,8 +17,8 @@ NLI = {"premise": "A dog runs.", "hypothesis": "An animal moves."}
 
 def test_golden_few_shot_prompt():
     task = TASKS["mnli"]
-    shown = [template.demonstration(task.few_shot, NLI, "yes")]
-    assert template.prompt(task.few_shot, shown, NLI) == (
+    query = template.query(task.few_shot, NLI)
+    assert plain(task.few_shot)(query, [Shown(query, "yes")]) == (
         "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer: yes\n\n"
         "Premise: A dog runs.\nHypothesis: An animal moves.\nAnswer:"
     )
@@ -25,7 +26,7 @@ def test_golden_few_shot_prompt():
 
 def test_golden_zero_shot_prompt():
     task = TASKS["mnli"]
-    assert template.prompt(task.template(0), [], NLI) == (
+    assert plain(task.template(0))(template.query(task.template(0), NLI), []) == (
         "A dog runs.\nQuestion: An animal moves. yes, no, or maybe?\nAnswer:"
     )
 
@@ -36,7 +37,7 @@ def test_golden_zero_shot_prompt():
 def test_no_prompt_ends_in_white_space(task):
     row = dict.fromkeys(task.fields, "")
     for shots in (0, 1):
-        prompt = template.prompt(task.template(shots), [], row)
+        prompt = plain(task.template(shots))(template.query(task.template(shots), row), [])
         assert prompt == prompt.rstrip()
         assert template.continuation(task.template(shots), "word") == " word"
 

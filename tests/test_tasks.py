@@ -167,7 +167,7 @@ GOLDEN = {
 
 
 def rendered(form, row, words):
-    return template.demonstration(form, row, words)
+    return template.query(form, row) + template.continuation(form, words)
 
 
 @pytest.mark.parametrize("name", COUNTS)

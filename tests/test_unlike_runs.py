@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from chat_templates import TEMPLATES
 
 from batch_calibration.artifacts.grouping import axis_name, by_setting, with_settings
 from batch_calibration.artifacts.robustness import choice_name
+from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.scores import ScoreTable, make_block
 from batch_calibration.settings import Settings, keys
 from batch_calibration.store import ContextInfo, Record
@@ -18,6 +20,7 @@ IMAGES = {
     "model": "mini_clip", "data": "mini", "scorer": "dual_encoder", "limit": 4, "shots": 0,
     "split": "test", "labeled_per_class": 2,
 }  # fmt: skip
+CHAT = TEXTS | {"model": "CHAT", "chat": "turns"}
 API = TEXTS | {"scorer": "api", "model": "m", "server": "http://127.0.0.1:1/v1"}
 TOP_K = API | {"api_scores": "top_k"}
 NO_NUMBER = {
@@ -57,6 +60,10 @@ DECIDE = {
     "demonstration_labels": ("sst2", TEXTS, {"demonstration_labels": "flipped"}),
     "label_words": ("sst2", TEXTS, {"label_words": "held_out"}),
     "over_long": ("sst2", TEXTS, {"over_long": "truncate_left"}),
+    "chat": ("sst2", CHAT | {"chat": "turns", "shots": 1}, {"chat": "one_message"}),
+    "system": ("sst2", CHAT, {"system": "Be brief."}),
+    "answer_start": ("sst2", CHAT, {"answer_start": "It is"}),
+    "chat_date": ("sst2", CHAT, {"chat_date": "2026-01-01"}),
     "cc_fill": ("mnli", TEXTS, {"cc_fill": "whole_input"}),
     "dc_texts": ("sst2", TEXTS, {"dc_texts": 3}),
     "option_orders": ("copa", TEXTS, {"option_orders": "all"}),
@@ -120,9 +127,20 @@ def folder(tmp_path_factory):
     return where.parent
 
 
+@pytest.fixture(scope="module")
+def chat_model(tmp_path_factory):
+    """The embedded language model with a chat template that writes the date."""
+    directory = tmp_path_factory.mktemp("chat")
+    for path in CHECKPOINTS["mini"].iterdir():
+        (directory / path.name).symlink_to(path)
+    (directory / "chat_template.jinja").write_text(TEMPLATES["headers"])
+    return directory
+
+
 @pytest.mark.parametrize("key", DECIDE)
-def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder):
+def test_a_key_that_decides_a_number_parts_tables_and_averages(key, folder, chat_model):
     task, usual, other = DECIDE[key]
+    usual = usual | ({"model": str(chat_model)} if usual["model"] == "CHAT" else {})
     other = other | ({"data": str(folder)} if key == "data" else {})
     one, two = (tables(task, Settings.of(**values)) for values in (usual, usual | other))
     specs = [{name: block.spec for name, block in t.blocks.items()} for t in (one, two)]

@@ -20,18 +20,20 @@ from tokenizers import Tokenizer, normalizers
 from batch_calibration.errors import InputError
 from batch_calibration.models import (
     FAMILIES,
+    chat_template,
     pooling,
     sentence_config,
     tokenizer_files,
     weights,
 )
 from batch_calibration.models.beginning_token import BeginningToken
+from batch_calibration.models.chat_template import ChatTemplate
 from batch_calibration.models.config import read_config, read_json
 from batch_calibration.models.family import Config, Encoder, Family, Kind, RawConfig
 from batch_calibration.models.sentence_config import SentenceConfig
 from batch_calibration.models.tensors import shards
 
-HUB_NAME = re.compile(r"([\w.-]+(?:/[\w.-]+)?)(?:@([\w./-]+))?")
+HUB_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?:@([\w./-]+))?")
 FILES = ("*.json", "*.txt", "*.jinja", "*.safetensors")
 """What is downloaded of a checkpoint: no second copy of the weights under another name."""
 NO_FILES = ("consolidated*", "onnx/*", "openvino/*", "original/*")
@@ -108,7 +110,7 @@ def find(name: str) -> Path:
     """
     directory = Path(name).expanduser()  # a local path goes before a name of the hub
     match = HUB_NAME.fullmatch(name)
-    if directory.exists() or not match or name in (".", ".."):
+    if directory.exists() or not match:
         return directory
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -177,6 +179,11 @@ class ModelFiles:
             tokenizer, start.id, min(positions, sentence.max_tokens or positions), sentence.prompt,
             notes[self._family.kind], start.prefix,
         )  # fmt: skip
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """How the model reads the messages of a chat; None where no file says."""
+        return chat_template.read(self.directory)
 
     def load(self, dtype: str = "auto", mesh: Mesh | None = None) -> Checkpoint:
         """The network with its weights; as `load_checkpoint`."""

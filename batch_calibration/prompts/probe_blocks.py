@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from batch_calibration.files import Json
 from batch_calibration.prompts import probe_inputs, template
+from batch_calibration.prompts.composing import Compose, Shown
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Row, Rows, Task
 
@@ -15,7 +16,8 @@ Render = Callable[[Row, int], str]
 class RowFormat(NamedTuple):
     """How rows become texts: `fill` renders a row of one field, `input`, the whole input part.
 
-    `template` and `shown`, the demonstrations, are of prompts; a dual encoder has neither.
+    `template`, `shown`, the demonstrations, and `compose`, which puts them and a query together,
+    are of prompts; a dual encoder has none of them.
     """
 
     fields: tuple[str, ...]
@@ -24,7 +26,8 @@ class RowFormat(NamedTuple):
     fill: Render
     labels: tuple[tuple[str, ...], ...]
     template: str = ""
-    shown: Sequence[str] = ()
+    shown: Sequence[Shown] = ()
+    compose: Compose | None = None
 
 
 class BlockRows(NamedTuple):
@@ -102,6 +105,8 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
 def domain_premise(row_format: RowFormat) -> BlockRows:
     """DC-PMI's one prompt, the template after its input, without demonstrations."""
     premise = template.domain_premise(row_format.template)
+    if row_format.compose is not None:
+        premise = row_format.compose(premise, ())
     return BlockRows(lambda row, skip: premise, [-1], ["pmi"], 0)
 
 
@@ -115,7 +120,8 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
     def prompt(row: int, skip: int) -> str:
         # Its own demonstration is left out by place: another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
-        return template.prompt(row_format.template, shown, asked.rows[row])
+        assert row_format.compose is not None
+        return row_format.compose(template.query(row_format.template, asked.rows[row]), shown)
 
     return BlockRows(prompt, asked.labels, asked.ids, len(chosen) - 1)
 

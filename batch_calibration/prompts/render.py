@@ -6,6 +6,7 @@ from itertools import chain
 from batch_calibration.embedded import label_words
 from batch_calibration.errors import InputError
 from batch_calibration.prompts import demonstrations, length_limit, probe_blocks, template
+from batch_calibration.prompts.composing import ChatRenderer, Shown, chat, label_text, plain
 from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.prompts.probe_blocks import BlockRows, RowFormat, rendered_rows
 from batch_calibration.prompts.rendered import (
@@ -32,6 +33,7 @@ def render(
     compares_statements: bool = False,
     budget: TokenBudget | None = None,
     log_probs: bool = True,
+    renderer: ChatRenderer | None = None,
 ) -> RenderedContext:
     """Render a context of texts: test rows, probe inputs, the labeled set.
 
@@ -44,6 +46,7 @@ def render(
         budget: the model's positions and tokenizer; only an `over_long` other than `error` asks it.
         log_probs: whether scores will be log-probabilities over the whole vocabulary, which the
             published presets need.
+        renderer: the model's chat template; only a `chat` other than `off` asks it.
 
     Raises:
         InputError: a choice that the task does not have, too few rows, prompts that do not fit.
@@ -58,7 +61,7 @@ def render(
     if compares_statements:
         row_format = _statements(task, cell)
     else:
-        row_format = _prompts(task, cell, train, chosen)
+        row_format = _prompts(task, cell, train, chosen, renderer)
     # Of all labels, for the positions that the longest of them takes.
     label_texts = [*chain.from_iterable(row_format.labels)]
 
@@ -186,7 +189,9 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
     return label_words.draw(pool, task, cell.seed)
 
 
-def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> RowFormat:
+def _prompts(
+    task: Task, cell: Cell, train: Rows, chosen: list[int], renderer: ChatRenderer | None
+) -> RowFormat:
     """Rows as prompts: the demonstrations, then the row without its label."""
     choice = cell.prompt.template
     # A text with braces is a template of its own; else it is the number of one of the task's.
@@ -197,20 +202,32 @@ def _prompts(task: Task, cell: Cell, train: Rows, chosen: list[int]) -> RowForma
     for i in chosen:
         # A demonstration shows the first surface form of its label.
         label_word = first_form(words[train.labels[i]])
-        shown.append(template.demonstration(form, train.rows[i], label_word))
+        shown.append(Shown(template.query(form, train.rows[i]), label_word))
     labels = []
     for forms in words:
         surface_forms = (forms,) if isinstance(forms, str) else forms
-        labels.append(tuple(template.continuation(form, word) for word in surface_forms))
+        labels.append(tuple(label_text(form, cell.prompt, word) for word in surface_forms))
     form_of_input = template.whole_input(form)
+    compose = plain(form)
+    # All demonstrations as text, whatever becomes of them in a chat: contexts are found by it.
+    shown_text = compose("", shown).removesuffix("\n\n")
+    if cell.prompt.chat != "off":
+        compose = chat(form, cell.prompt, renderer)
+    for key in ("system", "answer_start"):
+        if cell.prompt.chat == "off" and getattr(cell.prompt, key):
+            raise InputError(
+                f"config.{key}: it is a part of a chat; give config.chat=turns or one_message, or "
+                "leave it out."
+            )
     return RowFormat(
         task.fields,
-        {"template": form, "shown": hashlib.sha256("\n\n".join(shown).encode()).hexdigest()},
-        lambda row, skip: template.prompt(form, shown[skip:], row),
-        lambda row, skip: template.prompt(form_of_input, shown[skip:], row),
+        {"template": form, "shown": hashlib.sha256(shown_text.encode()).hexdigest()},
+        lambda row, skip: compose(template.query(form, row), shown[skip:]),
+        lambda row, skip: compose(template.query(form_of_input, row), shown[skip:]),
         tuple(labels),
         form,
         shown,
+        compose,
     )
 
 
@@ -218,7 +235,7 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
     """Rows as plain texts, labels as statements: what a dual encoder compares."""
     if cell.prompt.shots:
         raise InputError("config.shots: a dual encoder reads no demonstrations; give 0.")
-    for key in ("template", "verbalizer", "label_words", "over_long"):
+    for key in ("template", "verbalizer", "label_words", "over_long", "chat"):
         setting, default = getattr(cell.prompt, key), getattr(USUAL, key)
         if setting != default:
             raise InputError(

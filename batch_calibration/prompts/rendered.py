@@ -12,7 +12,10 @@ from batch_calibration.settings import Cell, PromptSettings
 from batch_calibration.tasks.base import Task
 
 USUAL = PromptSettings()
-CHOICES = ("selection", "order", "template", "verbalizer", "label_words", "over_long")
+CHOICES = (
+    "selection", "order", "template", "verbalizer", "label_words", "over_long", "chat", "system",
+    "answer_start", "chat_date",
+)  # fmt: skip
 """Settings that a context names under `options` where they are not the default."""
 OF_DEMONSTRATIONS = ("train_split", "demonstration_labels")
 """Further ones, of contexts that have demonstrations."""

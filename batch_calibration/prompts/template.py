@@ -98,13 +98,3 @@ def continuation(template: str, label_words: str) -> str:
     ' positive'
     """
     return ("\n" if template.endswith("\n{label}") else " ") + label_words
-
-
-def demonstration(template: str, row: Mapping[str, str], label_words: str) -> str:
-    """One labeled row as it stands in the context."""
-    return query(template, row) + continuation(template, label_words)
-
-
-def prompt(template: str, demonstrations: list[str], row: Mapping[str, str]) -> str:
-    """Demonstrations, an empty line after each, then the query."""
-    return "\n\n".join([*demonstrations, query(template, row)])

@@ -7,6 +7,7 @@ ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
 ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
+Chat = Literal["off", "turns", "one_message"]
 DemonstrationLabels = Literal["gold", "random", "flipped"]
 LabelWords = Literal["own", "training", "held_out"]
 Number = TypeVar("Number", int, float)
@@ -60,6 +61,11 @@ class PromptSettings:
         over_long: what is done where a prompt is longer than the model's positions: refuse it,
             leave out its first demonstrations, or those of all prompts of the context, probes too,
             so that one context holds for all, or cut the text on the left.
+        chat: "off" is text as a base model reads it; else messages of the checkpoint's chat
+            template: demonstrations as "turns", or all in "one_message" of the user.
+        system: the system message of a chat; none where it is empty.
+        answer_start: how the answer of a chat begins before the label, such as "The answer is".
+        chat_date: what a chat template that writes the date of the day is told.
         cc_fill: cc's content-free texts stand in every field, or in place of the whole input.
         dc_texts: how many random-word texts dc learns from.
         option_orders: "sample" asks 5 % of the rows in all k cyclic orders of the task's options
@@ -75,6 +81,10 @@ class PromptSettings:
     demonstration_labels: DemonstrationLabels = "gold"
     label_words: LabelWords = "own"
     over_long: LengthPolicy = "error"
+    chat: Chat = "off"
+    system: str = ""
+    answer_start: str = ""
+    chat_date: str = "2024-07-26"
     cc_fill: Literal["per_field", "whole_input"] = "per_field"
     dc_texts: int = _at_least(1, 20, "texts")  # as published
     option_orders: Literal["sample", "two", "all"] = "sample"

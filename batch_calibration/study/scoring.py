@@ -27,6 +27,7 @@ from batch_calibration.study.sharing import share
 from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
+    from batch_calibration.models.chat_template import ChatTemplate
     from batch_calibration.models.checkpoint import ModelFiles
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
@@ -187,11 +188,13 @@ def render_contexts(
         InputError: as in `run_scoring`; no cells.
     """
     # Of many contexts of one task its file is read once.
+    files = files or open_model(settings)
     budget, task_of = load_token_budget(settings, files), cache(load_task)
+    renderer = files.chat_template if files else None
     reader, contexts, notified = RowReader(), [], set[str]()
     dropped, truncated, sizes = Counter[str](), Counter[str](), Counter[str]()
     for cell in settings.grid() if cells is None else cells:
-        context = _render(task_of(cell.task), cell, settings.model, reader, budget)
+        context = _render(task_of(cell.task), cell, settings.model, reader, budget, renderer)
         contexts.append(context)
         for note in (*(budget.notes if budget else ()), *context.notes):
             if notify and note not in notified:
@@ -215,14 +218,20 @@ def render_contexts(
 
 
 def _render(
-    task: Task, cell: Cell, model: ModelSettings, reader: RowReader, budget: "TokenBudget | None"
+    task: Task,
+    cell: Cell,
+    model: ModelSettings,
+    reader: RowReader,
+    budget: "TokenBudget | None",
+    renderer: "ChatTemplate | None",
 ) -> RenderedContext:
     data, facts = cell.data, SCORERS[model.scorer]
     if not task.is_image:
         test = reader.texts(task, data.data, data.split, data.limit)
         train = reader.texts(task, data.data, data.train_split)
         log_probs = not model.logits_only
-        return render(task, cell, test, train, facts.compares_statements, budget, log_probs)
+        compares = facts.compares_statements
+        return render(task, cell, test, train, compares, budget, log_probs, renderer)
     if not facts.reads_images:
         readers = " or ".join(repr(name) for name in SCORERS if SCORERS[name].reads_images)
         raise InputError(

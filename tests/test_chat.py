@@ -1,0 +1,156 @@
+"""Chat templates: messages, started answers, the sandbox, and contexts of a study in a chat."""
+
+import json
+from datetime import date
+
+import numpy as np
+import pytest
+from chat_templates import HEADERS, STRICT, TEMPLATES, THINKING
+from tiny import GPT2, byte_level, write
+
+from batch_calibration.errors import InputError
+from batch_calibration.models import chat_template
+from batch_calibration.models.chat_template import ChatTemplate
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.prompts.composing import Shown, chat, plain
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.settings import PromptSettings, Settings
+from batch_calibration.study import run_scoring
+from batch_calibration.study.scoring import render_contexts
+
+DAY = date(2024, 7, 26)
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
+FORM = "Review: {text}\nSentiment: {label}"
+SHOWN = [Shown("Review: a\nSentiment:", "good"), Shown("Review: b\nSentiment:", "bad")]
+QUERY = "Review: c\nSentiment:"
+USER = [{"role": "user", "content": "hi"}]
+
+
+class Listing:
+    """A renderer that lists roles and contents."""
+
+    def render(self, messages, day):
+        return [(message["role"], message["content"]) for message in messages]
+
+
+def settings(**changes):
+    return PromptSettings(**{"chat": "turns", **changes})
+
+
+def template_of(source, tmp_path):
+    return ChatTemplate(source, TOKENS, tmp_path)
+
+
+def test_demonstrations_are_turns():
+    compose = chat(FORM, settings(system="Be brief.", answer_start="It is"), Listing())
+    assert compose(QUERY, SHOWN) == [
+        ("system", "Be brief."),
+        ("user", "Review: a\nSentiment:"), ("assistant", "It is good"),
+        ("user", "Review: b\nSentiment:"), ("assistant", "It is bad"),
+        ("user", QUERY), ("assistant", "It is"),
+    ]  # fmt: skip
+
+
+def test_one_message_is_what_a_base_model_reads():
+    compose = chat(FORM, settings(chat="one_message"), Listing())
+    assert compose(QUERY, SHOWN) == [("user", plain(FORM)(QUERY, SHOWN))]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_text_ends_where_the_label_begins(name, tmp_path):
+    template = template_of(TEMPLATES[name], tmp_path)
+    text = template.render(USER, DAY)
+    started = template.render([*USER, {"role": "assistant", "content": "It is"}], DAY)
+    assert "hi" in text and started.endswith("It is")
+    assert chat_template.CONTINUED.strip() not in started
+
+
+def test_thinking_is_switched_off(tmp_path):
+    text = template_of(THINKING, tmp_path).render(USER, DAY)
+    assert text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+
+
+def test_the_date_is_that_of_the_setting(tmp_path):
+    assert "Today: 26 Jul 2024" in template_of(HEADERS, tmp_path).render(USER, DAY)
+    with pytest.raises(InputError, match="chat_date: expected a day such as 2024-07-26; got 'x'"):
+        chat(FORM, settings(chat_date="x"), Listing())
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (STRICT, r"refuses messages of the roles system, user \(System role not supported\)"),
+        ("{% for x in messages %}", "the chat template cannot be read"),
+        ("{{ messages.append(1) }}", "refuses messages"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses messages"),
+        ("{% set ns = namespace(a=1) %}{% set ns.__class__ = 1 %}", "cannot be read|refuses"),
+    ],
+)
+def test_what_a_template_refuses_or_may_not_do_is_a_sentence(source, sentence, tmp_path):
+    with pytest.raises(InputError, match=sentence):
+        template_of(source, tmp_path).render([{"role": "system", "content": "x"}, *USER], DAY)
+
+
+def test_which_file_has_the_template(tmp_path):
+    assert chat_template.read(tmp_path) is None
+    named = [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({"chat_template": named, "bos_token": {"content": "<x>"}}))
+    assert chat_template.read(tmp_path).render(USER, DAY) == "b"
+    path.write_text(json.dumps({"chat_template": named[:1]}))
+    with pytest.raises(InputError, match="expected a chat template named default; got tool_use"):
+        chat_template.read(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}c")
+    path.write_text(json.dumps({"chat_template": "a", "bos_token": {"content": "<x>"}}))
+    assert chat_template.read(tmp_path).render(USER, DAY) == "<x>c"
+
+
+@pytest.fixture(scope="module")
+def instruct(tmp_path_factory):
+    """A model with a chat template that begins with the beginning token."""
+    directory = tmp_path_factory.mktemp("instruct")
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens(["<s>", "</s>", "<start_of_turn>", "<end_of_turn>"])
+    write(directory, {**GPT2, "n_positions": 600}, tokenizer)
+    config = {"chat_template": STRICT, "bos_token": "<s>", "eos_token": "</s>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    return directory
+
+
+BASE = {"data": "mini", "tasks": "rte", "limit": 3, "labeled_per_class": 0, "dc_texts": 2}
+
+
+def test_a_study_asks_in_the_chat(instruct, tmp_path):
+    asked = Settings.of(model=str(instruct), shots=1, chat="turns", answer_start="It is", **BASE)
+    (context,) = render_contexts(asked)
+    prompts = {name: block.inputs for name, block in context.blocks.items()}
+    assert {"test", "cc", "dc", "pmi", "looc"} <= set(prompts)
+    for texts in prompts.values():
+        for text in texts:
+            assert text.startswith("<s><start_of_turn>user\n")
+            assert text.endswith("<end_of_turn>\n<start_of_turn>model\nIt is")
+    assert prompts["test"][0].count("<start_of_turn>user") == 3  # two demonstrations, one a class
+    assert all(text.startswith(" ") for texts in context.label_texts for text in texts)
+    assert context.context["options"] == {"chat": "turns", "answer_start": "It is"}
+    report = run_scoring(asked, store=tmp_path / "W")
+    assert report.scored == context.size
+
+    # Without a started answer the label begins the answer, without a space.
+    (bare,) = render_contexts(Settings.of(model=str(instruct), chat="one_message", **BASE))
+    assert not any(text.startswith(" ") for texts in bare.label_texts for text in texts)
+    scorer = CausalLM(load_checkpoint(instruct))
+    assert np.isfinite(scorer.score(bare.blocks["test"].inputs, ["yes", "no"]).log_probs).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"chat": "turns", "model": "mini"}, "config.chat: expected a checkpoint with a chat temp"),
+        ({"system": "x"}, "config.system: it is a part of a chat; give config.chat=turns"),
+        ({"answer_start": "x"}, "config.answer_start: it is a part of a chat"),
+        ({"chat": "on"}, "chat"),
+    ],
+)
+def test_settings_that_do_not_go_together(changes, sentence, instruct):
+    with pytest.raises(InputError, match=sentence):
+        render_contexts(Settings.of(**{"model": str(instruct), **BASE, **changes}))
