@@ -144,6 +144,7 @@ def _example(task: Task, test: Rows | ImageRows, width: int) -> Iterator[str]:
         yield f"    | {task.statement.replace('{label}', task.statement_words[name])}"
         return
     label_words = task.label_words[test.labels[first]]
-    text = template.demonstration(task.template(1), test.rows[first], label_words)
+    form = task.template(1)
+    text = template.query(form, test.rows[first]) + template.continuation(form, label_words)
     for line in text.split("\n"):
         yield f"    | {line[:width] + ' ...' if 0 < width < len(line) else line}"

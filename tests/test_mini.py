@@ -6,7 +6,7 @@ import math
 import random
 import re
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from batch_calibration.embedded import images
 from batch_calibration.embedded import suite as shipped
 from batch_calibration.errors import InputError
 from batch_calibration.prompts import template as templates
+from batch_calibration.prompts.composing import Shown, plain
 from batch_calibration.settings import Settings
 from batch_calibration.study.loading import load_scorer, load_token_budget
 from batch_calibration.tasks import TASKS
@@ -404,8 +405,9 @@ def test_four_shots_per_class_fit_the_shipped_model(task):
         shown = [
             suite.labeled(task, rng, label, 3).row for label in range(len(own.label_words))
         ] * 4
-        told = [templates.demonstration(own.few_shot, row, own.label_words[0]) for row in shown]
-        texts.append(templates.prompt(own.few_shot, told, suite.example(task, rng, True).row))
+        query = partial(templates.query, own.few_shot)
+        told = [Shown(query(row), own.label_words[0]) for row in shown]
+        texts.append(plain(own.few_shot)(query(suite.example(task, rng, True).row), told))
     assert max(budget.positions_needed(texts, own.label_words)) <= budget.positions
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from batch_calibration.embedded import suite
 from batch_calibration.prompts import template as templates
+from batch_calibration.prompts.composing import Shown, plain
 from batch_calibration.tasks.base import Row, Task
 from experiments.label_sequences import SEQUENCES, fit
 from experiments.pretrain import documents
@@ -103,7 +104,8 @@ def measure(task: Task, score: Score, draws: int = 3, rows: int = 300) -> LabelB
 
 
 def _texts(template: str, shown: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[str]:
+    compose = plain(template)
     demonstrations = [
-        templates.demonstration(template, row, label_word) for row, label_word in shown
+        Shown(templates.query(template, row), label_word) for row, label_word in shown
     ]
-    return [templates.prompt(template, demonstrations, row) for row in rows]
+    return [compose(templates.query(template, row), demonstrations) for row in rows]
