@@ -28,9 +28,15 @@ def test_one_request_that_fails_for_good_loses_no_other(tmp_path):
         return Reply("too long", 400) if body["prompt"].startswith(TEXTS[3]) else None
 
     with running(fault) as server:
-        with pytest.raises(InputError, match=r"^2 of 24 requests have no answer\. .*'too long'"):
-            scorer(server.address, answers=path).score(TEXTS, LABELS)
-        assert len(server.asked) == 24
+        asked = scorer(server.address, answers=path)
+        partial = asked.score(TEXTS, LABELS)
+        assert len(server.asked) == 24 and list(partial.failed) == [3]
+        assert "status 400: 'too long'" in partial.failed[3]
+        assert np.isnan(partial.log_probs[3]).all()
+        others = np.arange(len(TEXTS)) != 3
+        np.testing.assert_allclose(partial.log_probs[others], want()[others], rtol=1e-6)
+        told = "1 of 12 prompts are refused by the server and left out, those that end in "
+        assert any(note.startswith(f"{told}{TEXTS[3]!r}") for note in asked.notes)
         server.fault = lambda *_: None
         again = scorer(server.address, answers=path)
         assert again.estimate(TEXTS, LABELS)[::2] == (2, 22)

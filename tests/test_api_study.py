@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_server import Reply, answer, completion, first_tokens, running
+from api_server import LABELS, Reply, answer, completion, first_tokens, running
 
 from batch_calibration.errors import InputError
 from batch_calibration.settings import Settings
@@ -66,6 +66,37 @@ def test_a_run_whose_server_fails_goes_on(tmp_path):
         run_scoring(study(server.address, in_flight=1), store=tmp_path, notify=told.append)
         assert "will be asked 42 requests" in told[0] and "12 more were answered bef" in told[0]
         assert len(server.asked) == 62
+
+
+def test_a_refused_row_is_named_and_costs_no_other(tmp_path):
+    texts = list(render_contexts(study("http://127.0.0.1:1/v1"))[0].blocks["test"].inputs)
+
+    def fault(_, path, body):
+        if body["prompt"] == texts[4]:
+            return Reply('{"error": {"message": "content_filter"}}', 400)
+        if body["prompt"] == texts[7]:
+            said = answer(path, body)
+            said["choices"][0] |= {"finish_reason": "content_filter", "logprobs": None}
+            return Reply(said)
+        return None
+
+    with running(fault) as server:
+        report = run_scoring(study(server.address), store=tmp_path)
+        (table,) = Store(tmp_path).tables()[0]
+        test = table.blocks["test"]
+        assert len(test.row_ids) == 18 and test.spec["unreadable"] == 2
+        want = [[first_tokens(text)[label] for label in LABELS] for text in texts]
+        np.testing.assert_allclose(test.log_probs, np.delete(want, [4, 7], axis=0), rtol=1e-6)
+        (note,) = [note for note in report.notes if "are refused by the server" in note]
+        assert (
+            note.startswith("2 of ")
+            and "content_filter" in note
+            and repr(texts[4][-20:])[1:] in note
+        )
+        # The table is whole: nothing blocks it, nothing is asked again.
+        asked = len(server.asked)
+        assert run_scoring(study(server.address), store=tmp_path).scored == 0
+        assert len(server.asked) == asked
 
 
 def test_a_probe_without_labels_leaves_the_others(tmp_path):

@@ -12,7 +12,7 @@ from batch_calibration.inputs import ImageInputs, ImageRef, Inputs
 
 __all__ = [
     "NOTHING_FINISHED", "Finished", "ImageInputs", "ImageRef", "Inputs", "LabelScores",
-    "LabelTexts", "NoAnswer", "Scorer",
+    "LabelTexts", "NoAnswer", "Refused", "Scorer",
 ]  # fmt: skip
 
 LogProbs = Float32[np.ndarray, "n k"]
@@ -40,6 +40,10 @@ class LabelScores(NamedTuple):
 
 class NoAnswer(InputError):
     """A server did not answer: what ails it is none of the rows' or labels' fault."""
+
+
+class Refused(InputError):
+    """A server refuses this one prompt for good: its row has no scores, and others have theirs."""
 
 
 class Finished(Protocol):

@@ -100,6 +100,7 @@ def run_scoring(
     facts = SCORERS.get(str(scorer.identity.get("kind")))
     if notify and facts and facts.asks_server:
         api_scorer, lacking = cast("ApiScorer", scorer), []
+        api_scorer.notify = notify
         for context, description in zip(contexts, descriptions, strict=True):
             lacking.append((context, missing(context, store.get(description))))
         notify(f"{api_scorer.settings.server} will be asked {api_cost(lacking, api_scorer)}")

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
+from batch_calibration.scoring import NoAnswer, Refused
 from batch_calibration.scoring.api.answers import Answers, Request
 from batch_calibration.scoring.api.client import Client
 
@@ -17,16 +18,32 @@ MAX_FAILURES_IN_A_ROW = 8
 T = TypeVar("T")
 
 
-class Failures(NamedTuple):
+class ApiCost(NamedTuple):
+    """What a run will ask.
+
+    Attributes:
+        requests: that have no answer yet.
+        tokens: sent with them.
+        answered: requests that earlier runs asked.
+    """
+
+    requests: int
+    tokens: int
+    answered: int
+
+
+class Failures(NamedTuple, Generic[T]):
     """Requests that have no answer.
 
     Attributes:
         sentences: why, one for each request that failed for good.
         stopped: whether requests after them were not sent.
+        refused: what requests are called that the server, which answers others, refuses; and why.
     """
 
     sentences: list[str]
     stopped: bool
+    refused: list[tuple[T, str]]
 
 
 async def ask_all(
@@ -35,7 +52,7 @@ async def ask_all(
     answers: Answers,
     receive: Callable[[T, Json], None],
     in_flight: int,
-) -> Failures:
+) -> Failures[T]:
     """Send every request that has no answer yet.
 
     One that fails for good leaves the others be; after `MAX_FAILURES_IN_A_ROW` of them without an
@@ -50,11 +67,13 @@ async def ask_all(
         in_flight: most requests at a time.
     """
     failures: list[str] = []
+    refused: list[tuple[T, str]] = []
     in_a_row = 0  # failures since the last answer
+    has_answer = False
     server = client.server.address
 
     async def work() -> None:
-        nonlocal in_a_row
+        nonlocal in_a_row, has_answer
         # The workers share one iterator: each takes the next request when it is free.
         for name, request in requests:
             try:
@@ -66,16 +85,21 @@ async def ask_all(
                         if hidden != earlier:
                             answers.keep(server, request, json.dumps(hidden))
                         receive(name, hidden)
+                        has_answer = True
                         continue
                 answers.start(server, request)
                 answer, text = await client.ask(request)
                 # Read before it is kept, so that an answer of no use is asked for again.
                 receive(name, answer)
                 answers.keep(server, request, text)
-                in_a_row = 0
+                in_a_row, has_answer = 0, True
             except InputError as error:
                 answers.give_up(server, request)
-                failures.append(client.server.without_key(str(error)))
+                sentence = client.server.without_key(str(error))
+                if isinstance(error, Refused):
+                    refused.append((name, sentence))
+                else:
+                    failures.append(sentence)
                 in_a_row += 1
             # The other workers see the same count and stop too.
             if in_a_row >= MAX_FAILURES_IN_A_ROW:
@@ -83,7 +107,21 @@ async def ask_all(
 
     await asyncio.gather(*(work() for _ in range(in_flight)))
     # A request still in the iterator was never sent.
-    return Failures(failures, stopped=next(requests, None) is not None)
+    stopped = next(requests, None) is not None
+    # A server that refuses all it is asked, or many at once, refuses the way of asking.
+    if stopped or not has_answer:
+        return Failures([*failures, *(sentence for _, sentence in refused)], stopped, [])
+    return Failures(failures, stopped, refused)
+
+
+def refuse_unanswered(sentences: Sequence[str], stopped: bool, requests: int) -> None:
+    """Say what has no answer, one sentence each; whether others were not sent; of how many."""
+    if sentences:
+        unsent = ", and those after them were not sent" if stopped else ""
+        raise NoAnswer(
+            f"{len(sentences):,} of {requests:,} requests have no answer{unsent}. {sentences[0]} "
+            "What was answered is kept: give the same command again to ask for the rest alone."
+        )
 
 
 def run(work: Coroutine[None, None, T]) -> T:

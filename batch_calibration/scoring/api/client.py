@@ -4,8 +4,7 @@ import asyncio
 import json
 import math
 import random
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -13,8 +12,10 @@ from typing import TYPE_CHECKING
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json, RepeatedKey
 from batch_calibration.responses import value_at
+from batch_calibration.scoring import Refused
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.bodies import ENCODINGS, TornAnswer, read_body, read_json
+from batch_calibration.scoring.api.pace import Pace
 from batch_calibration.scoring.api.server import Server
 
 if TYPE_CHECKING:
@@ -30,43 +31,12 @@ LONGEST_RETRY_AFTER = 600.0
 """Longest time in seconds that a server may ask to be waited for."""
 PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 """Statuses that another attempt may mend; all others are final."""
+REFUSING_STATUSES = {400, 413, 422}
+"""Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
+TOLD_WAIT = 5.0
+"""Seconds of a wait from which it is told, with its reason."""
 LONGEST_MESSAGE = 200
 """Letters of a server's message that a sentence repeats."""
-
-
-class Pace:
-    """Spaces requests evenly, so that no minute has more than `per_minute`.
-
-    Args:
-        per_minute: most requests a minute; 0 is no limit.
-        sleep: waits so many seconds.
-        clock: seconds since some moment.
-    """
-
-    def __init__(
-        self,
-        per_minute: int = 0,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.sleep = sleep
-        self._clock = clock
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = -math.inf
-        self._held_until = -math.inf
-
-    async def wait_for_turn(self) -> None:
-        """Wait until the next request may be sent."""
-        turn = max(self._next, self._clock())  # seconds of the clock
-        # The turn is taken before the wait, so that no two requests share one.
-        self._next = turn + self._gap
-        # While it waits, another answer may hold all requests for longer.
-        while (wait := max(turn, self._held_until) - self._clock()) > 0:
-            await self.sleep(wait)
-
-    def hold(self, seconds: float) -> None:
-        """Let no request be sent for so long."""
-        self._held_until = max(self._held_until, self._clock() + seconds)
 
 
 class Client:
@@ -82,6 +52,7 @@ class Client:
         pace: when they may be sent.
         jitter: a number from 0 to 1, drawn for each wait.
         timeout: seconds in which a whole answer must come; infinity is no limit.
+        notify: called with a sentence on a long wait and its reason; of several at a time one.
     """
 
     def __init__(
@@ -91,8 +62,11 @@ class Client:
         pace: Pace,
         jitter: Callable[[], float] = random.random,
         timeout: float = math.inf,
+        notify: Callable[[str], None] | None = None,
     ):
         self.server = server
+        self._notify = notify
+        self._told_until = -math.inf  # of the pace's clock
         self._connection = connection
         self._pace = pace
         self._jitter = jitter
@@ -145,8 +119,10 @@ class Client:
                 wait = max(wait, shortest)
                 if status == 429:
                     self._pace.hold(wait)  # for all requests, this one among them
+                    self._tell_wait(reason, wait)
                     continue
             if attempt + 1 < MAX_ATTEMPTS:  # no wait after the last attempt
+                self._tell_wait(reason, wait)
                 await self._pace.sleep(wait)
         raise InputError(
             where=where,
@@ -155,6 +131,13 @@ class Client:
             remedy="lower config.in_flight or set config.per_minute if the server is busy, "
             "and raise config.timeout if it is slow",
         )
+
+    def _tell_wait(self, reason: str, seconds: float) -> None:
+        """Say that a request waits and why, unless another wait that was told goes on."""
+        now = self._pace.clock()
+        if self._notify and seconds >= TOLD_WAIT and now >= self._told_until:
+            self._told_until = now + seconds
+            self._notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
     async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:
         """Status, headers and body of one attempt.
@@ -207,6 +190,8 @@ class Client:
     def _refuse_status(self, status: int, got: str, where: str) -> None:
         """Raise the sentence for a final status."""
         remedy = "correct what it names, or choose another config.api_scores"
+        if status in REFUSING_STATUSES:
+            raise Refused(where=where, expected="an answer", got=got, remedy=remedy)
         if status in (401, 403):
             variable = self.server.key_variable
             remedy = f"put the server's key into the environment variable {variable}, or name "

@@ -9,9 +9,17 @@ import numpy as np
 
 from batch_calibration.arrays import Missing, fill_scores, find_missing
 from batch_calibration.errors import InputError, shown
-from batch_calibration.responses import label_mass, note_little_mass, scores_of_top_k, value_at
-from batch_calibration.scoring import LabelTexts
+from batch_calibration.responses import (
+    label_mass,
+    note_little_mass,
+    refuse_constant,
+    scores_of_top_k,
+    value_at,
+)
+from batch_calibration.scoring import LabelScores, LabelTexts
 
+LONGEST_PROMPT, MAX_NAMED = 80, 3
+"""Letters of a prompt that a sentence shows, its last, and prompts that it shows."""
 SEVERAL, UNLIKE = 3, 1.2
 """Prompts of one number of tokens, and how many times as long the longest is, that look cut."""
 
@@ -90,6 +98,52 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
             remedy="the server, or what stands before it, gives answers to other prompts: mend it"
             + (f", move {path} away and ask again" if path else ""),
         )
+
+
+def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str) -> None:
+    """Refuse scores that are all the same number, and say how to ask again.
+
+    Args:
+        scores: [n k], in nats.
+        where: the server.
+        path: the file that keeps its answers, if any.
+        instead: another way of asking.
+    """
+    try:
+        refuse_constant(scores, where)
+    except InputError as error:
+        remedy = f", or mend it, move {path} away and ask again" if path else ""
+        raise InputError(f"{error} Try {instead}{remedy}.") from error
+
+
+def add_refused(answered: LabelScores, refused: Mapping[int, str]) -> LabelScores:
+    """The scores of all rows: those that were answered, and NaN of those that were refused.
+
+    >>> rows = LabelScores(np.zeros((1, 2), np.float32), np.ones(1, np.int32))
+    >>> add_refused(rows, {0: "no"}).log_probs.tolist()
+    [[nan, nan], [0.0, 0.0]]
+    """
+    count = len(answered.log_probs) + len(refused)
+    rows = [row for row in range(count) if row not in refused]
+    scores = np.full((count, answered.log_probs.shape[1]), np.nan, np.float32)
+    scores[rows] = answered.log_probs
+    tokens = np.zeros(count, np.int32)
+    tokens[rows] = answered.tokens
+    failed = {rows[number]: why for number, why in answered.failed.items()}
+    return LabelScores(scores, tokens, failed | dict(refused))
+
+
+def note_refused(refused: Mapping[int, str], texts: Sequence[str]) -> str:
+    """A sentence on the prompts that a server refuses, which names the first by how they end."""
+    ends = []
+    for row in sorted(refused)[:MAX_NAMED]:
+        is_short = len(texts[row]) <= LONGEST_PROMPT
+        ends.append(repr(texts[row] if is_short else f"...{texts[row][-LONGEST_PROMPT:]}"))
+    more = f" and {len(refused) - MAX_NAMED:,} more" if len(refused) > MAX_NAMED else ""
+    return (
+        f"{len(refused):,} of {len(texts):,} prompts are refused by the server and left out, those "
+        f"that end in {', '.join(ends)}{more}. {refused[min(refused)]}"
+    )
 
 
 class Notes:

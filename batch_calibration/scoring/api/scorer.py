@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.arrays import BELOW, check_missing
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.responses import refuse_constant
+from batch_calibration.responses import value_at
 from batch_calibration.scores import canonical
 from batch_calibration.scoring import (
     NOTHING_FINISHED,
@@ -20,24 +20,43 @@ from batch_calibration.scoring import (
     Inputs,
     LabelScores,
     LabelTexts,
-    NoAnswer,
+    Refused,
     label_texts,
 )
 from batch_calibration.scoring.api.answers import Answers, Request
-from batch_calibration.scoring.api.asking import Failures, ask_all, run
-from batch_calibration.scoring.api.client import Client, Pace, connect
-from batch_calibration.scoring.api.label_scores import Notes, refuse_same, score_first_tokens
+from batch_calibration.scoring.api.asking import (
+    ApiCost,
+    Failures,
+    ask_all,
+    refuse_unanswered,
+    run,
+)
+from batch_calibration.scoring.api.client import Client, connect
+from batch_calibration.scoring.api.label_scores import (
+    Notes,
+    add_refused,
+    note_refused,
+    refuse_equal,
+    refuse_same,
+    score_first_tokens,
+)
+from batch_calibration.scoring.api.pace import Pace
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
-from batch_calibration.scoring.api.tokens import LabelIds, count_tokens, label_ids, tokenizer_digest
+from batch_calibration.scoring.api.tokens import (
+    ROWS_AT_ONCE,
+    LabelIds,
+    count_in_batches,
+    count_tokens,
+    label_ids,
+    tokenizer_digest,
+)
 from batch_calibration.settings import ApiSettings
 
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import TokenizerInfo
 
 VERSION = "1"  # part of the identity, so that another one asks anew
-ROWS_AT_ONCE = 1024
-"""Rows rendered and tokenized at a time."""
 
 
 class RequestKey(NamedTuple):
@@ -46,20 +65,6 @@ class RequestKey(NamedTuple):
     row: int
     number: int
     question: Question
-
-
-class ApiCost(NamedTuple):
-    """What a run will ask.
-
-    Attributes:
-        requests: that have no answer yet.
-        tokens: sent with them.
-        answered: requests that earlier runs asked.
-    """
-
-    requests: int
-    tokens: int
-    answered: int
 
 
 class ApiScorer:
@@ -97,6 +102,7 @@ class ApiScorer:
         self.settings = settings
         self.model = model
         self.notes: list[str] = []
+        self.notify: Callable[[str], None] | None = None  # told of waits while they last
         self._server = Server.from_environment(settings.server, settings.key_variable)
         self._protocol = PROTOCOLS[settings.api_scores]
         if self._protocol.sends_ids and tokenizer is None:
@@ -143,13 +149,13 @@ class ApiScorer:
 
         Returns:
             `log_probs [n k]` in nats; token counts `[n]`, 0 without a tokenizer. Of first tokens,
-            rows without a label's token that `missing` drops are `failed`.
+            rows without a label's token that `missing` drops are `failed`, and refused prompts.
 
         Raises:
             InputError: images; requests without an answer; answers without log-probabilities.
         """
         texts = _texts(inputs)
-        forms, counts = label_texts.flatten(labels)
+        forms, _ = label_texts.flatten(labels)
         answers: list[dict[int, FormScores]] = [{} for _ in texts]
         per_row = self._requests_per_row(forms)
         rows_done = 0
@@ -159,6 +165,10 @@ class ApiScorer:
             try:
                 scores = self._protocol.read(answer, key.question, key.number)
             except InputError as error:
+                if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
+                    raise Refused(
+                        f"{self._server.address}: its content filter stops it."
+                    ) from error
                 setting = f"config.api_scores={self.settings.api_scores}"
                 raise InputError(
                     f"{self._server.address}, {setting}: {error} If the server cannot answer so, "
@@ -172,29 +182,38 @@ class ApiScorer:
 
         with self._answers.opened():
             failures = run(self._ask(self._requests(texts, forms), receive))
-        self._refuse_failures(failures, len(texts) * per_row)
+        refused = {key.row: why for key, why in failures.refused}
+        kept = [row for row in range(len(texts)) if row not in refused]
+        unanswered = failures.sentences if kept else [*failures.sentences, *refused.values()]
+        refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self._answers.damaged)
-        tokens = np.zeros(len(texts), np.int32)  # [n]
-        if self._tokenizer:
-            for start in range(0, len(texts), ROWS_AT_ONCE):
-                batch = texts[start : start + ROWS_AT_ONCE]
-                tokens[start : start + ROWS_AT_ONCE] = count_tokens(batch, self._tokenizer)
+        if refused:
+            self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
-        rows = [[scores for _, scores in sorted(row.items())] for row in answers]
+        rows = [[scores for _, scores in sorted(answers[row].items())] for row in kept]
+        answered = self._score_rows([texts[row] for row in kept], rows, labels)
+        self.notes = self._notes.sentences()
+        return add_refused(answered, refused) if refused else answered
+
+    def _score_rows(
+        self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
+    ) -> LabelScores:
+        """Scores of rows whose requests are all answered."""
+        tokens = count_in_batches(texts, self._tokenizer)
+        where, path = self._server.address, self._answers.path
         if self._protocol.first_tokens:
             lists = [row[0] for row in rows]  # one request a row
             top = self._score_lists(lists, labels, tokens)
             if len(top.failed) < len(lists):  # lists without a label give no number
-                refuse_same(texts, lists, self._server.address, self._answers.path)
+                refuse_same(texts, lists, where, path)
             return top
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
-        self._refuse_constant(scores)
-        refuse_same(texts, scores.tolist(), self._server.address, self._answers.path)
-        scores = label_texts.sum_probabilities(scores, counts)  # [n, k]
+        refuse_equal(scores, where, path, self._protocol.instead)
+        refuse_same(texts, scores.tolist(), where, path)
+        scores = label_texts.sum_probabilities(scores, label_texts.flatten(labels)[1])  # [n, k]
         # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:
             self._notes.add(scores)
-        self.notes = self._notes.sentences()
         return LabelScores(scores, tokens)
 
     def _score_lists(
@@ -204,7 +223,6 @@ class ApiScorer:
         tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
         top = score_first_tokens(tokens_of_rows, labels, self._missing, self._server.address)
         self._notes.add(top.scores[top.kept], top.lacking, top.never)
-        self.notes = self._notes.sentences()
         why = " ".join(top.never) or "A label is not among its likeliest tokens."
         failed = dict.fromkeys(np.flatnonzero(~top.kept).tolist(), why)
         return LabelScores(top.scores, tokens, failed)
@@ -265,32 +283,15 @@ class ApiScorer:
         self,
         requests: Iterator[tuple[RequestKey, Request]],
         receive: Callable[[RequestKey, Json], None],
-    ) -> Failures:
+    ) -> Failures[RequestKey]:
         timeout = self.settings.timeout
         with self._server.logs_without_key():
             async with connect(self._server, timeout) as connection:
-                client = Client(self._server, connection, self._pace, timeout=timeout)
+                client = Client(
+                    self._server, connection, self._pace, timeout=timeout, notify=self.notify
+                )
                 in_flight = self.settings.in_flight
                 return await ask_all(requests, client, self._answers, receive, in_flight)
-
-    def _refuse_constant(self, scores: np.ndarray) -> None:
-        """Refuse answers that are all the same, and say how to ask again."""
-        try:
-            refuse_constant(scores, self._server.address)
-        except InputError as error:
-            path = self._answers.path
-            remedy = f", or mend it, move {path} away and ask again" if path else ""
-            raise InputError(f"{error} Try {self._protocol.instead}{remedy}.") from error
-
-    def _refuse_failures(self, failures: Failures, requests: int) -> None:
-        """Say what has no answer."""
-        if failures.sentences:
-            unsent = ", and those after them were not sent" if failures.stopped else ""
-            raise NoAnswer(
-                f"{len(failures.sentences):,} of {requests:,} requests have no answer{unsent}. "
-                f"{failures.sentences[0]} What was answered is kept: give the same command again "
-                "to ask for the rest alone."
-            )
 
 
 def _texts(inputs: Inputs) -> Sequence[str]:

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from batch_calibration.errors import InputError
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 BYTES_PER_TOKEN = 4
 """Bytes of UTF-8 in a token, by the rule of thumb."""
+ROWS_AT_ONCE = 1024
+"""Rows rendered and tokenized at a time."""
 
 
 class LabelIds(NamedTuple):
@@ -32,6 +36,16 @@ def count_tokens(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> lis
         return TokenBudget(tokenizer).token_counts(texts)
     # Negated twice, the division rounds up.
     return [-(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN) for text in texts]
+
+
+def count_in_batches(texts: Sequence[str], tokenizer: "TokenizerInfo | None") -> np.ndarray:
+    """Tokens of each text, int32 [n]; 0 without a tokenizer."""
+    counts = np.zeros(len(texts), np.int32)
+    if tokenizer:
+        for start in range(0, len(texts), ROWS_AT_ONCE):
+            batch = texts[start : start + ROWS_AT_ONCE]
+            counts[start : start + ROWS_AT_ONCE] = count_tokens(batch, tokenizer)
+    return counts
 
 
 def label_ids(
