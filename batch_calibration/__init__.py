@@ -13,6 +13,7 @@ from batch_calibration.version import __version__
 
 if TYPE_CHECKING:
     from batch_calibration.api import calibrate
+    from batch_calibration.artifacts.figures.results import plot
     from batch_calibration.calibration.base import Calibrator, predict
     from batch_calibration.diagnosis import (
         Comparison,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "api": ("calibrate",),
+    "artifacts.figures.results": ("plot",),
     "calibration.base": ("Calibrator", "predict"),
     "diagnosis": (
         "Comparison", "Diagnosis", "Recommendation", "compare", "diagnose", "recommend",
@@ -63,7 +65,7 @@ __all__ = [
     "METHODS", "Calibrator", "Comparison", "Diagnosis", "InputError", "Method", "Reading",
     "Recommendation", "ScoreTable", "__version__", "accuracy", "balanced_accuracy", "bias_score",
     "bootstrap_interval", "brier", "calibrate", "compare", "diagnose", "ece", "load_results",
-    "macro_f1", "nll", "predict", "read", "recommend", "rsd", "summary", "total_variation",
+    "macro_f1", "nll", "plot", "predict", "read", "recommend", "rsd", "summary", "total_variation",
 ]  # fmt: skip
 
 

@@ -53,7 +53,7 @@ ARROWS = {
     },
     "__init__": {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
-        "scores", "importers", "store",
+        "scores", "importers", "store", "artifacts",
     },
     "integrations": {"errors", "typing", "api", "metrics"},
     "cli": {

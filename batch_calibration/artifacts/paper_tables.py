@@ -9,7 +9,6 @@ import numpy as np
 
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import (
-    Best,
     Cells,
     best_mean,
     best_of,
@@ -178,6 +177,4 @@ def _better_of(axis: Axis, number: str) -> list[str]:
     records = axis.prompts.get(number)
     if not records:
         return ["-"] * len(REFERENCES)
-    cells = [f"{accuracies(records, method).mean():.1f}" for method in REFERENCES]
-    best = max(map(float, cells))
-    return [Best(cell) if float(cell) == best else cell for cell in cells]
+    return best_mean([float(accuracies(records, method).mean()) for method in REFERENCES])

@@ -1,11 +1,15 @@
 """What a diagnosis found, and the sentences that say it."""
 
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from batch_calibration.diagnosis.method_results import need_pandas
 from batch_calibration.metrics import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANY_NAMES = 5
 """Labels that a sentence lists by name; of more it gives the number."""
@@ -87,6 +91,24 @@ class Diagnosis(NamedTuple):
 
     def _repr_html_(self) -> str:
         return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A row a label: its preference and standard error in nats, its shares from 0 to 1.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        pandas = need_pandas("to_frame")
+        columns = {
+            "preference": self.preference,
+            "error": self.error,
+            "predicted": self.predicted,
+            "corrected": self.corrected,
+            "right": np.full(len(self.label_names), np.nan)
+            if self.classes is None
+            else self.classes,
+        }
+        return pandas.DataFrame(columns, index=pandas.Index(self.label_names, name="label"))
 
     def sentences(self) -> list[str]:
         """What the prompt prefers, what the correction changes, and whether that helps."""

@@ -32,7 +32,9 @@ def chart(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Chart:
         gains = {title: diagnosis.gain for diagnosis, title in zip(diagnoses, titles, strict=True)
                  if diagnosis.gain}  # fmt: skip
         if gains:
-            heading = f"Gain in accuracy by {diagnoses[0].method}, context by context"
+            methods = {diagnosis.method for diagnosis in diagnoses}
+            subject = methods.pop() if len(methods) == 1 else "the recommended method"
+            heading = f"Gain in accuracy by {subject}, context by context"
             return context_chart(gains, heading)
         return _strengths(diagnoses, titles)
     panels = []

@@ -68,7 +68,9 @@ def _draw(chart: Chart) -> Figure:
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         for mark in shown_marks(panel):
             _draw_mark(axes, mark)
-        _set_axes(axes, panel, letters)
+        # A title that the panels share stands once a line.
+        is_first = axes.get_subplotspec().is_first_col()
+        _set_axes(axes, panel, letters, is_first or panel.y.title != chart.panels[0].y.title)
         title = panel.title or panel.name
         lines = [fill(line, letters) for line in title.split("\n")]
         axes.set_title("\n".join(lines), loc="left")
@@ -186,10 +188,10 @@ def _draw_heat(axes: Axes, mark: Heat) -> None:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=shade)
 
 
-def _set_axes(axes: Axes, panel: Panel, letters: int) -> None:
+def _set_axes(axes: Axes, panel: Panel, letters: int, has_y_title: bool) -> None:
     x, y = panel.x, panel.y
     axes.set_xlabel(fill(x.title, letters))
-    if axes.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+    if has_y_title:
         axes.set_ylabel(y.title)
     for axis, letter in ((x, "x"), (y, "y")):
         _set_axis(axes, axis, letter)

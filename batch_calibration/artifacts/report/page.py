@@ -110,6 +110,10 @@ def card_html(card: Card) -> str:
 def _contexts(cards: Sequence[Card]) -> list[str]:
     """The contexts in one table, where there are several, and one chart of them."""
     every = [verdict for card in cards for verdict in card.verdicts]
+    if len({verdict.name for verdict in every}) < len(every):
+        # Settings have contexts of one name: each says its setting.
+        every = [verdict._replace(name=f"{verdict.name}: {card.heading}")
+                 for card in cards for verdict in card.verdicts]  # fmt: skip
     names = [verdict.name for verdict in every]
     chart = preferences.chart([verdict.diagnosis for verdict in every], names)
     drawn = f'<div id="effects">{plots.html(plots.Figure("preferences", chart))}</div>'

@@ -1,0 +1,55 @@
+"""The figures of what diagnose, recommend and compare return, and a diagnosis as a frame."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from batch_calibration import Comparison, compare, diagnose, plot, recommend
+from batch_calibration.errors import InputError
+
+SCORES = np.array(20 * [[-1.0, -3.0], [-2.0, -2.5]])
+GOLD = np.array(20 * [0, 1])
+NAMES = ("no", "yes")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_a_diagnosis_is_drawn_and_a_frame():
+    found = diagnose(SCORES, GOLD, label_names=NAMES)
+    figure = plot(found, "mine")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "mine: preference", "mine: 40 rows"]  # fmt: skip
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    assert heights == pytest.approx([0.625, -0.625])
+    frame = found.to_frame()
+    assert list(frame.index) == ["no", "yes"]
+    assert frame.loc["no", "preference"] == pytest.approx(0.625)
+    assert frame.loc["yes", ["predicted", "corrected", "right"]].tolist() == [0.0, 0.5, 0.5]
+    assert diagnose(SCORES).to_frame()["right"].isna().all()
+
+
+def test_a_comparison_shows_each_gain():
+    found = compare(SCORES, GOLD, methods=["icl", "bc", "bc_loo"])
+    (axes,) = plot(found).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["bc", "bc_loo"]
+    with pytest.raises(InputError, match="icl"):
+        plot(Comparison(found.results[:1], 40, 1, {}))
+
+
+def test_a_recommendation_shows_what_is_measured_or_expected():
+    (axes,) = plot(recommend(SCORES)).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["bc_empirical_bayes"]
+    measured = recommend(SCORES, labeled=SCORES, labels=GOLD)
+    (axes,) = plot(measured, "mine").axes
+    assert {label.get_text() for label in axes.get_yticklabels()} == {*measured.measured}
+    stated = recommend(SCORES[:, :2], target_prior=(0.5, 0.5))
+    assert stated.expected.gain is None or plot(stated)
+
+
+def test_what_cannot_be_drawn_is_said():
+    with pytest.raises(InputError, match="what diagnose, recommend or compare returned; got list"):
+        plot([1.0])
