@@ -183,6 +183,13 @@ def report(args: Namespace) -> None:
     print(f"report: {args.output}")
 
 
+def ask(args: Namespace) -> None:
+    """Label scores of a file of prompts from an API."""
+    from batch_calibration.cli import asking
+
+    asking.ask(args)
+
+
 def _methods(args: Namespace) -> list[str] | None:
     chosen = options.split_names(args.methods)
     # Raises where the name is unknown.
@@ -278,6 +285,7 @@ def _range(args: Namespace, output_stream: TextIO) -> None:
 
 
 RUN = {
+    "ask": ask,
     "calibrate": calibrate,
     "diagnose": diagnose_files,
     "compare": compare,

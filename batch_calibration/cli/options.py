@@ -29,6 +29,7 @@ ON_FILES = {
     "convert": "write score tables, for a workdir or a file",
     "recommend": "say which method to use, or to leave the scores as they are, and why",
     "report": "one HTML page: what each prompt prefers, every table and figure",
+    "ask": "ask an API for the label scores of a file of prompts; no study, no probes",
     "judge": "of a judge of pairs: which place it prefers, and win rates without that",
 }
 ON_BOTH = ("calibrate", "report")
@@ -59,6 +60,7 @@ OUTPUTS = {
     "convert": f"a score table (.safetensors), or scores as {SCORES}",
     "report": "the page (default: report.html)",
     "judge": "every candidate's win rates, .csv",
+    "ask": "the scores, .csv; what is in it is not asked again",
 }
 """What --output is, by command."""
 
@@ -153,7 +155,9 @@ def _add_file_flags(parser: Parser, command: str) -> None:
     parser.add_argument(
         "files", nargs=count, metavar="FILE", help="files, folders or globs; - is the input"
     )
-    if command == "judge":
+    if command in ("judge", "ask"):
+        if command == "ask":
+            study_options.add_asking(parser)
         _add_writing(parser, command)
         return
     add = parser.add_argument_group("what the files hold").add_argument

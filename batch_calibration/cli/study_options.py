@@ -3,6 +3,7 @@
 import ast
 import re
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,8 +66,30 @@ def add_flags(group: ArgumentParser | _ArgumentGroup, command: str) -> None:
         else:
             metavar = METAVARS[kind]
             group.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
+    _add_keys(group, PARTS.get(command, ()))
+
+
+def add_asking(parser: ArgumentParser) -> None:
+    """Add the flags of `ask`: the file's columns, and the keys of a server."""
+    add = parser.add_argument_group("what is asked").add_argument
+    add("--labels", required=True, metavar="A,B", help="the answers whose scores are asked for")
+    add("--model", required=True, metavar="NAME", help="what the server calls the model")
+    add("--prompt", default="", metavar="COLUMN",
+        help="column of the prompts (default: prompt, text, input or question)")  # fmt: skip
+    add("--ids", default="", metavar="COLUMN", help="column of row ids (default: id, or numbers)")
+    add("--gold", default="", metavar="COLUMN",
+        help="column of the right label (default: label, gold or answer)")  # fmt: skip
+    # A tokenizer is for ways that send token ids, which studies alone take.
+    group = parser.add_argument_group("how; api_scores is chat here by default")
+    _add_keys(group, ("api",), without=("tokenizer",))
+
+
+def _add_keys(
+    group: ArgumentParser | _ArgumentGroup, parts: Collection[str], without: Collection[str] = ()
+) -> None:
+    """Add a flag for each key of some parts of the settings."""
     for name, key in keys().items():
-        if key.part in PARTS.get(command, ()):
+        if key.part in parts and name not in without:
             default = f" (default: {key.default})" if key.default not in ("", ()) else ""
             choices = "{" + ",".join(key.choices) + "}" if key.choices else ""
             metavar = choices or ("A,B" if key.is_tuple else METAVARS[key.kind])

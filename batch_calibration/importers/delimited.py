@@ -36,12 +36,17 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     Quotes, a byte order mark and all line ends are understood; an empty cell is a label that was
     not returned.
     """
-    # With newline="" the csv module reads line ends itself.
-    with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
-        names, rows = _read_cells(path, file)
+    names, rows = read_cells(path)
     columns = {name: Texts(row[i] for row in rows) for i, name in enumerate(names)}
     share_decimal_commas(columns.values())
     return [from_columns(str(path), columns, reading, task=path.stem)]
+
+
+def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The names in the first line of a CSV or TSV file, and the cells of all others."""
+    # With newline="" the csv module reads line ends itself.
+    with readable(path), path.open(encoding="utf-8-sig", newline="") as file, _long_cells():
+        return _read_cells(path, file)
 
 
 def _read_cells(path: Path, file: Iterator[str]) -> tuple[list[str], list[list[str]]]:

@@ -157,7 +157,7 @@ class ApiScorer:
         texts = _texts(inputs)
         forms, _ = label_texts.flatten(labels)
         answers: list[dict[int, FormScores]] = [{} for _ in texts]
-        per_row = self._requests_per_row(forms)
+        per_row = self.requests_per_row(forms)
         rows_done = 0
 
         def receive(key: RequestKey, answer: Json) -> None:
@@ -238,7 +238,7 @@ class ApiScorer:
         with self._answers.opened():
             # What stands behind each prompt: a label where each has a request of its own.
             label_tokens = [0]
-            if self._requests_per_row(forms) > 1:
+            if self.requests_per_row(forms) > 1:
                 label_tokens = count_tokens(forms, self._tokenizer)
             for start in range(0, len(texts), ROWS_AT_ONCE):
                 counts = count_tokens(texts[start : start + ROWS_AT_ONCE], self._tokenizer)
@@ -260,8 +260,8 @@ class ApiScorer:
         with self._answers.opened() as answers:
             return answers.count_interrupted()
 
-    def _requests_per_row(self, forms: Sequence[str]) -> int:
-        # The other ways end a prompt with the label, so that each form is a request of its own.
+    def requests_per_row(self, forms: Sequence[str]) -> int:
+        """How many requests one text takes: ways that end it with a label take one for each."""
         return 1 if self._protocol.first_tokens or self._protocol.sends_ids else len(forms)
 
     def _requests(

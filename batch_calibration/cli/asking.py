@@ -1,0 +1,232 @@
+"""The command `ask`: label scores of a file of prompts from an API, without a study."""
+
+import csv
+import io
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from batch_calibration.cli import study_options, summaries
+from batch_calibration.cli.waiting import Waiting
+from batch_calibration.errors import InputError, shown
+from batch_calibration.files import write_whole
+from batch_calibration.importers.delimited import read_cells
+from batch_calibration.importers.text_files import json_rows
+from batch_calibration.scoring.api.scorer import ApiScorer
+from batch_calibration.settings import Settings, keys
+from batch_calibration.study.loading import ApiCost
+
+PROMPTS = ("prompt", "text", "input", "question")
+"""Columns of which the first that a file has holds the prompts."""
+GOLD = ("label", "gold", "answer")
+"""Columns of which the first that a file has holds the right labels."""
+ASKED = ("id", "prompt", "model", "api_scores")
+"""Columns of the output that tell what was asked."""
+DEFAULT_WAY = "chat"
+
+
+class Prompt(NamedTuple):
+    """A row to ask about: its id, its text, and the right label, "" where it is unknown."""
+
+    id: str
+    text: str
+    gold: str
+
+
+def ask(args: Namespace) -> None:
+    """Ask an API about each prompt that the output does not hold, and write the scores."""
+    try:
+        _ask(args)
+    # Settings name their keys config.KEY; the user of this program wrote --KEY.
+    except InputError as error:
+        raise InputError(study_options.name_flags(str(error))) from error
+
+
+def _ask(args: Namespace) -> None:
+    path, output, labels = _check_flags(args)
+    prompts, gold_name = read_prompts(path, args.prompt, args.ids, args.gold)
+    taken = {name for name in (*ASKED, gold_name) if name in labels}
+    if taken:
+        raise InputError(
+            where="--labels", expected="names other than those of the output's columns",
+            got=shown(sorted(taken)), remedy="call these labels something else",
+        )  # fmt: skip
+    scorer = ApiScorer(_settings(args).api, args.model, answers=_answers_path(output))
+    asked = {"model": args.model, "api_scores": scorer.settings.api_scores}
+    stored = read_output(output, labels, asked)
+    lacking = [prompt for prompt in prompts if (prompt.id, prompt.text) not in stored]
+    if len(lacking) < len(prompts):
+        print(f"{len(prompts) - len(lacking):,} of {len(prompts):,} prompts are in {output}.")
+    if lacking:
+        stored |= _score(scorer, lacking, labels)
+    write_scores(output, prompts, stored, labels, asked, gold_name)
+    for name in ("", "-wal", "-shm"):  # what SQLite keeps beside its file
+        Path(f"{_answers_path(output)}{name}").unlink(missing_ok=True)
+    summaries.say_notes(scorer.notes)
+    empty = [prompt.id for prompt in prompts if not any(stored[prompt.id, prompt.text])]
+    hint = ""
+    if empty:
+        print(f"{len(empty):,} of {len(prompts):,} rows have no scores: {shown(empty)}.")
+        hint = " --missing=drop"  # leaves these rows out
+    print(f"scores: {output}")
+    print(f"next: batch-calibration diagnose {output}{hint}")
+
+
+def _check_flags(args: Namespace) -> tuple[Path, Path, list[str]]:
+    """The file of prompts, the output and the labels."""
+    if len(args.files) != 1:
+        raise InputError(where="ask", expected="one file of prompts", got=len(args.files))
+    if Path(args.output).suffix != ".csv":
+        raise InputError(
+            where="--output", expected="a .csv file for the scores", got=repr(args.output),
+            remedy="name one, such as --output=scores.csv",
+        )  # fmt: skip
+    labels = [name.strip() for name in args.labels.split(",") if name.strip()]
+    if len(set(labels)) < max(2, len(labels)):
+        raise InputError(
+            where="--labels", expected="two or more different labels", got=repr(args.labels),
+            remedy="name the answers, as in --labels=yes,no",
+        )  # fmt: skip
+    return Path(args.files[0]), Path(args.output), labels
+
+
+def _settings(args: Namespace) -> Settings:
+    names = [name for name, key in keys().items() if key.part == "api"]
+    texts = {name: text for name in names if (text := getattr(args, name, None)) is not None}
+    values = {name: study_options.read_value(name, text) for name, text in texts.items()}
+    return Settings.of(**{"api_scores": DEFAULT_WAY, **values})
+
+
+def _answers_path(output: Path) -> Path:
+    """The file that keeps answers until the output is written."""
+    return output.with_name(f"{output.name}.answers.sqlite")
+
+
+def _score(
+    scorer: ApiScorer, prompts: Sequence[Prompt], labels: Sequence[str]
+) -> dict[tuple[str, str], list[str]]:
+    """The cells of each prompt's scores; empty ones where the server refuses the prompt."""
+    texts = [prompt.text for prompt in prompts]
+    # Labels go on after the prompt, with a space; of replies the space is no matter.
+    forms = [f" {label}" for label in labels]
+    estimate = scorer.estimate(texts, forms)
+    dollars = estimate.tokens / 1e6 * scorer.settings.price  # the price is for a million tokens
+    cost = ApiCost(
+        estimate.requests, estimate.tokens, dollars, estimate.answered, scorer.count_interrupted()
+    )
+    per_prompt = scorer.requests_per_row(forms)
+    unit = "request" if per_prompt == 1 else "requests"
+    print(f"{scorer.settings.server} will be asked {len(texts):,} prompts x {per_prompt} {unit}: "
+          + study_options.name_flags(str(cost)), flush=True)  # fmt: skip
+    scorer.notify = lambda sentence: summaries.say_notes([sentence])
+    with Waiting("asking", len(texts)) as waiting:
+        answer = scorer.score(texts, forms, progress=waiting.update)
+    cells = {}
+    for prompt, scores in zip(prompts, answer.log_probs, strict=True):
+        # Nine digits hold a float32 exactly.
+        numbers = ["" if np.isnan(score) else f"{score:.9g}" for score in scores]
+        cells[prompt.id, prompt.text] = numbers
+    return cells
+
+
+def read_prompts(path: Path, prompt: str, ids: str, gold: str) -> tuple[list[Prompt], str]:
+    """The prompts of a CSV, TSV or JSON Lines file, and the name of the column of right labels.
+
+    Args:
+        path: the file.
+        prompt: the column of prompts, "" for the first of `PROMPTS`.
+        ids: that of ids, "" for "id", or else the rows are numbered from 0.
+        gold: that of right labels, "" for the first of `GOLD`, or else none.
+
+    Raises:
+        InputError: no such file or column, an empty prompt, an id twice.
+    """
+    names, rows = _read_rows(path)
+    if not rows:
+        raise InputError(where=path, expected="a row for each prompt", got="none")
+    for column in filter(None, (prompt, ids, gold)):
+        if column not in names:
+            raise InputError.unknown("column", column, names)
+    prompt = prompt or next((name for name in PROMPTS if name in names), "")
+    if not prompt:
+        raise InputError(
+            where=path, expected=f"a column {', '.join(PROMPTS[:-1])} or {PROMPTS[-1]}",
+            got=shown(names), remedy="name the prompts' column with --prompt",
+        )  # fmt: skip
+    ids = ids or ("id" if "id" in names else "")
+    gold = gold or next((name for name in GOLD if name in names), "")
+    prompts, seen = [], set[str]()
+    for number, row in enumerate(rows):
+        found = Prompt(row[ids] if ids else str(number), row[prompt], row[gold] if gold else "")
+        where = f"{path}, row {number + 1}"
+        if not found.text.strip():
+            raise InputError(where=where, expected="a prompt", got="none", remedy="fill or drop it")
+        if found.id in seen:
+            raise InputError(
+                where=where, expected="an id of its own", got=f"{found.id!r} again",
+                remedy="name another column with --ids",
+            )  # fmt: skip
+        seen.add(found.id)
+        prompts.append(found)
+    return prompts, gold
+
+
+def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """The names of a file's columns, and its rows as texts."""
+    if path.suffix.lower() in (".jsonl", ".json", ".ndjson"):
+        rows = []
+        for _, document in json_rows(path):
+            rows.append(
+                {name: "" if cell is None else str(cell) for name, cell in document.items()}
+            )
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return names, [dict.fromkeys(names, "") | row for row in rows]
+    names, cells = read_cells(path)
+    return names, [dict(zip(names, row, strict=True)) for row in cells]
+
+
+def read_output(
+    output: Path, labels: Sequence[str], asked: Mapping[str, str]
+) -> dict[tuple[str, str], list[str]]:
+    """The cells of scores in an earlier output, by id and prompt; none where there is no output.
+
+    Raises:
+        InputError: it is of another model, way of asking or other labels.
+    """
+    if not output.exists():
+        return {}
+    names, rows = _read_rows(output)
+    expected = {*ASKED, *labels}
+    differing = [name for name in expected if name not in names]
+    for name, wanted in asked.items():
+        if not differing and any(row[name] != wanted for row in rows):
+            differing.append(name)
+    if differing:
+        raise InputError(
+            where=output, expected=f"scores of {', '.join(labels)} by {', '.join(asked.values())}",
+            got=f"another {', '.join(sorted(differing))}",
+            remedy="name another --output, or move this file away",
+        )  # fmt: skip
+    return {(row["id"], row["prompt"]): [row[label] for label in labels] for row in rows}
+
+
+def write_scores(
+    output: Path,
+    prompts: Sequence[Prompt],
+    scores: Mapping[tuple[str, str], Sequence[str]],
+    labels: Sequence[str],
+    asked: Mapping[str, str],
+    gold_name: str,
+) -> None:
+    """Write a row for each prompt, whole or not at all."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow([*ASKED, *labels, *([gold_name] if gold_name else [])])
+    for prompt in prompts:
+        right = [prompt.gold] if gold_name else []
+        cells = scores[prompt.id, prompt.text]
+        lines.writerow([prompt.id, prompt.text, *asked.values(), *cells, *right])
+    write_whole(output, text.getvalue().encode())
