@@ -273,7 +273,8 @@ def _family(directory: Path) -> tuple[str, Family, RawConfig]:
         # No closest name: one that is spelt alike may be another architecture.
         raise InputError(
             f"{directory}: config.json says model_type = {name!r:.200}, expected one of those that "
-            f"have a network here ({', '.join(FAMILIES)}); use another checkpoint."
+            f"have a network here ({', '.join(FAMILIES)}); where transformers has one, "
+            "config.scorer=transformers runs it (pip install 'batch-calibration[torch]')."
         )
     return name, FAMILIES[name], raw
 

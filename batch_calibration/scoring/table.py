@@ -6,7 +6,7 @@ A new scorer is a file, its line here, and its name in `settings.ScorerKind`.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from batch_calibration.errors import InputError
 from batch_calibration.scoring import Scorer
@@ -14,14 +14,43 @@ from batch_calibration.settings import ModelSettings, Settings
 
 # Flax and the tokenizers are loaded by the functions below: reading stored scores needs neither.
 if TYPE_CHECKING:
-    from batch_calibration.models.checkpoint import Checkpoint, ModelFiles
+    from batch_calibration.models.chat_template import ChatTemplate
+    from batch_calibration.models.checkpoint import Checkpoint, ModelFiles, TokenizerInfo
+    from batch_calibration.models.transformers_files import TransformersFiles
     from batch_calibration.scoring.token_budget import Cost, TokenBudget
 
 ANSWERS = "answers.sqlite"
 """The file of a workdir that keeps the answers of servers."""
 
-Load = Callable[[Settings, "ModelFiles | None", Path | None], Scorer]
+
+class OpenFiles(Protocol):
+    """A checkpoint directory whose config and tokenizer are read, its weights not yet."""
+
+    @property
+    def tokenizer_info(self) -> "TokenizerInfo":
+        """How the model reads text."""
+        ...
+
+    @property
+    def chat_template(self) -> "ChatTemplate | None":
+        """How the model reads the messages of a chat; None where no file says."""
+        ...
+
+
+Load = Callable[[Settings, OpenFiles | None, Path | None], Scorer]
 CountTokens = Callable[["TokenBudget", Sequence[str], Sequence[str], ModelSettings], "Cost"]
+
+
+def _open_checkpoint(directory: Path, model: ModelSettings) -> "ModelFiles":
+    from batch_calibration.models.checkpoint import ModelFiles
+
+    return ModelFiles(directory, model.accept_keys)
+
+
+def _open_transformers(directory: Path, _: ModelSettings) -> "TransformersFiles":
+    from batch_calibration.models.transformers_files import TransformersFiles
+
+    return TransformersFiles(directory)
 
 
 class ScorerFacts(NamedTuple):
@@ -39,6 +68,7 @@ class ScorerFacts(NamedTuple):
         reads_images: Whether it takes images.
         why_no_log_probs: Why its scores are no log-probabilities over the vocabulary: "" where
             they are, None where a table's values must be looked at.
+        open_files: What reads the config and the tokenizer of a directory.
     """
 
     load: Load
@@ -48,16 +78,17 @@ class ScorerFacts(NamedTuple):
     compares_statements: bool = False
     reads_images: bool = False
     why_no_log_probs: str | None = None
+    open_files: "Callable[[Path, ModelSettings], OpenFiles]" = _open_checkpoint
 
 
-def _load_causal_lm(settings: Settings, files: "ModelFiles | None", _: Path | None) -> Scorer:
+def _load_causal_lm(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
     from batch_calibration.scoring.causal_lm import CausalLM
 
     model = settings.model
     return CausalLM(_load_weights(files, model), model.batch_size, model.logits_only)
 
 
-def _load_dual_encoder(settings: Settings, files: "ModelFiles | None", _: Path | None) -> Scorer:
+def _load_dual_encoder(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
     from batch_calibration.scoring.dual_encoder import DualEncoder
 
     model = settings.model
@@ -69,7 +100,26 @@ def _load_dual_encoder(settings: Settings, files: "ModelFiles | None", _: Path |
     return DualEncoder(_load_weights(files, model), model.scale, model.max_tokens, model.batch_size)
 
 
-def _load_api(settings: Settings, files: "ModelFiles | None", workdir: Path | None) -> Scorer:
+def _load_transformers(settings: Settings, files: OpenFiles | None, _: Path | None) -> Scorer:
+    from batch_calibration.models.transformers_files import TransformersFiles
+    from batch_calibration.scoring.transformers_lm import TransformersLM
+
+    model, usual = settings.model, ModelSettings()
+    for name in ("mesh", "logits_only", "accept_keys"):
+        if getattr(model, name) != getattr(usual, name):
+            raise InputError(
+                f"config.{name}: it is for the networks written here, and transformers runs this "
+                f"one; leave it at {getattr(usual, name)!r}."
+            )
+    if not isinstance(files, TransformersFiles):
+        raise InputError(
+            where="config.model", expected="a checkpoint directory", got="nothing",
+            remedy="give one",
+        )  # fmt: skip
+    return TransformersLM(files.load(model.dtype), model.batch_size)
+
+
+def _load_api(settings: Settings, files: OpenFiles | None, workdir: Path | None) -> Scorer:
     """The scorer that asks a server; nothing is sent yet."""
     import jax
 
@@ -89,7 +139,7 @@ def _load_api(settings: Settings, files: "ModelFiles | None", workdir: Path | No
     return ApiScorer(settings.api, settings.model.model, tokenizer, answers)
 
 
-def _load_weights(files: "ModelFiles | None", model: ModelSettings) -> "Checkpoint":
+def _load_weights(files: OpenFiles | None, model: ModelSettings) -> "Checkpoint":
     from batch_calibration.scoring import sharding
 
     if files is None:
@@ -99,7 +149,7 @@ def _load_weights(files: "ModelFiles | None", model: ModelSettings) -> "Checkpoi
             got="nothing",
             remedy="give one",
         )
-    return files.load(model.dtype, sharding.make_mesh(model.mesh))
+    return cast("ModelFiles", files).load(model.dtype, sharding.make_mesh(model.mesh))
 
 
 SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
@@ -116,6 +166,13 @@ SCORERS: MappingProxyType[str, ScorerFacts] = MappingProxyType({
         compares_statements=True,
         reads_images=True,
         why_no_log_probs="these are scaled cosines (dual_encoder)",
+    ),
+    "transformers": ScorerFacts(
+        _load_transformers,
+        lambda budget, texts, labels, _: budget.cost(texts, labels),
+        "asked: what prompts share is run once",
+        why_no_log_probs="",
+        open_files=_open_transformers,
     ),
     "api": ScorerFacts(_load_api, asks_server=True),
 })  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-ScorerKind = Literal["causal_lm", "dual_encoder", "api"]
+ScorerKind = Literal["causal_lm", "dual_encoder", "transformers", "api"]
 ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
@@ -96,7 +96,8 @@ class ModelSettings:
 
     Attributes:
         scorer: "causal_lm" scores label words after a prompt; "dual_encoder" compares a text or an
-            image with label statements (sentence encoders, CLIP); "api" asks a server.
+            image with label statements (sentence encoders, CLIP); "transformers" is "causal_lm"
+            for any architecture, T5 too, run with torch; "api" asks a server.
         model: a checkpoint directory, a name on the Hugging Face hub, "mini", "mini_small" or
             "mini_clip"; of the scorer "api", what the server calls it.
         batch_size: most rows in a batch; lower it only where memory is short.

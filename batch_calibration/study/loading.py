@@ -12,18 +12,17 @@ from batch_calibration.inputs import joined
 from batch_calibration.prompts.rendered import RenderedContext, text_digest
 from batch_calibration.scores import ScoreTable
 from batch_calibration.scoring import Scorer
-from batch_calibration.scoring.table import SCORERS
+from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.settings import Settings
 from batch_calibration.store import ContextInfo, Run
 from batch_calibration.tasks import TASKS
 
 if TYPE_CHECKING:
-    from batch_calibration.models.checkpoint import ModelFiles
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
 
 
-def open_model(settings: Settings) -> "ModelFiles | None":
+def open_model(settings: Settings) -> OpenFiles | None:
     """The files of the model, or of its tokenizer alone where a server is asked; None: not named.
 
     Raises:
@@ -34,14 +33,14 @@ def open_model(settings: Settings) -> "ModelFiles | None":
     if not name:
         return None
     # Flax is loaded where a network is asked for: reading stored scores needs none.
-    from batch_calibration.models.checkpoint import ModelFiles, find
+    from batch_calibration.models.checkpoint import find
 
     directory = CHECKPOINTS[name] if name in CHECKPOINTS else find(name)
-    return ModelFiles(directory, settings.model.accept_keys)
+    return SCORERS[settings.model.scorer].open_files(directory, settings.model)
 
 
 def load_scorer(
-    settings: Settings, workdir: Path | None = None, files: "ModelFiles | None" = None
+    settings: Settings, workdir: Path | None = None, files: OpenFiles | None = None
 ) -> Scorer:
     """The scorer that the settings name, its checkpoint loaded.
 
@@ -56,9 +55,7 @@ def load_scorer(
     return SCORERS[settings.model.scorer].load(settings, files or open_model(settings), workdir)
 
 
-def load_token_budget(
-    settings: Settings, files: "ModelFiles | None" = None
-) -> "TokenBudget | None":
+def load_token_budget(settings: Settings, files: OpenFiles | None = None) -> "TokenBudget | None":
     """What the model's tokenizer and config alone say of a prompt; None where none is named."""
     files = files or open_model(settings)
     if files is None:

@@ -16,7 +16,7 @@ from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedContext
 from batch_calibration.scores import context_id, digest
 from batch_calibration.scoring import Scorer
-from batch_calibration.scoring.table import SCORERS
+from batch_calibration.scoring.table import SCORERS, OpenFiles
 from batch_calibration.settings import Cell, ModelSettings, Settings
 from batch_calibration.store import Store, runs
 from batch_calibration.store.claims import Claim
@@ -28,7 +28,6 @@ from batch_calibration.tasks import Task
 
 if TYPE_CHECKING:
     from batch_calibration.models.chat_template import ChatTemplate
-    from batch_calibration.models.checkpoint import ModelFiles
     from batch_calibration.scoring.api.scorer import ApiScorer
     from batch_calibration.scoring.token_budget import TokenBudget
 
@@ -175,7 +174,7 @@ def render_contexts(
     cells: Iterable[Cell] | None = None,
     *,
     notify: Callable[[str], None] | None = None,
-    files: "ModelFiles | None" = None,
+    files: OpenFiles | None = None,
 ) -> list[RenderedContext]:
     """Every context of a study, rendered; each file of rows is read once.
 

@@ -1,0 +1,174 @@
+"""The scorer that transformers runs: equal to ours, to the plain loop, and to the harness's T5."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch and transformers: run `make reference`")
+pytest.importorskip("lm_eval", reason="needs lm-evaluation-harness: run `make reference`")
+
+from cases import CAUSAL, build, save  # noqa: E402
+from lm_eval.api.instance import Instance  # noqa: E402
+from lm_eval.models.huggingface import HFLM  # noqa: E402
+from tiny import CORPUS, byte_level  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM  # noqa: E402
+
+from batch_calibration.errors import InputError  # noqa: E402
+from batch_calibration.models.checkpoint import load_checkpoint  # noqa: E402
+from batch_calibration.models.transformers_files import TransformersFiles  # noqa: E402
+from batch_calibration.scoring.causal_lm import CausalLM  # noqa: E402
+from batch_calibration.scoring.transformers_lm import TransformersLM  # noqa: E402
+from batch_calibration.settings import Settings  # noqa: E402
+from batch_calibration.study import run_scoring  # noqa: E402
+
+QUERIES = ["slow", "very fine", "not even desperate and bleak", "a zebra", "", "fine " * 9]
+LABELS = [" positive", " negative", " pos", " so so"]
+SHOTS = ["", "".join(CORPUS)]
+SIZES = {
+    "vocab_size": 400, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 300,
+}  # fmt: skip
+OTHER = {
+    "mixtral": SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": SIZES | {
+        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 8,
+    },
+    "phi": SIZES,
+    "gemma": SIZES | {"head_dim": 8},
+    "gpt_neo": {
+        "vocab_size": 400, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]], "window_size": 16,
+        "max_position_embeddings": 300,
+    },
+    "stablelm": SIZES,
+    "olmo3": SIZES,
+    "mamba": {
+        "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8,
+    },
+    "falcon": {
+        "vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "alibi": True, "new_decoder_architecture": False,
+    },
+    "lfm2": SIZES | {"layer_types": ["conv", "full_attention", "conv"]},
+}  # fmt: skip
+
+
+def prompts_of(shots):
+    return [f"{shots}Review: {query}\nSentiment:" for query in QUERIES]
+
+
+def write_tokenizer(directory, **options):
+    byte_level().save(str(directory / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", **options}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("shots", SHOTS)
+def test_scores_are_those_of_our_networks(name, shots, tmp_path):
+    save(name, build(name, seed=5, vocabulary=400, positions=200), tmp_path)
+    write_tokenizer(tmp_path)
+    theirs = TransformersLM(TransformersFiles(tmp_path).load()).score(prompts_of(shots), LABELS)
+    ours = CausalLM(load_checkpoint(tmp_path)).score(prompts_of(shots), LABELS)
+    np.testing.assert_allclose(theirs.log_probs, ours.log_probs, atol=1e-4)
+    np.testing.assert_array_equal(theirs.tokens, ours.tokens)
+
+
+@pytest.mark.parametrize("batch_size", [2, 256])
+@pytest.mark.parametrize("name", OTHER)
+def test_an_architecture_without_a_network_here(name, batch_size, tmp_path):
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **OTHER[name]))
+    model.eval().save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    tokenizer = byte_level()
+    scorer = TransformersLM(TransformersFiles(tmp_path).load(), batch_size)
+    for shots in SHOTS:
+        texts = prompts_of(shots)
+        scores = scorer.score(texts, LABELS).log_probs
+        for row, text in enumerate(texts):
+            for column, label in enumerate(LABELS):
+                prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
+                with torch.no_grad():
+                    log_probs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+                rest = range(len(prompt), len(ids))
+                expected = sum(float(log_probs[at - 1, ids[at]]) for at in rest)
+                assert scores[row, column] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory):
+    """A random T5 whose tokenizer ends texts with </s>."""
+    from tokenizers.processors import TemplateProcessing
+
+    directory = tmp_path_factory.mktemp("t5")
+    torch.manual_seed(2)
+    config = AutoConfig.for_model(
+        "t5", vocab_size=400, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4,
+        decoder_start_token_id=0, tie_word_embeddings=False,
+    )  # fmt: skip
+    AutoModelForSeq2SeqLM.from_config(config).eval().save_pretrained(directory)
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens(["</s>"])
+    end = tokenizer.token_to_id("</s>")
+    tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    tokenizer.save(str(directory / "tokenizer.json"))
+    options = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>"}
+    options["pad_token"] = "<|end|>"
+    (directory / "tokenizer_config.json").write_text(json.dumps(options))
+    return directory
+
+
+def test_an_encoder_decoder_is_the_harness_s(t5):
+    texts = [text + space for text in prompts_of(SHOTS[1]) for space in ("", " ")]
+    scores = TransformersLM(TransformersFiles(t5).load(), 4).score(texts, LABELS).log_probs
+    harness = HFLM(pretrained=str(t5), device="cpu", dtype="float32", backend="seq2seq")
+    requests = [
+        Instance("loglikelihood", {}, (text, label), 0) for text in texts for label in LABELS
+    ]
+    expected = [log_prob for log_prob, _ in harness.loglikelihood(requests, disable_tqdm=True)]
+    np.testing.assert_allclose(scores.ravel(), expected, atol=1e-4)
+
+
+def test_a_study_is_scored_and_goes_on(t5, tmp_path):
+    settings = Settings.of(
+        scorer="transformers", model=str(t5), data="mini", tasks="sst2", shots=1, limit=30,
+        labeled_per_class=0, dc_texts=2, batch_size=8,
+    )  # fmt: skip
+    heard = []
+    report = run_scoring(settings, store=tmp_path / "W", notify=heard.append)
+    assert report.scored == report.rows > 30
+    assert any("encoder-decoder" in note for note in heard)
+    assert run_scoring(settings, store=tmp_path / "W").scored == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"logits_only": True}, "config.logits_only: it is for the networks written here"),
+        ({"mesh": "data:2"}, "config.mesh: it is for the networks written here"),
+        ({"dtype": "float8"}, "no dtype named 'float8'"),
+    ],
+)
+def test_settings_that_are_not_for_it(changes, sentence, t5, tmp_path):
+    base = {"scorer": "transformers", "model": str(t5), "data": "mini", "tasks": "sst2", "limit": 2}
+    with pytest.raises(InputError, match=sentence):
+        run_scoring(Settings.of(**base, labeled_per_class=0, **changes), store=tmp_path / "W")
+
+
+def test_what_transformers_cannot_read_is_a_sentence(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "no_such_network"}))
+    with pytest.raises(InputError, match=r"transformers 5.* cannot read it \(.*no_such_network"):
+        TransformersFiles(tmp_path)
+    with pytest.raises(InputError, match=r"config\.scorer=transformers runs it"):
+        load_checkpoint(tmp_path)
+
+
+def test_pickled_weights_are_refused(t5, tmp_path):
+    for path in t5.iterdir():
+        if path.suffix != ".safetensors":
+            (tmp_path / path.name).symlink_to(path)
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="pickled checkpoints"):
+        TransformersFiles(tmp_path).load()
