@@ -1,4 +1,4 @@
-"""A checkpoint that transformers runs with torch: its config, its tokenizer and, asked for, weights.
+"""A checkpoint that transformers runs with torch: config, tokenizer and, asked for, weights.
 
 For architectures without a network here. Nothing is unpickled (safetensors alone), and no code of
 a checkpoint is run. Needs the extra `torch`.

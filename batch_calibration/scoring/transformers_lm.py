@@ -197,7 +197,7 @@ class TransformersLM:
             output = self._forward(
                 np.array([first[:shared]]), np.ones((1, shared), int), 0, None, 1
             )
-        cache = getattr(output, "past_key_values", None)
+        cache: Any = getattr(output, "past_key_values", None)
         try:
             copy.deepcopy(cache).batch_repeat_interleave(1)
         except (AttributeError, NotImplementedError):
