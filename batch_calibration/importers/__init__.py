@@ -8,6 +8,7 @@ from typing import NamedTuple
 from batch_calibration.errors import InputError
 from batch_calibration.importers import (
     array_files,
+    decisions,
     delimited,
     frames,
     helm,
@@ -61,6 +62,7 @@ HELM = "https://crfm-helm.readthedocs.io/en/latest/tutorial/"
 NPY = "https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"
 PARQUET = "https://parquet.apache.org/docs/file-format/"
 ARROW = "https://arrow.apache.org/docs/format/Columnar.html"
+DECISIONS = "answers of POST /v1/systemone, one a line"
 
 # Formats of logs stand before those of tables: a log may be JSON Lines or a zip as well.
 IMPORTERS: dict[str, Importer] = {
@@ -72,6 +74,7 @@ IMPORTERS: dict[str, Importer] = {
     "openai": _server("openai", OPENAI),
     "sglang": _server("sglang", SGLANG),
     "llama.cpp": _server("llama.cpp", LLAMA_CPP),
+    "decisions": Importer(decisions.recognizes, decisions.read, DECISIONS),
     "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
     "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
     "safetensors": Importer(array_files.is_safetensors, array_files.read_safetensors, SAFETENSORS),

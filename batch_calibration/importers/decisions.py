@@ -1,0 +1,188 @@
+"""Saved answers of decision models: a probability for each option of a typed question, one a line.
+
+A line is `{"id", "choice", "probabilities": {option: p}, "gold"?, "question"?}`. Options are
+columns in the order of their names, whatever the order they were declared in, so that neither a
+score nor a prior depends on it. Lines with `"content_free": true` are the block "cc".
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from batch_calibration.errors import InputError, shown
+from batch_calibration.files import Json, parse_json
+from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.cells import choose_labels, renumber_labels
+from batch_calibration.importers.choices import by_columns
+from batch_calibration.importers.text_files import fields, json_rows
+
+QUESTION, OPTIONS = "question", "options"
+"""Columns of `Reading.by`: which question a line answers, and the names of its options."""
+GOLD, CONTENT_FREE = "gold", "content_free"
+MAX_SUM = 1.0 + 1e-3
+"""What the probabilities of a line may sum to, with rounding."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One line.
+
+    Attributes:
+        where: its place in words.
+        id: the row's name.
+        number: of the line among all, from 0.
+        log_probs: option -> nats, in the order of the options' names; minus infinity for 0.
+        choice: the option that was chosen, "" where the line does not say.
+        gold: the right option, "" where it is unknown.
+        is_content_free: whether the state that was asked about had no content.
+        columns: values of the columns that `Reading.by` names.
+    """
+
+    where: str
+    id: str
+    number: int
+    log_probs: Mapping[str, float]
+    choice: str
+    gold: str
+    is_content_free: bool
+    columns: Mapping[str, str]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the options, sorted."""
+        return tuple(self.log_probs)
+
+
+def recognizes(path: Path, start: bytes) -> bool:
+    """Whether the first line, or what is seen of it, has a choice and probabilities by option."""
+    del path
+    first = start.lstrip(b"\xef\xbb\xbf \t\r\n[").split(b"\n")[0].rstrip(b", \r]")
+    try:
+        line = parse_json(first.decode(errors="replace"))
+    except ValueError:
+        return False
+    line = fields(line)
+    return "choice" in line and isinstance(line.get("probabilities"), dict)
+
+
+def read(path: Path, reading: Reading) -> list[Imported]:
+    """The scores of a file of decisions: one context, or those of `by=question` or `by=options`."""
+    decisions = []
+    for number, (where, line) in enumerate(json_rows(path)):
+        decisions.append(_read_line(line, where, number, reading))
+    if not decisions:
+        raise InputError(where=path, expected="a decision a line", got="none")
+    groups: dict[tuple[str, ...], list[Decision]] = {}
+    for decision in decisions:
+        names = [decision.columns[name] for name in (QUESTION, OPTIONS) if name in reading.by]
+        groups.setdefault(tuple(names), []).append(decision)
+    return [_to_imported(group, path, reading) for group in groups.values()]
+
+
+def _read_line(line: Mapping[str, Json], where: str, number: int, reading: Reading) -> Decision:
+    probabilities = line.get("probabilities")
+    if not isinstance(probabilities, dict) or len(probabilities) < 2:
+        raise InputError(
+            where=where, expected="the probabilities of two or more options, by name",
+            got=shown(probabilities),
+        )  # fmt: skip
+    log_probs = {}
+    for option in sorted(probabilities):
+        log_probs[option] = _log(probabilities[option], f"{where}, option {shown(option)}")
+    total = sum(map(math.exp, log_probs.values()))
+    if total > MAX_SUM:
+        raise InputError(where=where, expected="probabilities of sum 1", got=f"{total:.4g}")
+    gold = line.get(reading.gold or GOLD)
+    if gold is not None and str(gold) not in log_probs:
+        raise InputError(
+            where=where, expected=f"the right option, one of {shown(list(log_probs))}",
+            got=shown(gold), remedy="write null where it is not known",
+        )  # fmt: skip
+    options = ", ".join(log_probs)
+    known = {QUESTION: options, OPTIONS: options, **line}
+    return Decision(
+        where, str(line.get(reading.ids or "id", number)), number, log_probs,
+        _text(line.get("choice")), _text(gold), line.get(CONTENT_FREE) is True,
+        # The names of the options stand for a question that has no name.
+        by_columns(known, where, reading, kind="line") | {
+            name: str(known[name]) for name in (QUESTION, OPTIONS)
+        },
+    )  # fmt: skip
+
+
+def _text(value: Json) -> str:
+    """A name as a text, "" for none: options may be numbers."""
+    return "" if value is None else str(value)
+
+
+def _log(probability: Json, where: str) -> float:
+    is_number = isinstance(probability, int | float) and not isinstance(probability, bool)
+    if not is_number or not 0 <= probability <= MAX_SUM:  # type: ignore[operator]
+        raise InputError(where=where, expected="a probability", got=shown(probability))
+    return math.log(probability) if probability else -math.inf  # type: ignore[arg-type]
+
+
+def _to_imported(decisions: Sequence[Decision], path: Path, reading: Reading) -> Imported:
+    """Decisions of the same options as scores."""
+    options = decisions[0].options
+    for decision in decisions:
+        if decision.options != options:
+            column = OPTIONS if QUESTION in reading.by else QUESTION
+            raise InputError(
+                where=decision.where, expected=f"the options {shown(list(options))}",
+                got=shown(list(decision.options)),
+                remedy=f"say --by={','.join((*reading.by, column))}, which makes each {column} a "
+                "context of its own",
+            )  # fmt: skip
+    asked = [decision for decision in decisions if not decision.is_content_free]
+    if not asked:
+        raise InputError(
+            where=path, expected="a decision with content", got="content-free ones alone"
+        )
+    names, indices = choose_labels(str(path), options, reading.labels, are_named=True)
+    gold = np.array([options.index(row.gold) if row.gold else -1 for row in asked])
+    blocks = {}
+    if content_free := [row for row in decisions if row.is_content_free]:
+        blocks["cc"] = _scores(content_free)[:, indices]
+    columns = {name: [row.columns[name] for row in asked] for name in reading.by}
+    return Imported(
+        str(path),
+        _scores(asked)[:, indices],
+        names,
+        renumber_labels(str(path), gold, options, indices),
+        tuple(row.id for row in asked),
+        about={"task": path.stem},
+        columns=columns,
+        blocks=blocks,
+        notes=tuple(_notes(asked, reading)),
+        file_rows=np.array([row.number for row in asked]),
+    )
+
+
+def _scores(decisions: Sequence[Decision]) -> np.ndarray:
+    return np.array([list(decision.log_probs.values()) for decision in decisions])
+
+
+def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:
+    """What the probabilities do not say: choices that are others, questions that are several."""
+    notes = []
+    differing = 0
+    for decision in decisions:
+        likeliest = max(decision.log_probs.values())
+        if decision.choice:
+            differing += decision.log_probs.get(decision.choice) != likeliest
+    if differing:
+        notes.append(
+            f"In {differing:,} of {len(decisions):,} decisions the choice is not the likeliest "
+            "option: it was drawn or corrected, and the probabilities may be as well."
+        )
+    questions = len({decision.columns[QUESTION] for decision in decisions})
+    if questions > 1 and QUESTION not in reading.by:
+        notes.append(
+            f"{questions:,} questions share their options and are one context; --by=question "
+            "makes each a context of its own."
+        )
+    return notes

@@ -1,0 +1,159 @@
+"""Saved answers of decision models, from a server of the test's own: no public file was found."""
+
+import json
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+from api_server import Reply, running
+
+from batch_calibration import calibrate, cli
+from batch_calibration.errors import InputError
+from batch_calibration.importers import IMPORTERS, Reading, read
+
+TOPICS = ("sports", "art", "trade")
+PLACES = np.array([1.5, 0.0, -0.5])
+"""What the server prefers among places, in nats."""
+
+
+def decide(_, path, body):
+    """A server that likes the options declared first."""
+    options = body["options"]
+    content = [0.0 if not body["state"] else 2.5 * (option in body["state"]) for option in options]
+    scores = np.exp(np.array(content) + PLACES[: len(options)])
+    shares = (scores / scores.sum()).tolist()
+    probabilities = dict(zip(options, shares, strict=True))
+    choice = max(probabilities, key=probabilities.__getitem__)
+    return Reply({"choice": choice, "probabilities": probabilities})
+
+
+def saved(server, states, options, **more):
+    """Lines as a user would save them."""
+    lines = []
+    for number, state in enumerate(states):
+        body = json.dumps({"state": state, "options": options}).encode()
+        headers = {"content-type": "application/json"}
+        with urlopen(Request(f"{server.address}/systemone", body, headers)) as response:
+            lines.append({"id": f"s{number}", **json.load(response), **more})
+    return lines
+
+
+def write(path, lines):
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+STATES = [f"news on {topic} {i}" for i in range(4) for topic in TOPICS]
+
+
+@pytest.fixture(scope="module")
+def lines():
+    with running(decide) as server:
+        asked = saved(server, STATES, list(TOPICS))
+        for line, state in zip(asked, STATES, strict=True):
+            line["gold"] = next(topic for topic in TOPICS if topic in state)
+        empty = saved(server, [""], list(TOPICS), content_free=True)
+        other = saved(server, ["news on art"], ["no", "yes"], question="is it art?", gold="no")
+    empty[0]["id"], other[0]["id"] = "empty", "other"
+    return asked, empty, other
+
+
+def test_probabilities_are_scores_in_the_order_of_the_options_names(lines, tmp_path):
+    asked, empty, _ = lines
+    path = write(tmp_path / "news.jsonl", asked + empty)
+    (table,) = read(path)
+    assert table.label_names == ("art", "sports", "trade") and table.context["task"] == "news"
+    want = [[line["probabilities"][name] for name in table.label_names] for line in asked]
+    test = table.blocks["test"]
+    np.testing.assert_allclose(np.exp(test.log_probs), want, rtol=1e-5)
+    assert test.row_ids == tuple(line["id"] for line in asked)
+    assert [table.label_names[i] for i in test.labels] == [line["gold"] for line in asked]
+    # Content-free lines are the block of cc.
+    cc = calibrate(test.log_probs, "cc", probe=table.blocks["cc"].log_probs)
+    assert (cc.argmax(1) == test.labels).all()
+    (named,) = read(path, Reading(labels=TOPICS))
+    assert named.label_names == TOPICS
+    shares = np.exp(PLACES) / np.exp(PLACES).sum()
+    np.testing.assert_allclose(named.blocks["cc"].log_probs[0], np.log(shares), atol=1e-5)
+
+
+def test_the_order_in_which_options_are_declared_is_nothing(lines, tmp_path):
+    asked, empty, _ = lines
+    (table,) = read(write(tmp_path / "news.jsonl", asked + empty))
+    for line in (turned := json.loads(json.dumps(asked + empty))):
+        line["probabilities"] = dict(reversed(line["probabilities"].items()))
+    (other,) = read(write(tmp_path / "turned.jsonl", turned))
+    assert other.label_names == table.label_names
+    for name in ("test", "cc"):
+        np.testing.assert_array_equal(other.blocks[name].log_probs, table.blocks[name].log_probs)
+
+
+def test_questions_with_other_options_are_contexts_of_their_own(lines, tmp_path):
+    asked, empty, other = lines
+    path = write(tmp_path / "all.jsonl", asked + empty + other)
+    with pytest.raises(InputError, match=r"expected the options .*say --by=question"):
+        read(path)
+    for column in ("question", "options"):
+        # One row of two labels is all that differs.
+        tables = read(path, Reading(by=(column,)))
+        assert [table.label_names for table in tables] == [
+            ("art", "sports", "trade"),
+            ("no", "yes"),
+        ]
+        assert [len(table.blocks["test"].row_ids) for table in tables] == [12, 1]
+        assert list(tables[1].blocks) == ["test"]
+
+
+def test_a_program_diagnoses_them(lines, tmp_path, capsys):
+    asked, _, _ = lines
+    path = write(tmp_path / "news.jsonl", asked)
+    assert IMPORTERS["decisions"].recognizes(path, path.read_bytes()[:4096])
+    cli.run(["diagnose", str(path)])
+    assert "'sports' over 'trade'" in capsys.readouterr().out
+
+
+def test_choices_that_are_not_the_likeliest_are_noted(lines, tmp_path):
+    asked, _, _ = lines
+    changed = [line | {"choice": "trade"} for line in asked]
+    differing = sum(max(x["probabilities"], key=x["probabilities"].get) != "trade" for x in asked)
+    (table,) = read(write(tmp_path / "a.jsonl", changed))
+    (note,) = table.blocks["test"].spec["notes"]
+    assert note.startswith(f"In {differing} of 12 decisions the choice is not the likeliest")
+    half = [line | {"question": f"q{i % 2}"} for i, line in enumerate(asked)]
+    (table,) = read(write(tmp_path / "b.jsonl", half))
+    assert "2 questions share their options" in table.blocks["test"].spec["notes"][0]
+    assert len(read(tmp_path / "b.jsonl", Reading(by=("question",)))) == 2
+
+
+def test_an_option_of_probability_0_is_missing(lines, tmp_path):
+    asked, _, _ = lines
+    changed = json.loads(json.dumps(asked))
+    changed[0]["probabilities"]["trade"] = 0
+    path = write(tmp_path / "a.jsonl", changed)
+    with pytest.raises(InputError, match=r"as the score of 'trade'.*--missing=least"):
+        read(path)
+    (table,) = read(path, Reading(missing="least"))
+    scores = table.blocks["test"].log_probs[0]
+    assert scores.argmin() == 2 and np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"probabilities": {"a": 0.7, "b": 0.6}},
+            r"line 2: expected probabilities of sum 1; got 1\.3",
+        ),
+        ({"probabilities": {"a": "x", "b": 0.6}}, r"option 'a': expected a probability; got 'x'"),
+        ({"probabilities": {"a": -0.1, "b": 0.6}}, r"expected a probability; got -0\.1"),
+        ({"probabilities": {"a": 1.0}}, "of two or more options"),
+        ({"probabilities": [0.5, 0.5]}, "of two or more options"),
+        ({"gold": "c"}, r"the right option, one of .*; got 'c': write null"),
+        ({"id": "0"}, "stands 2 times"),
+    ],
+)
+def test_a_line_that_is_none_is_a_sentence(change, sentence, tmp_path):
+    usual = {"id": "0", "choice": "a", "probabilities": {"a": 0.6, "b": 0.4}, "gold": "a"}
+    path = write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change])
+    with pytest.raises(InputError, match=sentence):
+        read(path)
