@@ -72,7 +72,9 @@ def test_from_config_to_page(program, scored):
     page = (scored / "report.html").read_text()
     shown = set(re.findall('<figure id="figure-([^"]+)"', page))
     assert f"{start}-differences" in shown and asked_from_elsewhere(page) == []
-    assert {name for name in shown if not re.fullmatch(r"s\d+-c\d+", name)} <= drawn
+    # The chart of all contexts, and those of single ones, are the page's own.
+    own = re.compile(r"preferences|s\d+-c\d+")
+    assert {name for name in shown if not own.fullmatch(name)} <= drawn
     assert "experiments.score --config=configs/mini.py:smoke" in page and "jax" in page
 
 
