@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rendering import rendered
 
-from batch_calibration import calibrate
+from batch_calibration import calibrate, cli
 from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import aurc, coverage_at_5, order_flip_rate
@@ -214,3 +214,20 @@ def test_all_right_is_covered_and_all_wrong_is_not():
     scores = np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]], np.float32)
     assert coverage_at_5(scores, [0, 0, 1]) == 1.0 and aurc(scores, [0, 0, 1]) == 0.0
     assert coverage_at_5(scores, [1, 1, 0]) == 0.0 and aurc(scores, [1, 1, 0]) == 1.0
+
+
+def test_the_program_takes_orders_as_a_probe_and_says_how_often_answers_flip(tmp_path, capsys):
+    contents, places = np.random.default_rng(6).normal(size=(30, 3)), np.array([1.5, 0.0, -1.0])
+    asked = asked_in_orders(contents, places, 3)
+    logs = asked - np.log(np.exp(asked).sum(1, keepdims=True))
+    for name, rows in (("test", logs[::3]), ("orders", logs)):
+        lines = [",".join(f"{score:.8f}" for score in row) for row in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["A,B,C", *lines]))
+    output = tmp_path / "out.npz"
+    cli.run(["calibrate", str(tmp_path / "test.csv"), "--method=order_average",
+             f"--probe={tmp_path / 'orders.csv'}", f"--output={output}"])  # fmt: skip
+    expected = calibrate(logs[::3], "order_average", probe=logs)
+    with np.load(output) as found:
+        np.testing.assert_allclose(found["scores"], expected, atol=1e-4)
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{order_flip_rate(logs, 30)} % of 30 questions get another answer" in told

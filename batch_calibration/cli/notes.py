@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from batch_calibration.cli.summaries import title
+from batch_calibration.methods import METHODS
+from batch_calibration.metrics import order_flip_rate
 from batch_calibration.scores import Block, ScoreTable
 
 
@@ -10,6 +12,16 @@ def of_block(block: Block) -> list[str]:
     """What the importer of a block noticed."""
     messages = block.spec.get("notes")
     return list(map(str, messages)) if isinstance(messages, list) else []
+
+
+def of_orders(table: ScoreTable) -> list[str]:
+    """How often the answer changes with the order of the options, where every row has several."""
+    probe, block = METHODS["order_average"].probe, table.blocks.get("permutations")
+    rows, k = table.blocks["test"].log_probs.shape
+    if block is None or len(block.row_ids) not in probe.row_counts(rows, k):
+        return []
+    rate = order_flip_rate(block.log_probs, rows)
+    return [f"{rate} % of {rows:,} questions get another answer in another order of their options."]
 
 
 def group(tables: Sequence[ScoreTable]) -> list[str]:
@@ -25,10 +37,12 @@ def group(tables: Sequence[ScoreTable]) -> list[str]:
     # What a note says without its numbers -> the contexts that have it, and their notes.
     by_kind: dict[str, dict[str, str]] = {}
     for table in tables:
+        notes = of_orders(table)
         for block in table.blocks.values():
-            for note in of_block(block):
-                words = ["#" if any(map(str.isdigit, word)) else word for word in note.split()]
-                by_kind.setdefault(" ".join(words), {}).setdefault(title(table), note)
+            notes += of_block(block)
+        for note in notes:
+            words = ["#" if any(map(str.isdigit, word)) else word for word in note.split()]
+            by_kind.setdefault(" ".join(words), {}).setdefault(title(table), note)
     sentences = []
     for notes_of_kind in by_kind.values():
         example, note = next(iter(notes_of_kind.items()))
