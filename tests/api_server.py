@@ -49,6 +49,14 @@ def answer(path: str, body: dict) -> dict:
         text = str(body["query"] + body["items"][0])
         tops = {n: math.exp(nats(text, token_of(n)) - 1) for n in body["label_token_ids"]}
         return {"object": "scoring", "scores": [list(tops.values())]}
+    if path.endswith("/systemone"):
+        ((name, question),) = body["questions"].items()
+        nats_of = {option: nats(body["state"], f" {option}") for option in question["criteria"]}
+        total = sum(map(math.exp, nats_of.values()))
+        probabilities = {option: math.exp(x) / total for option, x in nats_of.items()}
+        choice = max(probabilities, key=probabilities.__getitem__)
+        decision = {"type": "choice", "choice": choice, "probabilities": probabilities}
+        return {"model": body["model"], "answers": {name: decision}}
     if path.endswith("/chat/completions"):
         tops = first_tokens(body["messages"][0]["content"])
         content = [{"token": t, "logprob": log_prob} for t, log_prob in tops.items()]

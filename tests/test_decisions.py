@@ -5,7 +5,8 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
-from api_server import Reply, running
+from api_asking import TEXTS, scorer
+from api_server import LABELS, Reply, nats, running
 
 from batch_calibration import calibrate, cli
 from batch_calibration.errors import InputError
@@ -157,3 +158,29 @@ def test_a_line_that_is_none_is_a_sentence(change, sentence, tmp_path):
     path = write(tmp_path / "a.jsonl", [usual, usual | {"id": "1"} | change])
     with pytest.raises(InputError, match=sentence):
         read(path)
+
+
+def test_a_study_can_ask_for_decisions_with_options_in_the_order_of_their_names():
+    with running() as server:
+        asks = scorer(server.address, "systemone")
+        assert asks.estimate(TEXTS, LABELS).requests == len(TEXTS)
+        got = asks.score(TEXTS, LABELS).log_probs
+        turned = scorer(server.address, "systemone").score(TEXTS, LABELS[::-1]).log_probs
+        assert len(server.asked) == 2 * len(TEXTS)
+        for _, body, _ in server.asked:
+            (question,) = body["questions"].values()
+            assert list(question["criteria"]) == ["negative", "positive"]
+            assert body["state"] in TEXTS and question["type"] == "choice"
+    raw = np.array([[nats(text, label) for label in LABELS] for text in TEXTS])
+    want = raw - np.log(np.exp(raw).sum(1, keepdims=True))
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_allclose(turned, want[:, ::-1], atol=1e-5)
+
+
+def test_a_decision_of_other_options_is_refused():
+    reply = {"answers": {"label": {"probabilities": {"negative": 0.5, "other": 0.5}}}}
+    with (
+        running(lambda *_: Reply(reply)) as server,
+        pytest.raises(InputError, match="a probability for each of negative, positive"),
+    ):
+        scorer(server.address, "systemone").score(TEXTS, LABELS)

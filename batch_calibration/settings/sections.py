@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 ScorerKind = Literal["causal_lm", "dual_encoder", "transformers", "api"]
-ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat"]
+ApiScores = Literal["echo", "prompt_logprobs", "logprob_token_ids", "score", "top_k", "chat",
+                    "systemone"]  # fmt: skip
 Selection = Literal["per_class", "total", "round_robin", "explicit"]
 LengthPolicy = Literal["error", "drop_shots", "same_context", "truncate_left"]
 Chat = Literal["off", "turns", "one_message"]
-DemonstrationLabels = Literal["gold", "random", "flipped"]
 LabelWords = Literal["own", "training", "held_out"]
 Number = TypeVar("Number", int, float)
 
@@ -78,7 +78,7 @@ class PromptSettings:
     order: int = _at_least(-1, -1, "(-1: as drawn)")
     template: str = ""
     verbalizer: str = ""
-    demonstration_labels: DemonstrationLabels = "gold"
+    demonstration_labels: Literal["gold", "random", "flipped"] = "gold"
     label_words: LabelWords = "own"
     over_long: LengthPolicy = "error"
     chat: Chat = "off"
@@ -128,9 +128,10 @@ class ApiSettings:
         server: its address, such as "http://127.0.0.1:8000/v1".
         api_scores: the way of asking. Of whole labels: "echo" (OpenAI-style completions),
             "prompt_logprobs" (vLLM). Of labels of one token: "logprob_token_ids" (vLLM), "score"
-            (SGLang). Of first tokens among the likeliest: "top_k" (completions), "chat".
+            (SGLang). Of first tokens among the likeliest: "top_k" (completions), "chat". Of the
+            options of a decision model: "systemone".
         tokenizer: directory of the model's tokenizer.json and config.json: counts tokens, fits
-            prompts (`over_long`), and tells "logprob_token_ids" and "score" the labels' ids.
+            prompts, and tells "logprob_token_ids" and "score" the labels' ids.
         top_logprobs: how many of the likeliest first tokens "top_k" and "chat" ask for.
         missing: what is done about labels that are not among them: "least" puts them just below
             the least one, "drop" leaves the row out, a number of nats stands for them.

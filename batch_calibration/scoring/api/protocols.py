@@ -21,6 +21,10 @@ from batch_calibration.settings import ApiScores
 
 ROUNDING = 1e-3
 """Nats that a log-probability may lie above 0 by rounding."""
+SUM_ROUNDING = 0.02
+"""What the sum of a decision's probabilities may differ from 1 by: servers round to few digits."""
+DECISION_NAME, DECISION = "label", "Which option goes on after the text?"
+"""How the one question of a decision is called, and what it asks: the state is the whole prompt."""
 WHERE = "the answer"
 """What sentences call it."""
 
@@ -57,6 +61,7 @@ class ApiProtocol(NamedTuple):
         read: answer, question and number of the request -> what the answer says.
         first_tokens: whether answers are lists of first tokens.
         sends_ids: whether token ids are sent, which takes a tokenizer.
+        asks_all: whether one request names all labels.
         instead: what to try where a server cannot do it.
     """
 
@@ -64,7 +69,13 @@ class ApiProtocol(NamedTuple):
     read: Callable[[Json, Question, int], FormScores]
     first_tokens: bool = False
     sends_ids: bool = False
+    asks_all: bool = False
     instead: str = ""
+
+    @property
+    def asks_once(self) -> bool:
+        """Whether one request is about all labels of a prompt."""
+        return self.first_tokens or self.sends_ids or self.asks_all
 
 
 def _completion(question: Question, **fields: Json) -> Request:
@@ -185,6 +196,45 @@ def _read_top_k(answer: Json, question: Question, _: int) -> FormScores:
     return log_probs
 
 
+def _systemone(question: Question) -> list[Request]:
+    # In the order of their names, so that a prior does not depend on how a task orders its labels.
+    options: dict[str, Json] = dict.fromkeys(sorted(map(str.strip, question.forms)))
+    if len(options) < len(question.forms):
+        raise InputError(
+            where="config.api_scores=systemone", expected="labels of different names",
+            got=shown(list(question.forms)), remedy="give each label one form of its own",
+        )  # fmt: skip
+    asked: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
+    body: dict[str, Json] = {
+        "model": question.model, "state": question.text, "questions": {DECISION_NAME: asked},
+    }  # fmt: skip
+    return [Request("systemone", body)]
+
+
+def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
+    """The logarithms of the probabilities of the options, which sum to 1."""
+    probabilities = value_at(answer, "answers", DECISION_NAME, "probabilities")
+    names = [form.strip() for form in question.forms]
+    if not isinstance(probabilities, dict) or set(probabilities) != set(names):
+        raise InputError(
+            where=WHERE, expected=f"a probability for each of {', '.join(names)}",
+            got=shown(probabilities),
+        )  # fmt: skip
+    scores = []
+    for name in names:
+        share = probabilities[name]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise InputError(
+                where=f"{WHERE}, {name!r}", expected="a probability above 0, of 1 at most",
+                got=shown(share),
+            )  # fmt: skip
+        scores.append(float(np.log(share)))
+    total = float(np.exp(scores).sum())
+    if abs(total - 1.0) > SUM_ROUNDING:
+        raise InputError(where=WHERE, expected="probabilities of sum 1", got=f"{total:.4g}")
+    return scores
+
+
 def _at_most_0(log_prob: float) -> float:
     # Written so that NaN is refused too.
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
@@ -236,5 +286,6 @@ PROTOCOLS: dict[ApiScores, ApiProtocol] = {
     "score": ApiProtocol(_score, _read_score, sends_ids=True, instead="echo, top_k or chat"),
     "top_k": ApiProtocol(_top_k, _read_top_k, first_tokens=True, instead="chat or echo"),
     "chat": ApiProtocol(_chat, _read_top_k, first_tokens=True, instead="top_k or echo"),
+    "systemone": ApiProtocol(_systemone, _read_systemone, asks_all=True, instead="chat or top_k"),
 }
 """Setting `api_scores` -> how it is done."""

@@ -262,7 +262,7 @@ class ApiScorer:
 
     def requests_per_row(self, forms: Sequence[str]) -> int:
         """How many requests one text takes: ways that end it with a label take one for each."""
-        return 1 if self._protocol.first_tokens or self._protocol.sends_ids else len(forms)
+        return 1 if self._protocol.asks_once else len(forms)
 
     def _requests(
         self, texts: Sequence[str], forms: Sequence[str], first: int = 0, last: int | None = None
