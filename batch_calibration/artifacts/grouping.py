@@ -125,6 +125,24 @@ class SettingRecords:
         return float(np.mean([self.values(task, method, metric).mean() for task in self.records]))
 
 
+def name_differences(settings: Sequence[Setting]) -> list[str]:
+    """Of each setting what tells it from the others: "gpt2, 4-shot".
+
+    >>> one = Setting("gpt2", "causal_lm", 4, "test", 0)
+    >>> name_differences([one, one._replace(shots=0), one._replace(model="mini")])
+    ['gpt2, 4-shot', 'gpt2, 0-shot', 'mini, 4-shot']
+    """
+    names = []
+    for setting in settings:
+        values = []
+        for field, value in setting._asdict().items():
+            if any(getattr(other, field) != value for other in settings):
+                texts = value if isinstance(value, tuple) else [str(value)]
+                values += [f"{text}-shot" if field == "shots" else text for text in texts]
+        names.append(", ".join(filter(None, values)))
+    return names
+
+
 def methods_of_group(group: Group) -> list[str]:
     """Names of the methods of a group."""
     return [name for name, method in METHODS.items() if method.group == group]

@@ -50,7 +50,6 @@ def paragraph(group: SettingRecords) -> str:
         _describe_two_fields(group, tasks),
         _describe_best(group),
         _describe_spread(group, tasks),
-        _describe_preference(group),
     ]
     return " ".join(filter(None, sentences))
 
@@ -168,22 +167,6 @@ def _describe_spread(group: SettingRecords, tasks: Sequence[str]) -> str:
         f"From one draw of demonstrations to the next, accuracy moves by "
         f"{mean_deviation(BASELINE):.1f} points (one standard deviation) without calibration and "
         f"by {mean_deviation(CORRECTED):.1f} with it."
-    )
-
-
-def _describe_preference(group: SettingRecords) -> str:
-    """The largest bias BC found: which label, over which, by how many nats."""
-    records = [record for record in group.all_records if CORRECTED in record.bias]
-    if not records:
-        return ""
-    record = max(records, key=lambda record: np.ptp(record.bias[CORRECTED]))
-    bias = np.asarray(record.bias[CORRECTED])  # [label], nats
-    favored, disfavored = (record.label_names[int(i)] for i in (bias.argmax(), bias.argmin()))
-    task, seed = task_title(record.context.task), record.context.seed
-    return (
-        f"The strongest preference was on {task}{'' if seed is None else f' (seed {seed})'}: "
-        f"averaged over the batch, the scores favor {favored!r} over {disfavored!r} by "
-        f"{np.ptp(bias):.1f} nats, which BC takes for bias."
     )
 
 

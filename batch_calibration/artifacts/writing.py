@@ -12,6 +12,7 @@ from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.artifacts.grouping import (
     SettingRecords,
     axis_name,
+    name_differences,
     task_title,
     with_settings,
 )
@@ -106,13 +107,14 @@ def write_report(
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
         of_contexts = [table for verdict in few for table in verdict_tables.tables(verdict)]
         sections.append(report.Section(heading, "", of_contexts, (), card.verdicts))
-    for group in study.sections:
+    shorts = name_differences([group.setting for group in study.sections])
+    for group, short in zip(study.sections, shorts, strict=True):
         name = str(group.setting)
         paragraphs.append(summary.paragraph(group))
         shown = [table for table in tables if table.section == name and table.shown]
         single = list(_judge(study, group)) if contexts else []
         if single:
-            shown_cards.append(report.Card(name, single))
+            shown_cards.append(report.Card(name, single, short))
         sections.append(report.Section(name, paragraphs[-1], shown, drawn.get(name, []), single))
     studies = summary.study_paragraphs(study).values()
     shown = [table for table in tables if table.section == ACROSS and table.shown]

@@ -31,7 +31,6 @@ STYLE: Any = {
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
-SCREEN_DPI = 100  # of figures of many panels, whose files would be large
 
 
 @contextmanager

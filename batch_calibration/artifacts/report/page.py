@@ -30,6 +30,7 @@ class Card(NamedTuple):
 
     heading: str
     verdicts: Sequence[Verdict]
+    short: str = ""  # what tells it from other cards, where names of contexts do not
 
 
 class Section(NamedTuple):
@@ -112,7 +113,7 @@ def _contexts(cards: Sequence[Card]) -> list[str]:
     every = [verdict for card in cards for verdict in card.verdicts]
     if len({verdict.name for verdict in every}) < len(every):
         # Settings have contexts of one name: each says its setting.
-        every = [verdict._replace(name=f"{verdict.name}: {card.heading}")
+        every = [verdict._replace(name=f"{verdict.name}: {card.short or card.heading}")
                  for card in cards for verdict in card.verdicts]  # fmt: skip
     names = [verdict.name for verdict in every]
     chart = preferences.chart([verdict.diagnosis for verdict in every], names)
