@@ -47,7 +47,7 @@ def shift_methods() -> None:
     random = np.random.default_rng(0)
     # Rows of each block.
     sizes = {"test": 1000, "cc": 3, "dc": 20, "cc_original": 3, "dc_original": 20, "pmi": 1}
-    rows = sizes | {"looc": 6, "pride": 60, "labeled": 384}
+    rows = sizes | {"looc": 6, "permutations": 3000, "labeled": 384}
     blocks = {
         name: (
             jnp.asarray(scores(random, 65, count, 3)),  # 13 tasks x 5 seeds
