@@ -25,4 +25,4 @@ def test_import_loads_no_framework(room, heavy):
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[] 0.1.0"
+    assert done.stdout.strip() == "[] 0.2.0"

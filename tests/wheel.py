@@ -1,9 +1,10 @@
-"""Installs the wheel in an environment of its own, and uses the console program there.
+"""Builds the wheel and the source distribution, and uses the wheel in an environment of its own.
 
 python tests/wheel.py
 
 Prints the wheel's size and the environment's. Without extras, what needs one says so; with the
-extra "experiments" a study runs in an empty folder.
+extra "experiments" a study runs in an empty folder. `twine check` reads what a package index shows,
+and each small extra alone imports what it promises.
 """
 
 import os
@@ -15,6 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCORES = "no,yes,gold\n" + 10 * "-1.0,-0.5,no\n-2.5,-0.4,yes\n"
 STUDY = ("--model=mini", "--data=mini", "--tasks=sst2", "--limit=20", "--labeled_per_class=4")
+TOOLS = ("build==1.6.1", "twine==7.0.0")
+EXTRAS = {
+    "api": "import batch_calibration.scoring.api.scorer",
+    "models": "import batch_calibration.scoring.causal_lm, batch_calibration.models.chat_template",
+    "plots": "import batch_calibration.artifacts.figures.render",
+    "sklearn": "from batch_calibration.sklearn import LabelBiasCorrector",
+    "tables": "import pyarrow, batch_calibration.store.results",
+}
+"""What each of the small extras is for."""
 ABSENT = ("flax", "tensorflow", "matplotlib", "pyarrow", "pandas")
 
 
@@ -40,8 +50,13 @@ def main() -> None:
         run(sys.executable, "-m", "venv", folder / "v")
         pip = folder / "v" / "bin" / "pip"
         run("git", "clone", "--quiet", ROOT, folder / "source")
-        run(pip, "wheel", "--quiet", "--no-deps", "-w", folder, folder / "source")
-        (wheel,) = folder.glob("*.whl")
+        run(sys.executable, "-m", "venv", folder / "tools")
+        tools = folder / "tools" / "bin"
+        run(tools / "pip", "install", "--quiet", *TOOLS)
+        run(tools / "python", "-m", "build", "--outdir", folder, folder / "source")
+        (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+        said = run(tools / "twine", "check", "--strict", wheel, source)
+        assert said.count("PASSED") == 2, said
         run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
         os.chdir(folder)
         Path("scores.csv").write_text(SCORES)
@@ -61,6 +76,12 @@ def main() -> None:
         print(
             f"wheel: {wheel.stat().st_size / 1e6:.1f} MB; environment: {size(folder / 'v'):.0f} MB"
         )
+        for extra, line in EXTRAS.items():
+            alone = folder / extra
+            run(sys.executable, "-m", "venv", alone)
+            run(alone / "bin" / "pip", "install", "--quiet", "--constraint",
+                ROOT / "constraints.txt", f"{wheel}[{extra}]")  # fmt: skip
+            run(alone / "bin" / "python", "-c", line)
         run(pip, "install", "--quiet", "--constraint", ROOT / "constraints.txt",
             f"{wheel}[experiments]")  # fmt: skip
         said = run(program, "score", *STUDY, "--workdir=W")
