@@ -152,7 +152,7 @@ WRONG = {
     "a prompt longer than the model's positions": (
         "score", [MINI + ":smoke", "--config.shots=40"], "the model has 576"),
     "a model that is not there": (
-        "score", [MINI + ":smoke", "--config.model=nowhere"], "nowhere: expected a checkpoint"),
+        "score", [MINI + ":smoke", "--config.model=./nowhere"], "nowhere: expected a checkpoint"),
     "no model": (
         "score", ["--config=configs/zero_shot_text.py", "--config.data=mini",
                   "--config.tasks=('sst2',)"], "config.model: expected a checkpoint"),

@@ -205,3 +205,16 @@ def test_scoring_says_how_many_prompts_it_shortened(program, shared, tmp_path):
                    "--config.limit=2", "--config.dc_texts=1", "--config.labeled_per_class=0",
                    f"--workdir={tmp_path}").stdout  # fmt: skip
     assert "boolq: of 32 prompts 23 lost demonstrations and 23 were cut on the left" in said
+
+
+def test_tasks_with_two_numbers_of_shots_are_not_drawn_beside_curves_of_more():
+    values = np.array([50.0, 60.0])
+    three, two = {1: values, 2: values, 4: values}, {0: values, 1: values}
+    found = curves.Curves(
+        "a", "a", "shots", {"rte": {"bc": three}, "cb": {"bc": two}, "wic": {"bc": two}}
+    )
+    chart = curve_figures.curve_chart(found)
+    assert [panel.name for panel in chart.panels] == ["RTE"]
+    assert chart.note.endswith("run with two numbers of shots alone: CB, WiC.")
+    alike = found._replace(tasks={"cb": {"bc": two}, "wic": {"bc": two}})
+    assert len(curve_figures.curve_chart(alike).panels) == 3  # the average too

@@ -21,7 +21,7 @@ EXTRAS = {
     "api": "import batch_calibration.scoring.api.scorer",
     "models": "import batch_calibration.scoring.causal_lm, batch_calibration.models.chat_template",
     "plots": "import batch_calibration.artifacts.figures.render",
-    "sklearn": "from batch_calibration import LabelBiasCorrector",
+    "sklearn": "from batch_calibration.estimator import LabelBiasCorrector",
     "tables": "import pyarrow, batch_calibration.store.results",
 }
 """What each of the small extras is for."""

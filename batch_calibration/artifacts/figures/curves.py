@@ -23,6 +23,7 @@ from batch_calibration.store import Record
 AVERAGE = "average over the tasks"
 NATS_TICKS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MIN_GAIN_SHOWN = -12.0  # gains are shown from so many points on
+LEAST_POINTS = 3  # a line between two numbers shows no curve
 FAR = 20  # numbers beyond it are on a logarithmic axis
 # Method -> values by size, and whether they are drawn on a logarithmic axis.
 Learning = tuple[Mapping[str, np.ndarray], bool]
@@ -33,6 +34,7 @@ def curve_chart(curves: Curves) -> Chart:
 
     Of a mean over many random orders the band is its standard error; a dashed line is a level.
     """
+    curves, left_out = _without_short_lines(curves)
     panels = [_curve_panel(curves, task) for task in curves.tasks]
     numbers = sorted(set.intersection(*(set(points) for _, _, points in curves.lines())))
     if len(curves.tasks) > 1 and len(numbers) > 1:
@@ -41,8 +43,22 @@ def curve_chart(curves: Curves) -> Chart:
     slider = curves.axis if "probe-size" in curves.slug else ""
     return Chart(
         curves.heading, share_values(panels), ("task", "method", curves.axis, "accuracy"),
-        f"Band: {kind}.", slider=slider, first=len(panels) - 1,
+        f"Band: {kind}.{left_out}", slider=slider, first=len(panels) - 1,
     )  # fmt: skip
+
+
+def _without_short_lines(curves: Curves) -> tuple[Curves, str]:
+    """The tasks that were run with three numbers or more, if there are any, and who is left out."""
+    sizes = {
+        task: len(set().union(*by_method.values())) for task, by_method in curves.tasks.items()
+    }
+    short = [task for task, count in sizes.items() if count < LEAST_POINTS]
+    if not short or len(short) == len(sizes):
+        return curves, ""
+    drawn = {task: curves.tasks[task] for task in curves.tasks if task not in short}
+    names = ", ".join(map(task_title, short))
+    note = f" Not drawn, as they were run with two numbers of {curves.axis} alone: {names}."
+    return curves._replace(tasks=drawn), note
 
 
 def _curve_panel(curves: Curves, task: str) -> Panel:
