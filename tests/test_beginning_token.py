@@ -70,7 +70,8 @@ def told(directory, **config):
 @pytest.mark.parametrize(("model_type", "name"), FACTS)
 def test_as_transformers(model_type, name, add, tmp_path):
     config = {"bos_token": {"content": "<s>"}, "tokenizer_class": name, "add_bos_token": add}
-    told(tmp_path, **config)
+    # A token that the byte-level vocabulary has; Gemma's class asks for one.
+    told(tmp_path, unk_token="<|end|>", **config)
     for post, single in POST.items():
         tokenizer = tokenizer_of(single)
         tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -195,6 +196,13 @@ def test_a_class_that_splits_otherwise_is_part_of_the_digest(tmp_path):
 def test_a_class_that_is_not_followed_is_a_sentence(tmp_path):
     told(write(tmp_path, GPT2, tokenizer_of(None)), tokenizer_class="T5TokenizerFast")
     with pytest.raises(InputError, match=r"splitting is known \(GPT2Tokenizer,.*got T5Tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_class_whose_unknown_token_is_not_in_the_vocabulary_is_a_sentence(tmp_path):
+    options = {"tokenizer_class": "CodeLlamaTokenizer", "bos_token": "<s>", "unk_token": "<none>"}
+    told(write(tmp_path, GPT2, tokenizer_of(None)), **options)
+    with pytest.raises(InputError, match=r"tokenizer\.json: expected the token '<none>', which"):
         load_tokenizer(tmp_path)
 
 

@@ -261,14 +261,17 @@ def test_scores_far_below_0_keep_differences_of_a_hundredth(method):
                                rows - rows.max(-1, keepdims=True), atol=1e-9)  # fmt: skip
     chosen, gold = METHODS[method], np.arange(60) % 3
     given_rows = {}
+    moved = {}
     if set(chosen.probe.blocks) - {"test", "labeled"}:
-        given_rows["probe"] = rows
+        orders = 3 if chosen.probe.in_orders else 1
+        given_rows["probe"] = np.tile(rows, (orders, 1))
+        moved["probe"] = np.tile(rows + FAR, (orders, 1))
     if "labeled" in chosen.probe.blocks:
         given_rows["labeled"] = rows
+        moved["labeled"] = rows + FAR
     if chosen.probe.labeled:
-        given_rows["labels"] = gold
+        given_rows["labels"] = moved["labels"] = gold
     options = {"key": 0, "starts": 2} if chosen.needs_key else {}
-    moved = {k: v + FAR if k in ("probe", "labeled") else v for k, v in given_rows.items()}
     if chosen.needs_log_probs:
         assert "log-probabilities" in str(
             refused(lambda: calibrate(rows + FAR, method, **moved, **options))

@@ -74,6 +74,9 @@ def write(
     state = jax.tree.map(lambda s: random.normal(0, noise, s.shape).astype(np.float32), shapes)
     weights.save(directory, nnx.merge(graph, state), family, raw)
     (tokenizer or byte_level()).save(str(directory / "tokenizer.json"))
+    # The network's own class would split text its own way (decision 11).
+    as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
     return directory
 
 

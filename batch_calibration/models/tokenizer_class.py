@@ -148,7 +148,8 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
     """Let a tokenizer split text as a class does; whether it did otherwise before.
 
     Raises:
-        InputError: a class that splits text its own way, which is not followed here.
+        InputError: a class that splits text its own way, which is not followed here, or a
+            vocabulary without the class's token for unknown characters.
     """
     if class_name in UNSUPPORTED:
         raise InputError(
@@ -161,6 +162,15 @@ def split_as(tokenizer: Tokenizer, class_name: str, tokenizer_config: RawConfig)
     if class_name not in SPLITTINGS:
         return False
     splitting = SPLITTINGS[class_name](tokenizer_config)
+    unknown = splitting.unk_token
+    if unknown is not None and tokenizer.model.token_to_id(unknown) is None:
+        raise InputError(
+            where="tokenizer.json",
+            expected=f"the token {unknown!r}, which {class_name} gives for unknown characters",
+            got="a vocabulary without it",
+            remedy="if tokenizer.json splits text as the network was trained, write "
+            "PreTrainedTokenizerFast as tokenizer_class into tokenizer_config.json",
+        )
     before = _state(tokenizer)
     tokenizer.normalizer = splitting.normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer
