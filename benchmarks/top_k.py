@@ -9,7 +9,7 @@ shared among 32,000 tokens by the power -1.2 of their rank, with noise, and the 
 likeliest of all; rows whose list holds no label, and subjects with fewer than 10 others, are out.
 Batch Calibration takes each way to fill, and is compared with itself on the whole scores. Means
 over contexts (a model's subject, a model's set, a relation) with 95 % intervals (bootstrap over
-contexts). The figures of docs/missing-labels.md.
+contexts). The figures of docs/your-scores.md.
 """
 
 from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ python -m experiments.score --config=configs/vision.py \
 Zhou et al. 2024 with CLIP ViT-B/16, ZS / ZS+BC: SVHN 18.0 / 35.0, EuroSAT 47.8 / 54.7, UCF101
 66.7 / 66.0, CLEVR 14.7 / 29.2, Aircraft 24.8 / 22.3, DTD 44.4 / 41.7. `--config.template=2` takes
 another statement, `=ensemble` all of them, `--config.classes=present` only the classes that DATA
-has images of; docs/vision.md says where images are looked for.
+has images of; docs/your-checkpoint.md says where images are looked for.
 """
 
 from ml_collections import ConfigDict

@@ -5,7 +5,7 @@ python -m experiments.data --all --data_dir=DIR
 python -m experiments.data --task=tickets.toml
 
 DIR holds a folder per task with a file per split (`cb/validation.jsonl`), TFDS folders, or images
-(docs/vision.md). A task of one's own is a task file:
+(docs/your-checkpoint.md). A task of one's own is a task file:
     name = "tickets"
     fields = ["subject", "body"]                  # columns of the files
     label_names = ["billing", "bug"]

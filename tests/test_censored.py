@@ -1,5 +1,6 @@
 """Labels that a list of the likeliest tokens lacks: filled, refused, and what depends on it."""
 
+import csv
 import math
 from pathlib import Path
 
@@ -151,16 +152,17 @@ def test_what_missing_may_be(given):
 
 
 def test_the_evidence_is_reproduced(shared, monkeypatch):
-    """Two cells of docs/missing-labels.md: MMLU cut to the best 3 of 4 labels."""
+    """Two cells of docs/evidence/missing_labels.csv: MMLU cut to the best 3 of 4 labels."""
     monkeypatch.setattr(top_k, "SCORES", shared / "scores")
     ways = ("least (0.5 below)", "-100")
     monkeypatch.setattr(top_k, "WAYS", {way: top_k.WAYS[way] for way in ways})
     _, same = top_k.measure("MMLU", list(top_k.mmlu("orig")), 3)
-    page = (Path(__file__).resolve().parents[1] / "docs/missing-labels.md").read_text()
-    rows = [cells(line) for line in page.split("\n")]
-    head = next(row for row in rows if row[1:3] == ["scores, length of the list", ways[0]])
-    (row,) = (row for row in rows if row[1:2] == ["MMLU, 3"] and len(row) == len(head))
-    assert [row[head.index(way)] for way in ways] == cells(same)[2:-1]
+    page = Path(__file__).resolve().parents[1] / "docs/evidence/missing_labels.csv"
+    with page.open(encoding="utf-8", newline="") as file:
+        (row,) = (
+            row for row in csv.DictReader(file) if row["scores, length of the list"] == "MMLU, 3"
+        )
+    assert [row[f"same predictions, %: {way}"] for way in ways] == cells(same)[2:-1]
 
 
 def cells(line):

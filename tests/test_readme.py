@@ -3,17 +3,20 @@
 import json
 import re
 import runpy
+import shlex
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from api_server import running
 from log_forms import VALUES, as_log
 from pyarrow import parquet
 
 import batch_calibration
-from batch_calibration import METHODS
+from batch_calibration import METHODS, cli
 from batch_calibration.importers import IMPORTERS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,15 +78,56 @@ def test_pages_print_what_their_comments_say(page, capsys, tmp_path, monkeypatch
     assert said == expected or not expected
 
 
+def test_the_ways_in_run_in_their_order(tmp_path, monkeypatch, capsys):
+    """The console lines of README.md; those of the plugins run in `make reference`."""
+    write_files(tmp_path)
+    table = pd.read_csv(tmp_path / "scores.csv").rename(columns={"gold": "label"})
+    table.to_csv(tmp_path / "scores.csv", index=False)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / LOG).rename(tmp_path / "logs" / Path(LOG).name)
+    pairs = [
+        {"candidate": "a", "question": i, "candidate_first": i % 3 == 0, "p_first": 0.2 + i / 99}
+        for i in range(40)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    texts = [f"Review: film {i}\nSentiment:" for i in range(12)]
+    pd.DataFrame({"prompt": texts}).to_csv(tmp_path / "prompts.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    section = README.split("## Ways in\n")[1].split("```")[1]
+    lines = [shlex.split(line, comments=True) for line in section.strip().splitlines()]
+    assert [line[1] for line in lines if line[0] == "batch-calibration"] == [
+        "diagnose", "recommend", "report", "judge", "ask", "score",
+    ]  # fmt: skip
+    assert {line[0] for line in lines} == {"batch-calibration", "lm_eval", "inspect"}
+    with running() as server:
+        for program, *flags in lines:
+            if program == "batch-calibration":
+                stands_for = {"URL": server.address, "NAME": "m", "DIR": "mini"}
+                words = [_filled_in(flag, stands_for) for flag in flags]
+                cli.run([*words, "--limit=12", "--shots=1"] if words[0] == "score" else words)
+    told = capsys.readouterr().out
+    assert "Recommended:" in told and "rows scored" in told
+    assert (tmp_path / "answers.csv").exists() and list((tmp_path / "W" / "scores").iterdir())
+
+
+def _filled_in(flag, stands_for):
+    """A flag of the README with the value that one of its capital words stands for."""
+    name, sign, value = flag.partition("=")
+    return name + sign + stands_for.get(value, value)
+
+
 def _asks_a_server(settings, **_):
     assert settings.model.scorer == "api"
 
 
 def test_every_method_is_in_the_table():
-    pages = README, (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
-    for page, heading in zip(pages, ("The methods", "What each method learns from"), strict=True):
-        table = page.split(f"## {heading}\n")[1].split("##")[0]
-        assert set(re.findall(r"`(\w+)`", table)) >= set(METHODS)
+    page = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    table = page.split("## What each method learns from\n")[1].split("##")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= set(METHODS)
+
+
+def test_it_is_read_in_a_few_minutes():
+    assert len(README.split()) <= 700
 
 
 def test_every_file_it_names_is_there():

@@ -23,11 +23,11 @@ row, its row is dropped, or it is given so many nats."""
 
 BELOW = 0.5
 """How many nats "just below" is: in all of 17 comparisons predictions agree more with those of the
-whole scores than at 0.001 (docs/missing-labels.md)."""
+whole scores than at 0.001 (docs/your-scores.md)."""
 
 NOT_RETURNED = (
     "a label that was not among the tokens returned lies below the least of them: give "
-    "missing='least', which puts it there (docs/missing-labels.md); one floor for all rows such "
+    "missing='least', which puts it there (docs/your-scores.md); one floor for all rows such "
     "as -100 would decide the mean of its label"
 )
 """What to do about minus infinity and sentinels, as a sentence ends."""

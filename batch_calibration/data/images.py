@@ -30,7 +30,7 @@ def read_images(task: Task, data: str, split: str, limit: int = 0) -> ImageRows:
     """The rows of an image task's split; those of folders and tables in an order by hash.
 
     The order has nothing to do with classes, so the first rows are a sample of all. `data` is
-    `"mini"` or a folder; what is looked for there is in docs/vision.md.
+    `"mini"` or a folder; what is looked for there is in docs/your-checkpoint.md.
 
     Raises:
       InputError: no such images or split, a class that is none of the task's, one class alone.
