@@ -27,7 +27,7 @@ CONDITIONS: tuple[dict[str, str], ...] = (
     {}, {"demonstration_labels": "random"}, FLIPPED, {"label_words": "training"}, HELD_OUT,
     FLIPPED | HELD_OUT,
 )  # fmt: skip
-"""Labels and label words of demonstrations, as docs/demonstration-labels.md has them."""
+"""Labels and label words of demonstrations, as docs/results.md has them."""
 
 
 def is_smoke(preset: str) -> bool:

@@ -2,7 +2,7 @@
 
 python -m experiments.label_biases --config=configs/demo_labels.py --config.limit=250 --workdir=W
 
-Any model, by `--config.model=` and `--config.data=`; docs/label-words-study.md reads the tables.
+Any model, by `--config.model=` and `--config.data=`; docs/results.md reads the tables.
 """
 
 from pathlib import Path
