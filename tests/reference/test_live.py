@@ -47,13 +47,17 @@ def test_network(name, sharded, tmp_path):
 @pytest.mark.parametrize("shots", ["", "".join(CORPUS)])
 def test_causal_scores(name, shots, tmp_path):
     theirs = build(name, seed=5, vocabulary=400, positions=200)
-    tokenizer = byte_level()
     save(name, theirs, tmp_path)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    byte_level().save(str(tmp_path / "tokenizer.json"))
+    # Gemma's own class would ask for its token for unknown characters, which these files lack.
+    as_it_stands = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(as_it_stands))
+    checkpoint = load_checkpoint(tmp_path)
+    tokenizer = checkpoint.tokenizer  # Qwen's splits otherwise than the file (test_live_beginning)
     queries = ["slow", "very fine", "not even desperate and bleak", "a zebra"]
     texts = [f"{shots}Review: {query}\nSentiment:" for query in queries]
     labels = [" positive", " negative", " pos", " so so"]
-    scores = CausalLM(load_checkpoint(tmp_path)).score(texts, labels).log_probs
+    scores = CausalLM(checkpoint).score(texts, labels).log_probs
     for row, text in enumerate(texts):
         for column, label in enumerate(labels):
             prompt, ids = tokenizer.encode(text).ids, tokenizer.encode(text + label).ids
@@ -92,7 +96,9 @@ def test_the_shipped_model_is_one_of_theirs():
     checkpoint = load_checkpoint(directory)
     for task in ("sst2", "wic", "anli_r3"):
         rows = suite.rows(task, "validation").rows[:12]
-        told = [templates.demonstration(TASKS[task].few_shot, row, "maybe") for row in rows]
+        template = TASKS[task].few_shot
+        end = templates.continuation(template, "maybe")
+        told = [templates.query(template, row) + end for row in rows]
         ids = checkpoint.tokenizer.encode("\n\n".join(told)).ids
         with torch.no_grad():
             expected = theirs(torch.tensor([ids])).logits.numpy()
