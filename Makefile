@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 REFERENCE := .venv-reference
 SERVER := .venv-server
+INSPECT := .venv-inspect
 BENCH := .venv-bench
 MUTATIONS := .venv-mutations
 FLOORS := .venv-floors
@@ -65,8 +66,10 @@ tools:
 		apt-get install -qq --no-install-recommends chromium chromium-driver texlive-latex-base \
 		texlive-latex-recommended)
 
-reference: $(REFERENCE)/.installed $(SERVER)/.installed
+reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
+	$(INSPECT)/bin/python -m pytest --noconftest -W default \
+		tests/reference/test_live_inspect.py
 
 # What it costs to score, beside the limit and others: 20 minutes. FLAGS=--full for the rest.
 bench: $(BENCH)/.installed
@@ -126,6 +129,13 @@ $(SERVER)/.installed: constraints-server.txt
 		'llama-cpp-python[server]' gguf safetensors
 	touch $@
 
+# Apart: Inspect allows no fsspec as new as that of the others.
+$(INSPECT)/.installed: pyproject.toml constraints-inspect.txt
+	test -x $(INSPECT)/bin/python || $(PYTHON) -m venv $(INSPECT)
+	$(INSPECT)/bin/python -m pip install --quiet --constraint constraints-inspect.txt \
+		--editable . inspect_ai pyarrow pytest
+	touch $@
+
 $(BENCH)/.installed: pyproject.toml constraints-bench.txt
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet "$$(grep '^torch==' constraints-bench.txt)"
@@ -139,4 +149,4 @@ $(MUTATIONS)/.installed: constraints-mutations.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(BENCH) $(MUTATIONS) $(FLOORS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REFERENCE) $(SERVER) $(INSPECT) $(BENCH) $(MUTATIONS) $(FLOORS) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -55,7 +55,9 @@ ARROWS = {
         "errors", "typing", "version", "calibration", "api", "diagnosis", "methods", "metrics",
         "scores", "importers", "store", "artifacts",
     },
-    "integrations": {"errors", "typing", "api", "metrics"},
+    "integrations": {
+        "errors", "typing", "files", "arrays", "api", "metrics", "scores", "responses", "importers",
+    },
     "cli": {
         "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods",
         "metrics", "scores", "importers", "store", "prompts", "scoring", "study", "artifacts",

@@ -283,13 +283,44 @@ def test_an_inspect_log_that_holds_no_scores(inspect_log):
     assert "--logprobs --top-logprobs 20" in refused(inspect_log([one]))
     one = sample(0)
     one["scores"]["choice"]["explanation"] = "Choices were shuffled before generating a response"
-    assert "choices were shuffled" in refused(inspect_log([one]))
+    assert "they were shuffled" in refused(inspect_log([one]))
     only = {" A": -0.1, " x": -3.0}
     assert "has a token of the answer 'B'" in refused(inspect_log([sample(0, only)]))
     assert "expected at least one row" in refused(inspect_log([]))
     assert "no field 'level'" in refused(inspect_log([sample(0)]), by=("level",))
     many = sample(0, choices=[str(i) for i in range(27)])
     assert "at most 26 choices" in refused(inspect_log([many]))
+
+
+def shuffled(i, texts, order, **more):
+    """A sample whose choices a solver shuffled: the model saw texts[order[0]] under A."""
+    sent = "\n".join(f"{chr(65 + place)}) {texts[choice]}" for place, choice in enumerate(order))
+    explanation = (
+        "Choices were shuffled before generating a response, the following was sent to the model:"
+        f"\n\n{sent}\nShuffled answer:\nANSWER: A"
+    )
+    # Inspect's scorer names the answer by the data's own letter; the model wrote A.
+    answer = chr(65 + order[0])
+    grade = {"value": "C", "answer": answer, "explanation": explanation}
+    return sample(i, target=answer, choices=texts, scores={"choice": grade}, **more)
+
+
+def test_inspect_s_shuffled_choices_are_letters_that_the_model_saw(inspect_log):
+    texts = ("cat", "cat\nB) dog", "dog")  # one begins as another, and holds what looks as a letter
+    orders = [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)]
+    likely = {" A": -0.5, " B": -1.5, " C": -2.5}
+    found = [shuffled(i, texts, order, likely=likely) for i, order in enumerate(orders)]
+    table = the_one(inspect_log(found))
+    np.testing.assert_allclose(table.blocks["test"].log_probs, [[-0.5, -1.5, -2.5]] * 4)
+    assert table.blocks["test"].labels.tolist() == [0, 0, 0, 0]  # what is right stood under A
+    twice = shuffled(0, ("cat", "cat", "dog"), (0, 1, 2), likely=likely)
+    assert "no single choice under A" in refused(inspect_log([twice]))
+
+
+def test_our_own_scorer_in_an_inspect_log_does_not_say_where_the_answer_stands(inspect_log):
+    scores = {"label_bias": {"value": "I", "answer": "B", "explanation": ""}}
+    table = the_one(inspect_log([sample(i, scores=scores) for i in range(2)]))
+    assert len(table.blocks["test"].log_probs) == 2
 
 
 def test_a_damaged_inspect_log(inspect_log, tmp_path):

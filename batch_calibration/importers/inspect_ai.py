@@ -7,21 +7,14 @@ there, where the model was asked for them. The scores are those where the answer
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import (
-    Row,
-    by_columns,
-    score_by_first_tokens,
-    target_of,
-    to_imported,
-)
+from batch_calibration.importers.choices import Row, to_imported
+from batch_calibration.importers.inspect_samples import Place, read_sample, score_samples
 from batch_calibration.importers.text_files import (
     fields,
     members,
@@ -30,8 +23,7 @@ from batch_calibration.importers.text_files import (
     text_or_empty,
 )
 from batch_calibration.importers.unpacking import check_archive
-from batch_calibration.importers.written_answers import find_answer, names_label
-from batch_calibration.responses import add_token, fold, value_at
+from batch_calibration.responses import value_at
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
@@ -39,27 +31,6 @@ ZSTANDARD = 93
 """The method's number in zip files."""
 MAX_BYTES = 1 << 28
 """Of one sample or header, beyond which it is none."""
-MAX_TOKENS_AT_ONCE = 4
-"""Tokens that an answer without an explanation may have."""
-IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
-"""Values of a score -> whether the answer is right."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a sample's answer stands.
-
-    Attributes:
-        before: tokens that the model wrote before it, None where the place cannot be told.
-        size: tokens that the model wrote.
-        names_label: whether any label stands in what it wrote.
-        log_probs: the likeliest tokens there, or at the beginning where the place is not known.
-    """
-
-    before: int | None
-    size: int
-    names_label: bool
-    log_probs: Mapping[str, float]
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -84,15 +55,15 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         elif sample.get("error") or value_at(sample, "output", "error"):
             failed += 1
         else:
-            labels = _labels(sample, where, reading)
-            rows.append(_row(sample, labels, where, reading))
-            places.append(_place(sample, labels, where))
+            row, place = read_sample(sample, where, reading)
+            rows.append(row)
+            places.append(place)
     notes = []
     if failed:
         notes.append(f"{failed:,} samples ended in an error and are left out.")
     if later_epochs:
         notes.append(f"{later_epochs:,} samples of later epochs are left out.")
-    rows, places, answer_notes = _answered(rows, places, str(path))
+    rows, answer_notes = score_samples(rows, places, str(path), reading)
     notes = answer_notes + notes
     version = text_or_empty(value_at(header, "packages", "inspect_ai"))
     context: dict[str, Json] = {
@@ -102,12 +73,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         "data": text_or_empty(value_at(header, "dataset", "name")),
     }
     context = {name: text for name, text in context.items() if text}
-    scored = (
-        score_by_first_tokens(rows, [place.log_probs for place in places], str(path), reading)
-        if rows
-        else []
-    )
-    return to_imported(scored, str(path), reading, context, notes)
+    return to_imported(rows, str(path), reading, context, notes)
 
 
 def _header_and_samples(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
@@ -162,92 +128,3 @@ def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -
     if len(content) > member.file_size:
         raise zipfile.BadZipFile(f"{member.filename} unpacks to more than {member.file_size} bytes")
     return content
-
-
-def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
-    """The answers of a sample: letters of its choices, or what a person names."""
-    choices = members(sample.get("choices"))
-    if choices:
-        if len(choices) > 26:
-            raise InputError(where=where, expected="at most 26 choices", got=len(choices))
-        return tuple(chr(65 + i) for i in range(len(choices)))  # A, B, C ...
-    if len(reading.labels) > 1:
-        return reading.labels
-    raise InputError(
-        f"{where}: the sample has no choices; say --labels=yes,no, the answers of the task."
-    )
-
-
-def _place(sample: Mapping[str, Json], labels: Sequence[str], where: str) -> Place:
-    """Where a sample's answer stands."""
-    content = value_at(sample, "output", "choices", 0, "logprobs", "content")
-    tokens = list(map(fields, members(content)))
-    written = [text_or_empty(token.get("token")) for token in tokens]
-    # Of several scorers none is the log's own.
-    scores = list(map(fields, fields(sample.get("scores")).values()))
-    answer = text_or_empty(scores[0].get("answer")).strip() if len(scores) == 1 else ""
-    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
-    # What is one token is the answer, whatever it says.
-    before = 0 if len(tokens) == 1 else find_answer(written, labels, recorded)
-    listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
-    if not listed:
-        raise InputError(
-            f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
-            "--logprobs --top-logprobs 20, with a provider that gives them."
-        )
-    log_probs: dict[str, float] = {}
-    for likely in listed:
-        add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
-    return Place(before, len(tokens), names_label("".join(written), labels), log_probs)
-
-
-def _answered(
-    rows: list[Row], places: list[Place], where: str
-) -> tuple[list[Row], list[Place], list[str]]:
-    """The samples whose answer has a place, and notes on the others and on what stands before."""
-    told = {place.before for place in places if place.before is not None}
-    longest = max((place.size for place in places), default=0)
-    # Where the others answer by their first token, it is the place of an answer that is no label.
-    is_at_once = told == {0} or (not told and longest <= MAX_TOKENS_AT_ONCE)
-    is_kept = [
-        place.before is not None or (is_at_once and not place.names_label) for place in places
-    ]
-    open_count = is_kept.count(False)
-    if rows and open_count == len(rows):
-        raise InputError(
-            where=where,
-            expected="samples that name one of their labels after 'ANSWER:', or one label alone",
-            got=f"none in {open_count:,} samples",
-            remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
-        )
-    notes = []
-    if any(told):
-        notes.append(
-            f"The scores are of the token where the answer stands, after {max(told):,} tokens at "
-            "most that the model wrote itself: they are given what it wrote."
-        )
-    if open_count:
-        notes.append(
-            f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
-            "'ANSWER:' before one, and are left out."
-        )
-    return list(compress(rows, is_kept)), list(compress(places, is_kept)), notes
-
-
-def _row(sample: Mapping[str, Json], labels: tuple[str, ...], where: str, reading: Reading) -> Row:
-    """A sample without scores."""
-    scores = list(map(fields, fields(sample.get("scores")).values()))
-    if any("were shuffled" in text_or_empty(score.get("explanation")) for score in scores):
-        raise InputError(
-            f"{where}: the choices were shuffled for the model, and the log's letters are those "
-            "before; evaluate with shuffled data in place of shuffled choices."
-        )
-    known_fields = {**fields(sample.get("metadata")), **sample}
-    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
-    if isinstance(target, str) and target.strip().upper() in labels:
-        target = target.strip().upper()  # letters, however the data set writes them
-    # Of several scorers none is the log's own.
-    grade = scores[0].get("value") if len(scores) == 1 else None
-    right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
-    columns = by_columns(known_fields, where, reading, kind="sample")
-    return Row(str(sample.get("id")), (), labels, target, right, columns=columns)

@@ -1,0 +1,236 @@
+"""Samples of Inspect (inspect_ai): where the answer stands in what was written, and its scores."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import Json
+from batch_calibration.importers.base import Reading
+from batch_calibration.importers.choices import Row, by_columns, score_by_first_tokens, target_of
+from batch_calibration.importers.text_files import fields, members, text_or_empty
+from batch_calibration.importers.written_answers import find_answer, names_label
+from batch_calibration.responses import AROUND, add_token, fold, value_at
+
+MAX_TOKENS_AT_ONCE = 4
+"""Tokens that an answer without an explanation may have."""
+IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
+"""Values of a score -> whether the answer is right."""
+SCORER = "label_bias"
+"""The name of our own scorer in Inspect (integrations/inspect_ai.py)."""
+SHUFFLED = "Choices were shuffled"
+"""How Inspect's scorer of choices begins to say what the model saw."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sample's answer stands.
+
+    Attributes:
+        before: tokens that the model wrote before it, None where the place cannot be told.
+        size: tokens that the model wrote.
+        names_label: whether any label stands in what it wrote.
+        log_probs: the likeliest tokens there, or at the beginning where the place is not known.
+        written: the token that the model wrote there, without what stands around it.
+    """
+
+    before: int | None
+    size: int
+    names_label: bool
+    log_probs: Mapping[str, float]
+    written: str
+
+
+def read_sample(
+    sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
+) -> tuple[Row, Place]:
+    """A sample's question, without scores, and where its answer stands.
+
+    Args:
+        sample: as a log has it.
+        where: what to call it in sentences.
+        reading: its `labels` are the answers of a sample without choices.
+        order: the number of the choice that the model saw under each letter, where a solver
+            shuffled them; None to find it in the explanation of Inspect's own scorer.
+
+    Raises:
+        InputError: no log-probabilities; no choices and no labels; choices that were shuffled in
+            an order that the log does not tell.
+    """
+    labels = _labels(sample, where, reading)
+    grades = _grades(sample)
+    if order is None:
+        order = _shown_order(sample, grades, where)
+    # The letter that the model saw in place of a letter of the log.
+    seen = {labels[choice]: labels[place] for place, choice in enumerate(order or ())}
+    place = _place(sample, labels, seen, grades, where)
+    if not seen:
+        _refuse_other_letter(sample, place, labels, where)
+    return _row(sample, labels, seen, grades, where, reading), place
+
+
+def score_samples(
+    rows: Sequence[Row], places: Sequence[Place], where: str, reading: Reading
+) -> tuple[list[Row], list[str]]:
+    """The samples whose answer has a place, with their scores, and notes on the others."""
+    answered, answered_places, notes = keep_answered(rows, places, where)
+    if not answered:
+        return [], notes
+    lists = [place.log_probs for place in answered_places]
+    return score_by_first_tokens(answered, lists, where, reading), notes
+
+
+def keep_answered(
+    rows: Sequence[Row], places: Sequence[Place], where: str
+) -> tuple[list[Row], list[Place], list[str]]:
+    """The samples whose answer has a place, and notes on the others and on what stands before."""
+    told = {place.before for place in places if place.before is not None}
+    longest = max((place.size for place in places), default=0)
+    # Where the others answer by their first token, it is the place of an answer that is no label.
+    is_at_once = told == {0} or (not told and longest <= MAX_TOKENS_AT_ONCE)
+    is_kept = [
+        place.before is not None or (is_at_once and not place.names_label) for place in places
+    ]
+    open_count = is_kept.count(False)
+    if rows and open_count == len(rows):
+        raise InputError(
+            where=where,
+            expected="samples that name one of their labels after 'ANSWER:', or one label alone",
+            got=f"none in {open_count:,} samples",
+            remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
+        )
+    notes = []
+    if any(told):
+        notes.append(
+            f"The scores are of the token where the answer stands, after {max(told):,} tokens at "
+            "most that the model wrote itself: they are given what it wrote."
+        )
+    if open_count:
+        notes.append(
+            f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
+            "'ANSWER:' before one, and are left out."
+        )
+    return list(compress(rows, is_kept)), list(compress(places, is_kept)), notes
+
+
+def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """What scorers say of a sample, without our own, whose answer is the likeliest label."""
+    by_scorer = fields(sample.get("scores"))
+    return [fields(grade) for name, grade in by_scorer.items() if not name.startswith(SCORER)]
+
+
+def _shown_order(
+    sample: Mapping[str, Json], grades: Sequence[Mapping[str, Json]], where: str
+) -> list[int] | None:
+    """The number of the choice under each letter that the model saw, None where as in the log.
+
+    Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
+    """
+    explanations = [text_or_empty(grade.get("explanation")) for grade in grades]
+    shown_text = next((text for text in explanations if SHUFFLED in text), "")
+    if not shown_text:
+        return None
+    texts = list(map(text_or_empty, members(sample.get("choices"))))
+    rest = (
+        shown_text.partition(SHUFFLED)[2].partition("\n\n")[2].rpartition("\nShuffled answer:")[0]
+    )
+    order: list[int] = []
+    for place in range(len(texts)):
+        begins = [
+            i for i, text in enumerate(texts)
+            if i not in order and f"{rest}\n".startswith(f"{chr(65 + place)}) {text}\n")
+        ]  # fmt: skip
+        # Of texts that begin alike the longest is meant; what stands twice has no one place.
+        longest = max((len(texts[i]) for i in begins), default=0)
+        fitting = [i for i in begins if len(texts[i]) == longest]
+        if len(fitting) != 1 or texts.count(texts[fitting[0]]) > 1:
+            raise InputError(
+                where=where,
+                expected="choices whose order for the model the log tells: they were shuffled",
+                got=f"no single choice under {chr(65 + place)}",
+                remedy="evaluate with shuffled data in place of shuffled choices",
+            )
+        order.append(fitting[0])
+        rest = rest[len(f"A) {texts[fitting[0]]}\n") :]
+    return order
+
+
+def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[str, ...]:
+    """The answers of a sample: letters of its choices, or what a person names."""
+    choices = members(sample.get("choices"))
+    if choices:
+        if len(choices) > 26:
+            raise InputError(where=where, expected="at most 26 choices", got=len(choices))
+        return tuple(chr(65 + i) for i in range(len(choices)))  # A, B, C ...
+    if len(reading.labels) > 1:
+        return reading.labels
+    raise InputError(
+        f"{where}: the sample has no choices; say --labels=yes,no, the answers of the task."
+    )
+
+
+def _refuse_other_letter(
+    sample: Mapping[str, Json], place: Place, labels: Sequence[str], where: str
+) -> None:
+    """Refuse an answer whose text names another letter than its tokens.
+
+    A solver that shuffles choices writes its answer anew, by the letter of the data.
+    """
+    text = text_or_empty(value_at(sample, "output", "choices", 0, "message", "content"))
+    rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
+    written = fold(place.written)
+    if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
+        raise InputError(
+            where=where,
+            expected=f"the answer {rewritten[1]} among the tokens that the model wrote",
+            got=f"{place.written!r}: choices were shuffled, and the order is not told",
+            remedy="keep the scores of Inspect's own scorer, which tell it (inspect score "
+            "--action append)",
+        )
+
+
+def _place(
+    sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
+    grades: Sequence[Mapping[str, Json]], where: str,
+) -> Place:  # fmt: skip
+    """Where a sample's answer stands."""
+    content = value_at(sample, "output", "choices", 0, "logprobs", "content")
+    tokens = list(map(fields, members(content)))
+    written = [text_or_empty(token.get("token")) for token in tokens]
+    # Of several scorers none is the log's own.
+    answer = text_or_empty(grades[0].get("answer")).strip() if len(grades) == 1 else ""
+    recorded = next((name for name in labels if fold(name) == fold(answer)), "")
+    recorded = seen.get(recorded, recorded)
+    # What is one token is the answer, whatever it says.
+    before = 0 if len(tokens) == 1 else find_answer(written, labels, recorded)
+    listed = members(tokens[before or 0].get("top_logprobs")) if tokens else []
+    if not listed:
+        raise InputError(
+            f"{where}: the log has no log-probabilities of other tokens; evaluate again with "
+            "--logprobs --top-logprobs 20, with a provider that gives them."
+        )
+    log_probs: dict[str, float] = {}
+    for likely in listed:
+        add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
+    answer = written[before or 0].strip(f"{AROUND}Ġ▁")
+    return Place(before, len(tokens), names_label("".join(written), labels), log_probs, answer)
+
+
+def _row(
+    sample: Mapping[str, Json], labels: tuple[str, ...], seen: Mapping[str, str],
+    grades: Sequence[Mapping[str, Json]], where: str, reading: Reading,
+) -> Row:  # fmt: skip
+    """A sample without scores."""
+    known_fields = {**fields(sample.get("metadata")), **sample}
+    target = target_of(known_fields, sample.get("target"), where, reading, kind="sample")
+    if isinstance(target, list) and len(target) == 1:
+        target = target[0]
+    if isinstance(target, str) and target.strip().upper() in labels:
+        target = target.strip().upper()  # letters, however the data set writes them
+        target = seen.get(target, target)
+    # Of several scorers none is the log's own.
+    grade = grades[0].get("value") if len(grades) == 1 else None
+    right = IS_RIGHT.get(grade) if isinstance(grade, str | int | float) else None
+    columns = by_columns(known_fields, where, reading, kind="sample")
+    return Row(str(sample.get("id")), (), labels, target, right, columns=columns)

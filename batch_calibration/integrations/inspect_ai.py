@@ -1,0 +1,216 @@
+"""Label-bias correction inside Inspect (inspect_ai): a scorer and the metrics of its scores.
+
+Inspect finds it by its name, in an evaluation and on the log of one that is done::
+
+    inspect eval TASK.py --scorer batch_calibration/label_bias --logprobs --top-logprobs 20
+    inspect score LOG.eval --scorer batch_calibration/label_bias
+
+A bias is learned of all samples together, so the scorer keeps the tokens where each sample's answer
+stands, and the metrics read them as `batch-calibration` reads the log: its scores are the same.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from inspect_ai.scorer import (
+    CORRECT,
+    INCORRECT,
+    NOANSWER,
+    Metric,
+    SampleScore,
+    Score,
+    Scorer,
+    Target,
+    metric,
+    scorer,
+)
+from inspect_ai.solver import TaskState
+
+from batch_calibration.api import calibrate
+from batch_calibration.arrays import check_missing, fill_scores
+from batch_calibration.errors import InputError, shown
+from batch_calibration.importers import Reading, to_table
+from batch_calibration.importers.choices import Row, to_imported
+from batch_calibration.importers.inspect_samples import (
+    Place,
+    keep_answered,
+    read_sample,
+    score_samples,
+)
+from batch_calibration.metrics import accuracy
+from batch_calibration.responses import scores_of_top_k
+from batch_calibration.scores import Block
+
+logger = logging.getLogger(__name__)
+
+WHERE = "the samples"
+"""What sentences call all of them."""
+KEY = "batch_calibration"
+"""Of a score's metadata: what the metrics read."""
+NO_LOG_PROBS = (
+    "no log-probabilities of the answer's token: run the evaluation again with --logprobs "
+    "--top-logprobs 20, with a provider that gives them"
+)
+
+
+def _corrected(block: Block, options: Mapping[str, Any]) -> np.ndarray:
+    """The scores [n, k] after the correction that the scorer was told."""
+    return np.asarray(calibrate(block.log_probs, from_probs=False, **options))
+
+
+def _accuracy(scores: np.ndarray, block: Block) -> float:
+    """The accuracy over rows whose right label is known, NaN where none is."""
+    is_known = np.asarray(block.labels) >= 0
+    if not is_known.any():
+        return float("nan")
+    return float(accuracy(scores[is_known], block.labels[is_known]))
+
+
+@metric  # type: ignore[untyped-decorator]  # Inspect is not there to be checked
+def icl_accuracy() -> Metric:
+    """The accuracy of the likeliest label as the model gave the scores."""
+    return _of_all(lambda block, _: _accuracy(np.asarray(block.log_probs), block))
+
+
+@metric  # type: ignore[untyped-decorator]
+def corrected_accuracy() -> Metric:
+    """The accuracy after the correction, learned of all samples without their right labels."""
+    return _of_all(lambda block, options: _accuracy(_corrected(block, options), block))
+
+
+@metric  # type: ignore[untyped-decorator]
+def preference_nats() -> Metric:
+    """By how many nats the mean score of the most preferred label exceeds that of the least."""
+    return _of_all(lambda block, _: float(np.ptp(np.float64(block.log_probs).mean(axis=0))))
+
+
+@metric  # type: ignore[untyped-decorator]
+def flips() -> Metric:
+    """The share of samples whose likeliest label the correction changes."""
+
+    def share(block: Block, options: Mapping[str, Any]) -> float:
+        before, after = np.asarray(block.log_probs), _corrected(block, options)
+        return float((before.argmax(axis=1) != after.argmax(axis=1)).mean())
+
+    return _of_all(share)
+
+
+def _as_in_a_log(state: TaskState, target: Target) -> tuple[dict[str, Any], list[int] | None]:
+    """A sample as a log has it, and the choice under each letter where a solver shuffled them."""
+    order = [choice.original_position for choice in state.choices]
+    texts = {choice.original_position: choice.value for choice in state.choices}
+    grades = {name: grade.model_dump() for name, grade in (state.scores or {}).items()}
+    sample = {
+        "id": state.sample_id,
+        "choices": [texts[place] for place in sorted(texts)],
+        "target": list(target),
+        "metadata": state.metadata,
+        "scores": grades,
+        "output": state.output.model_dump(mode="json"),
+    }
+    # In the order of the data nothing is known: a log's scorer may say that it was another one.
+    return sample, order if order != sorted(order) else None
+
+
+def _label_scores(row: Row, place: Place, where: str, missing: str) -> dict[str, float]:
+    """Label -> log-probability in nats of one sample, for a reader of the log."""
+    keep_answered([row], [place], where)  # refuses a sample that names no label
+    top = scores_of_top_k([place.log_probs], row.choices, where=where)
+    scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
+    if not is_kept.any():
+        raise InputError(
+            where=where,
+            expected=f"the labels {', '.join(row.choices)} among the tokens shown for the answer",
+            got=shown(list(place.log_probs)),
+            remedy="ask for more of them, --top-logprobs 20",
+        )
+    return dict(zip(row.choices, map(float, scores[0]), strict=True))
+
+
+def _of_all(value: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
+    """A metric of the label scores of all samples; NaN where they cannot be read together."""
+
+    def compute(scores: list[SampleScore]) -> float:
+        metadata = [sample.score.metadata or {} for sample in scores]
+        records = [json.loads(entry[KEY]) for entry in metadata if KEY in entry]
+        if not records:
+            return float("nan")
+        try:
+            return value(_block(records), records[0]["options"])
+        # An evaluation that was paid for does not end in an error: its log can be read apart.
+        except InputError as error:
+            logger.warning("%s Read the log with batch-calibration diagnose LOG.", error)
+            return float("nan")
+
+    return compute
+
+
+def _block(records: Sequence[Mapping[str, Any]]) -> Block:
+    """The scores of all samples as the importer of logs makes them."""
+    reading = Reading(labels=tuple(records[0]["labels"]), missing=records[0]["missing"])
+    rows, places = [], []
+    for number, record in enumerate(records):
+        row = record["row"]
+        # JSON has no tuples; ids may repeat where epochs are not averaged.
+        lists = {name: tuple(row[name]) for name in ("choices", "scores", "alone")}
+        rows.append(Row(**{**row, **lists, "id": str(number)}))
+        places.append(Place(**record["place"]))
+    answered, _ = score_samples(rows, places, WHERE, reading)
+    (imported,) = to_imported(answered, WHERE, reading, {})
+    return to_table(imported, reading).blocks["test"]
+
+
+# Stands last: the metrics are made when it is defined.
+@scorer(  # type: ignore[untyped-decorator]
+    metrics=[icl_accuracy(), corrected_accuracy(), preference_nats(), flips()]
+)
+def label_bias(
+    labels: str | Sequence[str] = (),
+    method: str = "bc",
+    prior: Sequence[float] | None = None,
+    missing: str = "least",
+) -> Scorer:
+    """Log-probabilities of the labels where the answer stands; the likeliest is the answer.
+
+    A sample's value is whether its likeliest label is right, before any correction. Letters stand
+    for the places that the model saw, so shuffled choices are no matter. Without log-probabilities
+    of the answer's token a sample is unscored, and its explanation says what to run.
+
+    Args:
+        labels: the answers of samples without choices, as a list or with commas: "yes,no".
+        method: of the correction, one that needs neither labels nor probes.
+        prior: the share of each label among the right ones.
+        missing: where a label stands that was not among the tokens shown: "least" puts it just
+            below the least of them, "drop" leaves the sample out.
+    """
+    names = labels.split(",") if isinstance(labels, str) else list(labels)
+    names = [name.strip() for name in names if name.strip()]
+    options: dict[str, Any] = {"method": method}
+    if prior is not None:
+        options["target_prior"] = list(prior)
+    reading = Reading(labels=tuple(names), missing=missing)  # type: ignore[arg-type]
+
+    async def score(state: TaskState, target: Target) -> Score:
+        sample, order = _as_in_a_log(state, target)
+        where = f"sample {state.sample_id}"
+        if not any(choice.logprobs for choice in state.output.choices):
+            return Score.unscored(reason="scoring_failed", explanation=NO_LOG_PROBS)
+        try:
+            row, place = read_sample(sample, where, reading, order)
+            label_scores = _label_scores(row, place, where, missing)
+        # One sample that names no answer leaves the others.
+        except InputError as error:
+            return Score.unscored(reason="scoring_failed", explanation=str(error))
+        answer = max(label_scores, key=label_scores.__getitem__)
+        is_known = row.target in row.choices
+        value = NOANSWER if not is_known else CORRECT if answer == row.target else INCORRECT
+        record = {"row": vars(row), "place": vars(place), "options": options, "labels": names,
+                  "missing": missing}  # fmt: skip
+        # As text: all of it comes back from a log as it was, tokens that are keys too.
+        metadata = {"label_scores": label_scores, KEY: json.dumps(record)}
+        return Score(value=value, answer=answer, metadata=metadata)
+
+    return score

@@ -1,0 +1,203 @@
+"""The scorer of `integrations.inspect_ai` in the installed Inspect, beside our importer of logs.
+
+A mock model answers with a letter and the likeliest tokens there, as providers give them.
+"""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("inspect_ai", reason="needs Inspect: run `make reference`")
+
+from inspect_ai import Task, eval, score
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import read_eval_log
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    Logprob,
+    Logprobs,
+    ModelOutput,
+    ModelUsage,
+    TopLogprob,
+    get_model,
+)
+from inspect_ai.scorer import choice
+from inspect_ai.solver import generate, multiple_choice
+
+import batch_calibration as bc
+from batch_calibration.importers import Reading, read
+from batch_calibration.integrations.inspect_ai import label_bias
+
+ROWS = 24
+ANIMALS = ("cat", "dog", "emu")
+METRICS = ("icl_accuracy", "corrected_accuracy", "preference_nats", "flips")
+
+
+def answers(with_log_probs=True, mentions="ABC", words=("ANSWER", ":")):
+    """A model that prefers the first letter; of each seventh row one letter is not shown."""
+    random_state, rows = np.random.default_rng(0), []
+    for row in range(ROWS):
+        nats = random_state.normal((1.5, 0.0, -0.5), 1.0)
+        log_probs = nats - np.log(np.exp(nats).sum()) - 0.05
+        shown = {f" {letter}": float(x) for letter, x in zip(mentions, log_probs, strict=True)}
+        if row % 7 == 0:
+            del shown[min(shown, key=shown.get)]
+        rows.append({**shown, " the": -9.0})
+
+    def answer(messages, tools, tool_choice, config):
+        text = messages[-1].text
+        row = int(text[text.index("number") :].split()[1].strip("?"))
+        likely = max(rows[row], key=rows[row].get)
+        tokens = [Logprob(token=word, logprob=-0.01, top_logprobs=[]) for word in words]
+        top = [TopLogprob(token=name, logprob=x) for name, x in rows[row].items()]
+        tokens.append(Logprob(token=likely, logprob=rows[row][likely], top_logprobs=top))
+        message = ChatMessageAssistant(content="".join(token.token for token in tokens))
+        choices = [
+            ChatCompletionChoice(
+                message=message, logprobs=Logprobs(content=tokens) if with_log_probs else None
+            )
+        ]
+        # With a usage: without one, Inspect fetches a tokenizer to count tokens.
+        return ModelOutput(model="mock", choices=choices, usage=ModelUsage())
+
+    return get_model("mockllm/model", custom_outputs=answer)
+
+
+def samples(varied=False):
+    chance = random.Random(0)
+    rows = []
+    for row in range(ROWS):
+        texts = list(ANIMALS) if not varied else [f"{row} {name}" for name in ANIMALS]
+        rows.append(
+            Sample(f"Animal number {row} ?", choices=texts, target=chance.choice("ABC"), id=row + 1)
+        )
+    return MemoryDataset(rows, name="animals")
+
+
+def run(folder, scorer, solver=None, model=None, dataset=None):
+    task = Task(dataset=dataset or samples(), solver=solver or multiple_choice(), scorer=scorer)
+    (log,) = eval(
+        task, model=model or answers(), log_dir=str(folder), display="none", logprobs=True,
+        top_logprobs=4,
+    )  # fmt: skip
+    assert log.status == "success", log.error
+    return log
+
+
+def metrics_of(log, name="label_bias"):
+    (of_scorer,) = [entry for entry in log.results.scores if entry.name == name]
+    return {name: metric.value for name, metric in of_scorer.metrics.items()}
+
+
+def expected(table):
+    """The four metrics from an imported table, by functions of our own interface."""
+    scores, gold = np.asarray(table.blocks["test"].log_probs), table.blocks["test"].labels
+    corrected = np.asarray(bc.calibrate(scores, "bc", from_probs=False))
+    return {
+        "icl_accuracy": float(bc.accuracy(scores, gold)),
+        "corrected_accuracy": float(bc.accuracy(corrected, gold)),
+        "preference_nats": float(np.ptp(scores.astype(np.float64).mean(axis=0))),
+        "flips": float((scores.argmax(1) != corrected.argmax(1)).mean()),
+    }
+
+
+def label_scores(log, name="label_bias"):
+    return np.array([
+        list(sample.scores[name].metadata["label_scores"].values()) for sample in log.samples
+    ])  # fmt: skip
+
+
+def test_a_live_run_has_the_importers_scores_and_metrics(tmp_path):
+    log = run(tmp_path, label_bias())
+    (table,) = read(Path(log.location), Reading(missing="least"))
+    found = metrics_of(log)
+    assert set(found) == set(METRICS)
+    assert found == pytest.approx(expected(table), abs=1e-6)
+    assert found["flips"] > 0 and found["preference_nats"] > 0.5  # the letter A is preferred
+    # As differences: an importer's table moves rows, which a correction does not see.
+    mine, theirs = label_scores(log), np.asarray(table.blocks["test"].log_probs)
+    np.testing.assert_allclose(mine - mine[:, :1], theirs - theirs[:, :1], atol=1e-5)
+    counted = [sample.scores["label_bias"].value for sample in log.samples]
+    assert counted.count("C") / ROWS == pytest.approx(found["icl_accuracy"])
+
+
+def test_an_old_log_is_scored_by_the_console_program(tmp_path):
+    log = run(tmp_path / "old", choice())
+    (table,) = read(Path(log.location), Reading(missing="least"))
+    output = tmp_path / "scored.eval"
+    subprocess.run(
+        [Path(sys.executable).with_name("inspect"), "score", log.location, "--scorer",
+         "batch_calibration/label_bias", "--action", "append", "--output-file", output,
+         "--display", "none"],
+        check=True, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    scored = read_eval_log(str(output))
+    assert metrics_of(scored) == pytest.approx(expected(table), abs=1e-6)
+    # The log that now has our scores beside Inspect's is read as before.
+    (again,) = read(output, Reading(missing="least"))
+    assert expected(again) == pytest.approx(expected(table), abs=1e-6)
+
+
+def test_choices_that_a_solver_shuffled_are_the_letters_that_the_model_saw(tmp_path):
+    solver = multiple_choice(shuffle=random.Random(3))
+    log = run(tmp_path, [choice(), label_bias()], solver, dataset=samples(varied=True))
+    (table,) = read(Path(log.location), Reading(missing="least"))
+    live = metrics_of(log)
+    assert live == pytest.approx(expected(table), abs=1e-6)
+    # Inspect's own accuracy is that of the letters that the model wrote.
+    (own,) = [entry for entry in log.results.scores if entry.name == "choice"]
+    assert own.metrics["accuracy"].value == pytest.approx(live["icl_accuracy"])
+    # Of the log alone, in which the choices stand as in the data.
+    old = run(tmp_path / "old", choice(), multiple_choice(shuffle=random.Random(3)),
+              dataset=samples(varied=True))  # fmt: skip
+    rescored = score(old, label_bias(), action="append", display="none")
+    (of_old,) = read(Path(old.location), Reading(missing="least"))
+    assert metrics_of(rescored) == pytest.approx(expected(of_old), abs=1e-6)
+    # Without the scores of Inspect's own scorer nothing tells the order.
+    bare = score(old, label_bias(), action="overwrite", display="none")
+    explanations = [sample.scores["label_bias"].explanation or "" for sample in bare.samples]
+    assert any("--action append" in explanation for explanation in explanations)
+
+
+def test_a_log_without_log_probabilities_is_unscored_with_what_to_run(tmp_path):
+    log = run(tmp_path, label_bias(), model=answers(with_log_probs=False))
+    explanations = {sample.scores["label_bias"].explanation for sample in log.samples}
+    assert len(explanations) == 1 and "--logprobs --top-logprobs 20" in explanations.pop()
+    assert all(np.isnan(value) for value in metrics_of(log).values())
+
+
+def test_answers_without_choices_are_named(tmp_path):
+    rows = [Sample(f"Is number {i} ?", target=("yes", "no", "maybe")[i % 3]) for i in range(ROWS)]
+    names, dataset = ("yes", "no", "maybe"), MemoryDataset(rows)
+    model = answers(mentions=names, words=())
+    log = run(tmp_path, label_bias(labels="yes,no,maybe"), generate(), model, dataset)
+    (table,) = read(Path(log.location), Reading(labels=names, missing="least"))
+    assert table.label_names == names
+    assert metrics_of(log) == pytest.approx(expected(table), abs=1e-6)
+
+
+def test_samples_that_differ_in_choices_are_a_warning_and_no_error(tmp_path, caplog):
+    dataset = MemoryDataset([
+        Sample(f"Animal number {i} ?", choices=list("abc")[: 2 + i % 2], target="A")
+        for i in range(8)
+    ])  # fmt: skip
+    log = run(tmp_path, label_bias(), dataset=dataset)
+    assert all(np.isnan(value) for value in metrics_of(log).values())
+    assert "the number of choices varies" in caplog.text
+
+
+def test_another_method_and_a_prior(tmp_path):
+    prior = [0.2, 0.3, 0.5]
+    log = run(tmp_path, label_bias(method="prior_matching", prior=prior))
+    (table,) = read(Path(log.location), Reading(missing="least"))
+    block = table.blocks["test"]
+    corrected = bc.calibrate(
+        block.log_probs, "prior_matching", target_prior=prior, from_probs=False
+    )
+    ours = float(bc.accuracy(corrected, block.labels))
+    assert metrics_of(log)["corrected_accuracy"] == pytest.approx(ours, abs=1e-6)
