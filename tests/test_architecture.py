@@ -61,7 +61,7 @@ ARROWS = {
     "cli": {
         "errors", "processes", "files", "inputs", "settings", "arrays", "diagnosis", "methods",
         "metrics", "scores", "importers", "store", "prompts", "scoring", "study", "artifacts",
-        "streams", "version",
+        "streams", "integrations", "version",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -609,3 +609,10 @@ def test_json_of_diagnose_and_recommend_holds_what_is_said(table, capsys):
     run("recommend", path, *GIVEN, "--json")
     found = recommend(scores.round(6), label_names=("no", "yes"))
     assert json.loads(capsys.readouterr().out)["reason"] == list(found.reason)
+
+
+def test_lm_eval_without_the_harness_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="2"):
+        run("lm-eval", "--tasks=boolq", "--", "--model", "hf")
+    assert "pip install lm-eval" in capsys.readouterr().err

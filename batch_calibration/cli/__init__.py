@@ -7,7 +7,7 @@ from contextlib import nullcontext, redirect_stderr, suppress
 from functools import partial
 from pathlib import Path
 
-from batch_calibration.cli import guard, options, study_options
+from batch_calibration.cli import guard, harness, options, study_options
 from batch_calibration.errors import InputError
 from batch_calibration.files import remove_unfinished
 
@@ -29,6 +29,9 @@ def run(words: Sequence[str]) -> None:
 def _command(args: Namespace, *, keeps_programs: bool = False) -> None:
     if args.command == "completions":
         options.print_completions(args)
+        return
+    if args.command == harness.NAME:
+        harness.run(args)
         return
     if not getattr(args, "files", ()):
         try:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescri
 from collections.abc import Sequence
 from typing import NoReturn
 
-from batch_calibration.cli import completions, guard, study_options
+from batch_calibration.cli import completions, guard, harness, study_options
 from batch_calibration.version import __version__
 
 EXAMPLES = """examples, on scores that you have:
@@ -116,6 +116,11 @@ def _make_parser() -> tuple[Parser, dict[str, Parser]]:
         )  # fmt: skip
         if name in ON_FILES:
             _add_file_flags(commands[name], name)
+    commands[harness.NAME] = subparsers.add_parser(
+        harness.NAME, help=harness.SUMMARY, description=f"R{harness.SUMMARY[1:]}.",
+        epilog=harness.EXAMPLE, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    harness.add_flags(commands[harness.NAME])
     commands["completions"] = subparsers.add_parser(
         "completions", help="completions of these words for a shell",
         description="Print what a shell reads to complete commands and flags.", allow_abbrev=False,

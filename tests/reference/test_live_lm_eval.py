@@ -16,8 +16,11 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 import batch_calibration as bc
+from batch_calibration.cli import run as command
 from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, read
 from batch_calibration.integrations import lm_eval as integration
+from batch_calibration.integrations.lm_eval_tasks import write_overlays
 
 MODULE = "!function batch_calibration.integrations.lm_eval"
 MODELS = {"Mistral-7B": (0.3916, 0.4836), "Gemma-7B": (0.3884, 0.4903)}
@@ -182,3 +185,73 @@ def test_aggregations_see_what_all_processes_gathered(mmlu):
     for rank in ranks:
         gathered += list(zip(gold[rank].tolist(), scores[rank].tolist(), strict=True))
     assert round(integration.corrected_accuracy(gathered), 4) == 0.4836
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_command_writes_overlays_of_tasks_that_exist(tmp_path, mmlu, model):
+    scores, gold = scores_of(mmlu, model), mmlu["gold"]
+    own, overlays = tmp_path / "own", tmp_path / "overlays"
+    own.mkdir()
+    write_task(own, "stored", gold, "tag: our_tag")
+    write_overlays(["our_tag"], overlays, include_path=str(own))
+    manager = TaskManager(include_path=str(overlays), include_defaults=False)
+    results = lm_eval.simple_evaluate(
+        model=StoredScores(scores), tasks=["stored"], task_manager=manager, bootstrap_iters=0,
+        log_samples=False,
+    )  # fmt: skip
+    table = results["results"]["stored"]
+    raw, corrected = MODELS[model]
+    assert round(table["acc,none"], 4) == raw
+    assert round(table["acc_bc,none"], 4) == corrected
+    assert results["configs"]["stored"]["metadata"]["version"] == 0  # as the task's own file has it
+
+
+def test_groups_of_the_harness_get_an_overlay_for_each_task(tmp_path):
+    tasks, notes = write_overlays(["mmlu_stem", "truthfulqa"], tmp_path, "bc", [0.25] * 4)
+    assert "mmlu_anatomy" in tasks and len(tasks) >= 19
+    assert any(
+        "truthfulqa_gen stays as it is: its output type is generate_until" in x for x in notes
+    )
+    manager = TaskManager(include_path=str(tmp_path))
+    assert manager.task_index["mmlu_anatomy"].yaml_path == tmp_path / "mmlu_anatomy.yaml"
+    # The group still has all of its tasks, now ours.
+    assert manager.task_index["mmlu_stem_tasks"].tags >= {name for name in tasks if "mmlu" in name}
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--tasks=gsm8k"], "task gsm8k: expected a task that scores choices"),
+        (["--tasks=nothing_of_this_name"], "nothing_of_this_name"),
+        (["--tasks=boolq", "--method=cc"], "cc"),
+        (["--tasks=boolq", "--prior=a"], "a share of each choice"),
+        (["--tasks=boolq", "--", "--tasks", "rte"], "--tasks before the two dashes"),
+    ],
+)
+def test_what_cannot_be_corrected_is_a_sentence(tmp_path, capsys, monkeypatch, flags, sentence):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        command(["lm-eval", *flags])
+    assert sentence in capsys.readouterr().err
+
+
+def test_without_arguments_the_command_is_printed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command(["lm-eval", "--tasks=boolq"])
+    printed = capsys.readouterr().out
+    assert "lm_eval --tasks boolq --include_path corrected_tasks" in printed
+    assert "CorrectedTask" in (tmp_path / "corrected_tasks" / "boolq.yaml").read_text()
+
+
+def test_the_command_runs_the_harness_and_its_log_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    write_task(tmp_path / "own", "stored", np.arange(8) % 4, "")
+    command(["lm-eval", "--tasks=stored", "--include_path=own", "--", "--model", "dummy",
+             "--log_samples", "--output_path", "out"])  # fmt: skip
+    (results,) = (tmp_path / "out").rglob("results_*.json")
+    (log,) = (tmp_path / "out").rglob("samples_*.jsonl")
+    metrics = json.loads(results.read_text())["results"]["stored"]
+    block = read(log, Reading())[0].blocks["test"]
+    ours = bc.accuracy(bc.calibrate(block.log_probs, "bc", from_probs=False), block.labels)
+    assert metrics["acc_bc,none"] == pytest.approx(float(ours), abs=1e-6)
