@@ -22,6 +22,8 @@ from batch_calibration.methods import (
 KEY = jax.random.key(0)
 ROWS, LABELS = 24, 3
 PRIOR = (0.5, 0.3, 0.2)
+PER_LABEL = ("target_prior", "expected_bias")
+"""Options with a number for each label."""
 # Of 25 rows: a row that transport splits goes where rounding says.
 WHOLE_ROWS = (0.48, 0.32, 0.2)
 
@@ -54,6 +56,7 @@ CONTRACT = {name: (name, {}) for name in METHODS} | {
     "order_average, then a prior": ("order_average_prior", {"target_prior": PRIOR}),
     "bc_loo, prior": ("bc_loo", {"target_prior": PRIOR, "strength": 0.5}),
     "bc_shrunk, prior": ("bc_shrunk", {"target_prior": PRIOR, "strength": 0.5}),
+    "bc_shrunk, expected": ("bc_shrunk", {"expected_bias": (0.5, -0.3, -0.2), "strength": 0.5}),
     "pc_raw": ("pc_raw", {"starts": 6}),
     "rbcorr, prior": ("rbcorr", {"target_prior": PRIOR, "strength": 0.5}),
     "vector, toward icl": ("vector", {"toward": "icl", "regularization": 1.0}),
@@ -174,8 +177,11 @@ def test_relabelling_permutes_the_scores(case, example):
     rows, labels, weight = example
     order = jnp.asarray([2, 0, 1])
     renamed = jnp.where(labels < 0, -1, jnp.argsort(order)[jnp.maximum(labels, 0)])
-    prior = options(case).get("target_prior")
-    also = {"target_prior": tuple(np.take(prior, order))} if prior else {}
+    also = {
+        name: tuple(np.take(options(case)[name], order))
+        for name in PER_LABEL
+        if name in options(case)
+    }
     moved = roundtrip(case, **also)(rows[:, order], renamed, weight, rows[:, order])
     straight = JITTED[case](rows, labels, weight, rows)
     np.testing.assert_allclose(moved, straight[:, order], atol=1e-5)
@@ -185,7 +191,7 @@ def test_relabelling_permutes_the_scores(case, example):
 @pytest.mark.parametrize("case", [c for c in CONTRACT if method(c).most_labels is None])
 def test_any_number_of_labels(case, labels, planted):
     rows, gold, _ = planted(2 * labels, labels)
-    also = {"target_prior": (1 / labels,) * labels} if "target_prior" in options(case) else {}
+    also = {name: (1 / labels,) * labels for name in PER_LABEL if name in options(case)}
     scores = roundtrip(case, **also)(rows, gold.at[: labels // 2].set(-1), None, rows[:1])
     assert scores.shape == (1, labels)
     assert bool(jnp.all(jnp.isfinite(scores)))

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from batch_calibration import calibrate
 from batch_calibration.calibration import running
 from batch_calibration.calibration.learned_shift import STRENGTHS, best_strength
 from batch_calibration.calibration.objective import accuracy
 from batch_calibration.calibration.running import stream
 from batch_calibration.calibration.shift import apply, shrinkage
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, compare
 from batch_calibration.metrics import table as metrics
 
@@ -147,6 +149,29 @@ def test_a_shrunk_bias_goes_from_icl_to_bc(planted):
     factors = [float(shrinkage(rows[:m])) for m in (1, 4, 40, 3000)]
     assert factors[0] == 0.0 and factors == sorted(factors) and factors[-1] > 0.99
     assert float(shrinkage(rows - rows.mean(axis=0))) == 0.0
+
+
+def test_a_bias_shrunk_to_what_is_expected_goes_from_there_to_bc(planted):
+    rows, _, _ = planted(3000, 3)
+    expected = (0.9, -0.6, -0.3)
+    fit = METHODS["bc_shrunk"].make(expected_bias=expected).fit
+    np.testing.assert_allclose(fit(rows[:1]).bias, expected, atol=1e-6)
+    centered = [np.asarray(bias) - np.mean(bias) for bias in (fit(rows).bias, rows.mean(axis=0))]
+    np.testing.assert_allclose(*centered, atol=0.01)
+    # Expecting nothing is the method as it was; what is expected and found is no less for it.
+    zero = METHODS["bc_shrunk"].make(expected_bias=(0.0, 0.0, 0.0)).fit(rows[:9]).bias
+    np.testing.assert_array_equal(zero, METHODS["bc_shrunk"].make().fit(rows[:9]).bias)
+    found = tuple((rows.mean(axis=0) - rows.mean()).tolist())
+    few = METHODS["bc_shrunk"].make(expected_bias=found).fit(rows[:9]).bias
+    plain = METHODS["bc_shrunk"].make().fit(rows[:9]).bias
+    distance = [np.std(np.asarray(bias) - np.asarray(found)) for bias in (few, plain)]
+    assert distance[0] <= distance[1]
+
+
+@pytest.mark.parametrize("wrong", [(0.1, 0.2), "icl", (np.nan, 0.0, 0.0), 3.0])
+def test_an_expected_bias_is_a_number_for_each_label(wrong):
+    with pytest.raises(InputError, match="expected_bias: expected 3 finite numbers in nats"):
+        calibrate(np.full((12, 3), -1.0), "bc_shrunk", expected_bias=wrong)
 
 
 @given(tables, arrays(np.float32, (3, LABELS), elements=nats).map(jnp.asarray))

@@ -1,6 +1,7 @@
 """A bias that is subtracted: CC, DC and BC are one function with three probes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -121,13 +122,22 @@ def shrinkage(log_probs: ProbeRows, weight: Weight | None = None) -> Scalar:
     return jnp.where(is_defined, (1.0 - 1.0 / jnp.maximum(total, 1.0)) * factor, 0.0)
 
 
-def shrunk_mean(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
+def shrunk_mean(
+    log_probs: ProbeRows, weight: Weight | None = None, expected_bias: Prior | None = None
+) -> Bias:
     """The mean log-probability of each label times `shrinkage`, a `BiasEstimator` for `shift`.
 
-    >>> shrunk_mean(jnp.array([[-1.0, -3.0], [-2.0, -4.0]])).tolist()
-    [-0.75, -1.75]
+    With an expected bias b0 [k] it is b0 and the shrunken mean of what is left, s - b0.
+
+    >>> rows = jnp.array([[-1.0, -3.0], [-2.0, -4.0]])
+    >>> shrunk_mean(rows).tolist(), shrunk_mean(rows, None, (1.0, -1.0)).tolist()
+    ([-0.75, -1.75], [1.0, -1.0])
     """
-    return shrinkage(log_probs, weight) * weighted_mean(log_probs, weight)
+    expected = jnp.zeros(())
+    if expected_bias is not None:
+        expected = jnp.asarray(expected_bias, jnp.float32)
+    rest = log_probs - expected  # [m k], what the expected bias leaves
+    return expected + shrinkage(rest, weight) * weighted_mean(rest, weight)
 
 
 def fit_with(
@@ -195,6 +205,27 @@ def shift(
 def no_shift() -> Calibrator:
     """Leaves the scores as they are: plain in-context learning, a shift whose bias is zero."""
     return shift(estimate=no_bias)
+
+
+def shrunk_shift(
+    *,
+    expected_bias: Prior | None = None,
+    strength: float = 1.0,
+    target_prior: Prior | None = None,
+) -> Calibrator:
+    """Subtracts the part of BC's bias that is beyond its error.
+
+    Args:
+        expected_bias: what few rows are shrunken to, [k] in nats, such as the mean score of the
+            rows of all subjects where each has a few; without it 0, which is plain ICL.
+        strength, target_prior: as in `shift`.
+
+    >>> rows = jnp.array([[-1.0, -3.0]])  # a single row: nothing but what is expected
+    >>> shrunk_shift(expected_bias=(1.0, -1.0)).fit(rows).bias.tolist()
+    [1.0, -1.0]
+    """
+    estimate = partial(shrunk_mean, expected_bias=expected_bias)
+    return Calibrator(fit_with(estimate, strength, lambda: log_target(target_prior)), apply)
 
 
 def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = None) -> Calibrator:

@@ -31,7 +31,7 @@ from batch_calibration.calibration.shift import (
     no_shift,
     prob_shift,
     shift,
-    shrunk_mean,
+    shrunk_shift,
 )
 from batch_calibration.errors import InputError
 from batch_calibration.methods import probes
@@ -192,7 +192,7 @@ METHODS: dict[str, Method] = {
     ),
     # Beyond the paper: corrections that need no labels, and two that learn shares from labels.
     "bc_shrunk": Method(
-        probes.BATCH, partial(shift, estimate=shrunk_mean),
+        probes.BATCH, shrunk_shift,
         "BC's bias by James and Stein 1961, positive part", group="unlabeled",
         keeps_bias=True, over_probe_sizes=True,
     ),

@@ -232,6 +232,7 @@ def check_options(
         checked[option] = kind(chosen)  # numpy's scalars become Python's
     _check_prior(options.get("target_prior"), labels)
     _check_start_means(options.get("start_means"), labels)
+    _check_expected_bias(options.get("expected_bias"), labels)
     return checked
 
 
@@ -262,6 +263,14 @@ def _check_start_means(means: object, labels: int) -> None:
             got=f"{(type(means).__name__ if shape is None else f'shape {shape}')}",
             remedy=f"give s times {labels} rows of log-probabilities in nats",
         )
+
+
+def _check_expected_bias(bias: object, labels: int) -> None:
+    if bias is not None and _shape(bias) != (labels,):
+        raise InputError(
+            where="expected_bias", expected=f"{labels} finite numbers in nats, one per label",
+            got=f"{bias!r}", remedy="give the bias that few rows are shrunken to",
+        )  # fmt: skip
 
 
 def _shape(numbers: object) -> tuple[int, ...] | None:

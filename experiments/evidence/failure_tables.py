@@ -11,7 +11,7 @@ from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import batches, statistics
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 
 BASELINE, SHOWN = REFERENCES
 
@@ -105,8 +105,7 @@ def section(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) ->
         "share tried, `>` that it is not lower at the largest.",
         markdown(by_method(real, batch_rows)),
         "![The same for every method](figures/evidence_failure_methods.png)",
-        f"### {SHOWN}: the break-even share by batch size and added bias",
-        *(markdown(by_size(grid)) for grid in real),
+        f"[By size of the batch and added bias]({csv_link('evidence_failure_break_even')}).",
         "### Simulated rows",
         "![Simulated rows](figures/evidence_failure_simulated.png)",
         markdown(by_strength(simulated, batch_rows)),
@@ -125,19 +124,6 @@ def by_method(grids: Sequence[Grid], batch_rows: int) -> Cells:
     head = ["method", *(grid.title for grid in grids)]
     return [head] + [
         [name, *(grid.even(name, batch_rows, 0) for grid in grids)] for name in grids[0].accuracy
-    ]
-
-
-def by_size(grid: Grid) -> Cells:
-    """A line a batch size: the break-even share at each strength."""
-    head = [f"{grid.title}: rows of a batch", *(f"{b:g} nats added" for b in grid.strengths)]
-    strength_indices = range(len(grid.strengths))
-    return [head] + [
-        [
-            f"{size:,}",
-            *(grid.even(SHOWN, size, strength_index) for strength_index in strength_indices),
-        ]
-        for size in grid.sizes
     ]
 
 

@@ -21,7 +21,8 @@ class Written(NamedTuple):
     Attributes:
         findings: sentences with the numbers that decide.
         section: Markdown, all of it, with figures named as `figures/SLUG.png`.
-        tables: slug -> cells, written as CSV.
+        tables: slug -> cells, written as CSV; those that the section links to as
+            `evidence/SLUG.csv` lie beside the page, too.
         figures: slug -> draws it.
     """
 
@@ -56,8 +57,12 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
     filled = None if page is None else fill(page, study, texts)
     files = []
     for slug, cells in written.tables.items():
-        files.append(workdir / f"{slug}.csv")
-        write_whole(files[-1], csv_text(cells).encode())
+        folders = [workdir]
+        if page is not None and f"({csv_link(slug)})" in written.section:
+            folders.append(page.parent / "evidence")
+        for folder in folders:
+            files.append(folder / f"{slug}.csv")
+            write_whole(files[-1], csv_text(cells).encode())
     for slug, draw in written.figures.items():
         drawn = style.save(render.draw(draw()), workdir / slug)
         files += drawn
@@ -69,6 +74,11 @@ def write(written: Written, study: str, workdir: Path, page: Path | None) -> lis
         files.append(page)
         write_whole(page, filled.encode())  # last: it names the figures
     return files
+
+
+def csv_link(slug: str) -> str:
+    """Where a table lies, seen from the page."""
+    return f"evidence/{slug}.csv"
 
 
 def fewer_colors(path: Path) -> bytes:

@@ -15,7 +15,7 @@ from batch_calibration.metrics import Estimate
 from experiments.evidence import real_tables as tables
 from experiments.evidence.comparing import BASELINE, Difference, compare, count
 from experiments.evidence.judging import KNOWN, answers
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.real_tables import Judged
 from experiments.evidence.sets import ScoreSet, read_sets, set_apart
 
@@ -195,17 +195,7 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         markdown(tables.tally(wide)),
         f"### {SHOWN} on each set",
         markdown(tables.by_set(judged, SHOWN)),
-        "### Every method: difference to ICL in accuracy, points",
-        # Four sets a table fit a page's width.
-        *(markdown(tables.by_method(wide[i : i + 4], "accuracy")) for i in range(0, len(wide), 4)),
-        "### Every method: difference to ICL in balanced accuracy, points",
-        *(markdown(tables.by_method(wide[i : i + 4], "balanced")) for i in range(0, len(wide), 4)),
+        f"[Every method on every set]({csv_link('evidence_real')}), with intervals, p-values and "
+        "balanced accuracy; the command also writes each model and each context.",
     ]
-    for judged_set in wide:
-        # A row for each model says more only with several models and tasks.
-        if min(judged_set.set.shape) > 1 and SHOWN in judged_set.methods:
-            paragraphs += [
-                f"### {judged_set.set.title}, by model",
-                markdown(tables.by_model(judged_set, [SHOWN])),
-            ]
     return "\n\n".join(filter(None, paragraphs))

@@ -142,40 +142,6 @@ def by_set(judged: Sequence[Judged], method: str) -> Cells:
     return cells
 
 
-def by_method(judged: Sequence[Judged], metric: str) -> Cells:
-    """A line a method, a column a set: the difference in points."""
-    names = list(dict.fromkeys(name for judged_set in judged for name in judged_set.methods))
-    cells = [["method", "kind", *(judged_set.set.title for judged_set in judged)]]
-    for name in names:
-        compared_sets = [judged_set.methods.get(name) for judged_set in judged]
-        cells.append(  # –: the set cannot have it
-            [name, kind(name), *(str(getattr(f, metric)) if f else "–" for f in compared_sets)]
-        )
-    return cells
-
-
-def by_model(judged_set: Judged, methods: Sequence[str]) -> Cells:
-    """A line a model: accuracy before, and for each method the difference and contexts won."""
-    cells = [["model", BASELINE]]
-    for name in methods:
-        cells[0] += [f"{name} - {BASELINE}", "won / lost", "beyond noise"]
-    for model_index, model in enumerate(models(judged_set.set)):
-        row = [model, f"{judged_set.plain.accuracy[model_index].mean():.1f}"]
-        for name in methods:
-            compared = judged_set.methods[name]
-            gain, low, high = of_model(compared, model_index)
-            mark = " *" if low > 0 or high < 0 else ""  # 0 is outside
-            won, lost, sure = (
-                compared.won[model_index],
-                compared.lost[model_index],  # [tasks] each
-                compared.sure[model_index],
-            )
-            row += [f"{gain:+.1f} [{low:+.1f}, {high:+.1f}]{mark}", ratio(won, lost)]
-            row += [ratio(won & sure, lost & sure)]
-        cells.append(row)
-    return cells
-
-
 def models(score_set: ScoreSet) -> list[str]:
     """The names of a set's models."""
     return list(dict.fromkeys(str(table.context["model"]) for table in score_set.tables))

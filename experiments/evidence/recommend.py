@@ -14,7 +14,7 @@ from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
 from batch_calibration.metrics import Estimate
 from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, experience_cells, held, ranges
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.sources import Source, read_sources
 from experiments.evidence.trials import BASELINE, GRID, OLD, RULES, Trial
 
@@ -227,13 +227,19 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Opti
         f"how often the labeled rows are clearly for another than `{WITH_LABELS}`. `stated - "
         "true`: the accuracy that the recommendation states less that of the other rows. `interval "
         "holds`: how often the stated 95 % interval of the gain holds the true gain.",
-        markdown(tables["evidence_recommend_labels"]),
+        markdown(last_lines(tables["evidence_recommend_labels"])),
+        f"[On each source]({csv_link('evidence_recommend_labels')}).",
         "What the corrected scores promise is the gain if they were true probabilities. What came "
         "of it, by method; of `prior_matching` with the true shares. A range that other rows gave "
         f"holds the gain in {held(judged, LIKELY):.0f} % of the contexts of a source, of "
         f"`{LIKELY}`, and in {held(judged, TO_SHARES):.0f} %, of `{TO_SHARES}`.",
-        markdown(tables["evidence_experience"]),
+        f"[By what is promised]({csv_link('evidence_experience')}).",
     ])  # fmt: skip
+
+
+def last_lines(labeled: Cells) -> Cells:
+    """The mean, the worst source and the contexts harmed, below the head."""
+    return [labeled[0], *labeled[-3:]]
 
 
 def number_of(judged: Judged) -> int:

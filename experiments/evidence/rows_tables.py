@@ -12,11 +12,13 @@ from batch_calibration.artifacts.figures.curves import learning_chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from batch_calibration.methods import METHODS
 from experiments.evidence import statistics
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
 """The block of content-free rows."""
+ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "bcl", "vector")
+"""The methods in the page's tables; all are in the file."""
 NEAR = 0.5
 """So many points from what all rows give count as near."""
 
@@ -100,14 +102,15 @@ def section(curves_by_group: Sequence[Curves]) -> str:
         paragraphs += [
             f"### {curves.title}: gain over ICL ({curves.plain:.1f} %) in points, by rows learned "
             "from",
-            markdown(gains(curves)),
-            f"### {curves.title}: bias error in nats, by rows learned from",
-            markdown(errors(curves)),
+            markdown(gains(curves, ON_THE_PAGE)),
         ]
+    paragraphs.append(
+        f"[Every method and size, with the bias's error]({csv_link('evidence_rows')})."
+    )
     return "\n\n".join(paragraphs)
 
 
-def gains(curves: Curves) -> Cells:
+def gains(curves: Curves, methods: Sequence[str]) -> Cells:
     """A line a method: its gain at each size, and the fewest rows that do not cost."""
     shown_indices = [
         size_index
@@ -127,18 +130,7 @@ def gains(curves: Curves) -> Cells:
             curves.least(name, 0.0),
         ]
         for name in curves.accuracy
-    ]
-
-
-def errors(curves: Curves) -> Cells:
-    """A line a method: the error of its bias at each size."""
-    # The last is what others are compared with.
-    head = ["method", *(f"{size:,}" for size in curves.sizes[:-1])]
-    return [head] + [
-        [name, *(f"{nats.mean():.2f}" for nats in error[:-1])]  # [u]
-        for name, error in curves.error.items()
-        # A bias from content-free rows does not change with the rows learned from.
-        if not flat(name) and not METHODS[name].probe.labels
+        if name in methods
     ]
 
 

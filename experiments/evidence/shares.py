@@ -14,7 +14,7 @@ from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import batches, pools, statistics
-from experiments.evidence.page import Written
+from experiments.evidence.page import Written, csv_link
 from experiments.evidence.pools import Pool
 
 BASELINE, SHOWN = REFERENCES
@@ -149,7 +149,8 @@ def section(grids: Sequence[Grid], size: int) -> str:
         "Gain over ICL in points of accuracy, by the share of a label where the bias is learned "
         "and where it is applied:",
     ]
-    return "\n\n".join([*paragraphs, *(markdown(by_pair(grid)) for grid in grids)])
+    rest = f"[Every method and pair of shares]({csv_link('evidence_shares')})."
+    return "\n\n".join([*paragraphs, *(markdown(by_pair(grid)) for grid in grids), rest])
 
 
 def by_pair(grid: Grid) -> Cells:
