@@ -4,9 +4,9 @@ python -m benchmarks.pooled_bias
 
 Needs ../shared/scores: seven models on MMLU, 56 subjects, as they are and with an option that is
 never right. A subject's bias is learned from m of its rows without labels, and all its rows are
-judged; `pooled` is `bc_shrunk` with the mean bias of the m rows of all subjects as `expected_bias`. Mean
-accuracy in percent over subjects and draws; the gain over `bc` with its 95 % interval over the
-seven models (t).
+judged; `pooled` is `bc_shrunk` with the mean bias of the m rows of all subjects as its
+`expected_bias`. Mean accuracy in percent over subjects and draws; the gain over `bc` with its 95 %
+interval over the seven models (t).
 """
 
 from collections.abc import Iterator

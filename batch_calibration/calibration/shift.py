@@ -218,7 +218,8 @@ def shrunk_shift(
     Args:
         expected_bias: what few rows are shrunken to, [k] in nats, such as the mean score of the
             rows of all subjects where each has a few; without it 0, which is plain ICL.
-        strength, target_prior: as in `shift`.
+        strength: gamma, as in `shift`.
+        target_prior: the share of each of the k labels one expects, as in `shift`.
 
     >>> rows = jnp.array([[-1.0, -3.0]])  # a single row: nothing but what is expected
     >>> shrunk_shift(expected_bias=(1.0, -1.0)).fit(rows).bias.tolist()
