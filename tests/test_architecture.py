@@ -85,6 +85,7 @@ OUTSIDE = {
     "ray": set(),
     "submitit": set(),
     "transformers": set(),
+    "fsspec": set(),
 }
 
 

@@ -13,6 +13,7 @@ from batch_calibration.arrays import DISTANCES
 from batch_calibration.cli import (
     comparison,
     drawing,
+    harness_results,
     inputs,
     machine_output,
     notes,
@@ -57,6 +58,9 @@ def calibrate(args: Namespace) -> None:
         print(f"corrected scores: {args.output}", file=stream_out)
     else:
         print("Write the corrected scores with --output=FILE.", file=stream_out)
+    if args.results:
+        for path in harness_results.write(files, corrected, args.method):
+            print(f"results of the harness: {path}", file=stream_out)
     drawing.plot(args.plot, corrected, stream_out)
 
 

@@ -156,13 +156,15 @@ def _read(files: Sequence[Path], reading: Reading) -> Iterator[tuple[Path, Score
 def expand(name: str) -> list[Path]:
     """The files that a word names: itself, what a glob finds, a folder's harness logs."""
     path = Path(name)
+    if importers.is_remote(name):
+        return _expand_remote(name)
     if name == "-" or path.is_file():
         return [path]
     if path.is_dir():
         if (path / "scores").is_dir():  # a workdir
             return sorted((path / "scores").glob("*.safetensors"))
         # lm-evaluation-harness writes results_*.json beside its logs, which hold no scores.
-        files = sorted(path.rglob("samples_*.jsonl"))
+        files = sorted(filter(_is_log, path.rglob("samples_*")))
         files = files or sorted(file for file in path.iterdir() if _may_hold_scores(file))
         # A data set may lie in folders below, one a part.
         files = files or sorted(filter(_may_hold_scores, path.rglob("*.parquet")))
@@ -177,9 +179,27 @@ def expand(name: str) -> list[Path]:
     return [file for match in matches for file in expand(match)]  # a match may be a folder
 
 
+def _expand_remote(name: str) -> list[Path]:
+    """The files at an address; of a folder the harness's logs, or else all that may hold scores."""
+    files, is_choice = importers.list_files(name)
+    if is_choice:
+        return files
+    logs = list(filter(_is_log, files))
+    return logs or [file for file in files if _is_plain(file)]
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file is called as the harness calls logs of samples, which may be compressed."""
+    return re.fullmatch(r"samples_.*\.jsonl(\.gz|\.zst)?", path.name) is not None
+
+
+def _is_plain(path: Path) -> bool:
+    return not path.name.startswith(".") and path.name not in BESIDE_PARQUET
+
+
 def _may_hold_scores(path: Path) -> bool:
     """Whether a file of a folder is no hidden one, and none that writers of Parquet put beside."""
-    return path.is_file() and not path.name.startswith(".") and path.name not in BESIDE_PARQUET
+    return path.is_file() and _is_plain(path)
 
 
 @contextmanager
@@ -196,7 +216,7 @@ def _on_disk(path: Path) -> Iterator[Path]:
 
 
 def _title(path: Path) -> str:
-    return INPUT if str(path) == "-" else str(path)
+    return INPUT if str(path) == "-" else importers.address(path)
 
 
 def _named_apart(pairs: list[tuple[Path, ScoreTable]]) -> list[ScoreTable]:

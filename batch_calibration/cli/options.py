@@ -215,6 +215,9 @@ def _add_writing(parser: Parser, command: str) -> None:
             help="how many rows whose prediction changes are shown (default: 5)")  # fmt: skip
         add("--plot", default="", metavar="FILE",
             help="a figure of shares and preferences: .png, .pdf or .svg")  # fmt: skip
+    if command == "calibrate":
+        add("--results", action="store_true",
+            help="a copy of the harness's results_*.json with acc_METHOD, beside it")  # fmt: skip
     if command == "compare":
         add("--all", action="store_true",
             help="all methods, and why others are left out; else the best of each group",

@@ -12,6 +12,7 @@ from batch_calibration.artifacts import terminal
 from batch_calibration.artifacts.cells import Cells
 from batch_calibration.cli import inputs, prior, summaries
 from batch_calibration.errors import InputError
+from batch_calibration.importers import is_remote
 from batch_calibration.streams import Streamed, correct_stream
 from batch_calibration.streams.source import count_rows, open_source
 
@@ -28,7 +29,7 @@ def takes(args: Namespace, files: Sequence[Path]) -> bool:
     Raises:
         InputError: files too large for a table in memory, and another output or method.
     """
-    if {path.suffix for path in files} != {ENDING}:
+    if {path.suffix for path in files} != {ENDING} or any(map(is_remote, files)):
         return False
     # All others need a row more than once, or rows beside it.
     fits = args.method in METHODS and not args.labeled and args.missing != "bound"

@@ -20,13 +20,14 @@ from batch_calibration.importers import (
 )
 from batch_calibration.importers.base import Imported, Reading, own_tables, to_table, to_tables
 from batch_calibration.importers.frames import tables_of
+from batch_calibration.importers.local_copies import address, is_remote, list_files, local_copy
 from batch_calibration.importers.shards import join_shards
 from batch_calibration.importers.text_files import beginning
 from batch_calibration.scores import ScoreTable
 
 __all__ = [
-    "IMPORTERS", "Imported", "Importer", "Reading", "read", "read_shards", "tables_of",
-    "to_table", "to_tables",
+    "IMPORTERS", "Imported", "Importer", "Reading", "address", "is_remote", "list_files", "read",
+    "read_shards", "tables_of", "to_table", "to_tables",
 ]  # fmt: skip
 
 
@@ -90,17 +91,19 @@ def read(path: str | Path, reading: Reading | None = None) -> list[ScoreTable]:
     """The score tables in a file of any known format.
 
     Args:
-        path: the file; or a working folder, whose own tables come as they are.
+        path: the file, which may be compressed (gzip, Zstandard) or lie elsewhere (s3://, gs://,
+            hf://, by the extra `remote`); or a working folder, whose own tables come as they are.
         reading: what is said of it.
 
     Raises:
         InputError: a sentence on what is wrong with it.
     """
-    path, reading = Path(path), reading or Reading()
-    tables = own_tables(path)
-    if tables is not None:
-        return tables
-    return to_tables(find(path, reading).read(path, reading), reading)
+    reading = reading or Reading()
+    with local_copy(Path(path)) as file:
+        tables = own_tables(file)
+        if tables is not None:
+            return tables
+        return to_tables(find(file, reading).read(file, reading), reading)
 
 
 def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> list[ScoreTable]:
@@ -115,7 +118,8 @@ def read_shards(paths: Sequence[str | Path], reading: Reading | None = None) -> 
     """
     reading, shards = reading or Reading(), list[Imported]()
     for path in map(Path, paths):
-        contexts = find(path, reading).read(path, reading) if own_tables(path) is None else []
+        with local_copy(path) as file:
+            contexts = find(file, reading).read(file, reading) if own_tables(file) is None else []
         if len(contexts) != 1:
             raise InputError(
                 where=path,

@@ -36,16 +36,8 @@ def about_log(path: Path, reading: Reading) -> About:
     `samples_TASK_DATE.jsonl` has `results_DATE.json` beside it, and the logs of 0.4.0 to 0.4.2,
     `MODEL_ARGS_TASK.jsonl`, have `results.json`.
     """
-    named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
-    # Without a date there is one file of results a folder.
-    name = f"results_{named[2]}.json" if named else "results.json"
-    averages = _read_results(path.with_name(name))
+    name, averages, task = results_of(path)
     configs = fields(averages.get("configs"))
-    if named:
-        task = named[1]
-    else:  # the longest known task that the name ends in
-        tasks = [name for name in configs if path.stem.endswith(f"_{name}")]
-        task = max(tasks, key=len, default=path.stem)
     config, run = fields(configs.get(task)), fields(averages.get("config"))
     shots = fields(averages.get("n-shot")).get(task, config.get("num_fewshot"))
     shots = shots if type(shots) is int and shots >= 0 else None
@@ -63,6 +55,19 @@ def about_log(path: Path, reading: Reading) -> About:
     context = {name: detail for name, detail in context.items() if detail not in (None, "")}
     count = fields(fields(averages.get("n-samples")).get(task)).get("effective")
     return About(context, shots, count if type(count) is int else None, name)
+
+
+def results_of(path: Path) -> tuple[str, Mapping[str, Json], str]:
+    """The name and content of the results beside a log, {} of none, and what the task is called."""
+    named = re.fullmatch(rf"samples_(.+)_({DATE})", path.stem)
+    # Without a date there is one file of results a folder.
+    name = f"results_{named[2]}.json" if named else "results.json"
+    averages = _read_results(path.with_name(name))
+    if named:
+        return name, averages, named[1]
+    # The longest known task that the name ends in.
+    tasks = [task for task in fields(averages.get("configs")) if path.stem.endswith(f"_{task}")]
+    return name, averages, max(tasks, key=len, default=path.stem)
 
 
 def _read_results(path: Path) -> Mapping[str, Json]:

@@ -1,0 +1,222 @@
+"""Files that are compressed or lie elsewhere, as plain files of this machine."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from batch_calibration.errors import InputError
+from batch_calibration.files import temporary_folder
+from batch_calibration.importers.unpacking import GIB, MAX_RATIO, MAX_UNPACKED
+
+CHUNK = 1 << 20
+"""Bytes in memory at a time."""
+SCHEME = re.compile(r"([a-z][a-z0-9+]+):/+(?=[^/])")
+"""How an address begins, of two letters or more; pathlib writes one of its slashes."""
+PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs",
+            "az": "adlfs", "hf": "huggingface_hub"}  # fmt: skip
+"""Scheme -> what fsspec needs for it."""
+COMPRESSED = (".gz", ".zst")
+"""Endings of compressed files; what they are is read from their first bytes."""
+GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+MAGIC = re.compile(r"[*?\[]")
+"""What makes an address a pattern."""
+
+
+def is_remote(path: str | Path) -> bool:
+    """Whether a file lies elsewhere, such as at s3://bucket/log.jsonl.
+
+    >>> is_remote("s3://bucket/log.jsonl"), is_remote(Path("s3://bucket/log.jsonl"))
+    (True, True)
+    >>> is_remote("logs/log.jsonl"), is_remote("C:/log.jsonl")
+    (False, False)
+    """
+    return SCHEME.match(str(path)) is not None
+
+
+def address(path: str | Path) -> str:
+    """The address that a path was made of.
+
+    >>> address(Path("s3://bucket/log.jsonl"))
+    's3://bucket/log.jsonl'
+    """
+    return SCHEME.sub(r"\1://", str(path), count=1)
+
+
+def list_files(name: str) -> tuple[list[Path], bool]:
+    """The files at an address: one file, all below a folder, or those that a pattern matches.
+
+    Returns:
+        The files, and whether the address is a file or a pattern, which chooses them.
+
+    Raises:
+        InputError: nothing there; what the address needs is not installed.
+    """
+    with _reachable(name):
+        system, path = _file_system(name)
+        if MAGIC.search(path):
+            names, is_choice = system.glob(path), True
+        elif system.isdir(path):
+            names, is_choice = system.find(path), False
+        else:
+            names, is_choice = ([path] if system.exists(path) else []), True
+        files = [Path(system.unstrip_protocol(file)) for file in sorted(names)]
+    if not files:
+        raise InputError(
+            where=name, expected="a file of scores", got="none", remedy="correct the address"
+        )
+    return files, is_choice
+
+
+@contextmanager
+def local_copy(path: Path) -> Iterator[Path]:
+    """The file itself, or a copy that goes afterwards: brought here, and without compression.
+
+    Sentences name the file as the user does. The harness's file of results beside a log comes too.
+
+    Raises:
+        InputError: no such file; a package is not installed; it unpacks to far more than it holds.
+    """
+    start = b""
+    if not is_remote(path):
+        if path.is_file():
+            with path.open("rb") as file:
+                start = file.read(4)
+        if not start.startswith((GZIP, ZSTANDARD)):
+            yield path
+            return
+    with temporary_folder() as folder:
+        copy = folder / path.name
+        if is_remote(path):
+            _fetch(path, copy)
+            with copy.open("rb") as file:
+                start = file.read(4)
+        else:
+            copy = path
+        if start.startswith((GZIP, ZSTANDARD)):
+            copy = _unpack(copy, folder, is_gzip=start.startswith(GZIP), where=address(path))
+        _bring_results(path, folder)
+        try:
+            yield copy
+        except InputError as error:
+            raise InputError(str(error).replace(str(copy), address(path))) from error
+
+
+def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
+    """A file without its compression, in a folder; never more than `unpacking` allows."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSED else path.name
+    plain = folder / "plain" / name
+    plain.parent.mkdir()
+    most, size = max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size), 0
+    try:
+        with _open_compressed(path, is_gzip, where) as source, plain.open("wb") as target:
+            while chunk := source.read(CHUNK):
+                size += len(chunk)
+                if size > most:
+                    raise InputError(
+                        where=where,
+                        expected=f"a file that unpacks to at most {most / GIB:.3g} GiB",
+                        got="more",
+                        remedy="if it is meant, unpack it and give the file without compression",
+                    )
+                target.write(chunk)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _cut_short(where, error) from error
+    except OSError as error:
+        # pyarrow's own errors have no number; those of the disk have one.
+        if error.errno is not None:
+            raise
+        raise _cut_short(where, error) from error
+    return plain
+
+
+def _open_compressed(path: Path, is_gzip: bool, where: str) -> AbstractContextManager[Any]:
+    if is_gzip:
+        return gzip.open(path)
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InputError(
+            where=where, expected="pyarrow, which unpacks Zstandard", got="none",
+            remedy="pip install 'batch-calibration[remote]', or unpack the file",
+        ) from error  # fmt: skip
+    stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(
+        pyarrow.OSFile(str(path)), "zstd"
+    )
+    return stream
+
+
+def _cut_short(where: str, error: Exception) -> InputError:
+    return InputError(
+        where=where, expected="a whole compressed file", got=str(error)[:200],
+        remedy="copy it again",
+    )  # fmt: skip
+
+
+def _fetch(path: Path, target: Path) -> None:
+    """Copy a file from elsewhere, a part in memory at a time."""
+    with _reachable(address(path)):
+        system, name = _file_system(address(path))
+        with system.open(name, "rb") as source, target.open("wb") as file:
+            while chunk := source.read(CHUNK):
+                file.write(chunk)
+
+
+def _bring_results(path: Path, folder: Path) -> None:
+    """The harness's results beside a log of samples, of which they tell the model and the shots."""
+    dated = re.fullmatch(r"samples_.+_(\d{4}-.*)\.jsonl(\.gz|\.zst)?", path.name)
+    if not dated:
+        return
+    beside = path.with_name(f"results_{dated[1]}.json")
+    for place in {folder, folder / "plain"}:
+        if not place.is_dir():
+            continue
+        copy = place / beside.name
+        if not is_remote(beside):
+            if beside.is_file():
+                copy.write_bytes(beside.read_bytes())
+            continue
+        system, name = _file_system(address(beside))
+        if system.exists(name):
+            _fetch(beside, copy)
+
+
+def _file_system(name: str) -> tuple[Any, str]:
+    """The file system of an address, and what the file is called in it."""
+    scheme = name.partition(":")[0]
+    package = PACKAGES.get(scheme, "a package of its own")
+    try:
+        import fsspec
+
+        connect: Callable[[str], tuple[Any, str]] = fsspec.core.url_to_fs
+        return connect(name)
+    except ImportError as error:
+        raise InputError(
+            where=name, expected=f"what reads {scheme}://, fsspec and {package}", got=str(error),
+            remedy=f"pip install 'batch-calibration[remote]' {package}".removesuffix(
+                " a package of its own"
+            ),
+        ) from error  # fmt: skip
+    except ValueError as error:  # no such scheme
+        raise InputError(
+            where=name, expected="a scheme that fsspec knows, such as s3, gs or hf",
+            got=f"{scheme}://", remedy="correct the address",
+        ) from error  # fmt: skip
+
+
+@contextmanager
+def _reachable(name: str) -> Iterator[None]:
+    """Answer in a sentence where an address cannot be read, whatever its package raises."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            where=name, expected="a file that can be read",
+            got=f"{type(error).__name__}: {str(error)[:200]}",
+            remedy="check the address and your access to it",
+        ) from error  # fmt: skip

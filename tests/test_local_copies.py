@@ -1,0 +1,192 @@
+"""Logs that are compressed, or lie elsewhere: the same tables as of the plain file."""
+
+import gzip
+import json
+import sys
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from log_forms import NAMES, RESULTS, VALUES, as_log
+
+from batch_calibration import accuracy, balanced_accuracy, calibrate, importers
+from batch_calibration.cli import run
+from batch_calibration.errors import InputError
+from batch_calibration.importers import Reading, local_copies
+
+LOG = as_log("lm_eval", VALUES["lm_eval"], json.dumps)
+NAME = NAMES["lm_eval"]
+RESULTS_NAME = "results_2026-01-02T03-04-05.6.json"
+
+
+def zstandard(content):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+PACKED = {".gz": gzip.compress, ".zst": zstandard}
+
+
+@pytest.fixture
+def plain(tmp_path):
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / NAME).write_bytes(LOG)
+    (folder / RESULTS_NAME).write_text(json.dumps(RESULTS))
+    return folder / NAME
+
+
+@pytest.fixture
+def memory():
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def assert_same(table, expected):
+    assert table.context == expected.context
+    np.testing.assert_array_equal(table.blocks["test"].log_probs, expected.blocks["test"].log_probs)
+    np.testing.assert_array_equal(table.blocks["test"].labels, expected.blocks["test"].labels)
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_compressed_log_is_read_as_the_plain_one(plain, ending):
+    (expected,) = importers.read(plain)
+    assert expected.context["shots"] == 1  # of the results beside it
+    packed = plain.with_name(f"{NAME}{ending}")
+    packed.write_bytes(PACKED[ending](LOG))
+    (table,) = importers.read(packed)
+    assert_same(table, expected)
+
+
+def test_several_frames_and_members_follow_each_other(plain):
+    half = LOG.index(b"\n") + 1
+    for ending, pack in PACKED.items():
+        packed = plain.with_name(f"{NAME}{ending}")
+        packed.write_bytes(pack(LOG[:half]) + pack(LOG[half:]))
+        assert_same(importers.read(packed)[0], importers.read(plain)[0])
+
+
+@pytest.mark.parametrize("ending", ["", *PACKED])
+def test_a_log_elsewhere_is_read_with_the_results_beside_it(plain, memory, ending):
+    memory.pipe(f"/logs/model/{NAME}{ending}", PACKED.get(ending, bytes)(LOG))
+    memory.pipe(f"/logs/model/{RESULTS_NAME}", json.dumps(RESULTS).encode())
+    (table,) = importers.read(f"memory://logs/model/{NAME}{ending}")
+    assert_same(table, importers.read(plain)[0])
+
+
+@pytest.mark.parametrize(
+    "name", ["memory://logs", "memory://logs/*/samples_*.jsonl.gz", f"memory://logs/m/{NAME}.gz"]
+)
+def test_the_program_takes_folders_patterns_and_files_elsewhere(memory, capsys, name):
+    memory.pipe(f"/logs/m/{NAME}.gz", gzip.compress(LOG))
+    memory.pipe(f"/logs/m/{RESULTS_NAME}", json.dumps(RESULTS).encode())
+    run(["diagnose", name, "--json"])
+    assert json.loads(capsys.readouterr().out)["task"] == "t"
+
+
+def test_shards_may_be_compressed(tmp_path):
+    for number in range(2):
+        rows = "".join(f"{-1.0 - i},{-2.0},{i % 2}\n" for i in range(number, number + 6))
+        (tmp_path / f"{number}.csv.gz").write_bytes(gzip.compress(f"a,b,gold\n{rows}".encode()))
+    files = sorted(tmp_path.iterdir())
+    (table,) = importers.read_shards(files, Reading(labels=("a", "b"), gold="gold"))
+    assert len(table.blocks["test"].log_probs) == 12
+
+
+def test_a_folder_of_compressed_logs_is_read(tmp_path, capsys):
+    for name in ("t", "u"):
+        log = tmp_path / f"samples_{name}_2026-01-02T03-04-05.6.jsonl.zst"
+        log.write_bytes(zstandard(LOG))
+    run(["diagnose", str(tmp_path), "--json"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(local_copies, "MAX_UNPACKED", 1 << 22)
+    path = tmp_path / f"bomb.csv{ending}"
+    path.write_bytes(PACKED[ending](b"0" * (1 << 23)))
+    with pytest.raises(InputError, match=r"unpacks to at most 0.00391 GiB; got more"):
+        importers.read(path)
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_compressed_file_that_was_cut_is_a_sentence(tmp_path, ending):
+    path = tmp_path / f"log.jsonl{ending}"
+    content = np.random.default_rng(0).bytes(4000)
+    path.write_bytes(PACKED[ending](content)[:-2000])
+    with pytest.raises(InputError) as caught:
+        importers.read(path)
+    assert "copy it again" in str(caught.value) or "cut" in str(caught.value)
+
+
+def test_sentences_name_the_file_as_the_user_does(tmp_path, memory):
+    memory.pipe("/logs/broken.jsonl.gz", gzip.compress(b'{"doc_id": 1, '))
+    with pytest.raises(InputError, match=r"^memory://logs/broken.jsonl.gz"):
+        importers.read("memory://logs/broken.jsonl.gz", Reading(format="lm_eval"))
+    with pytest.raises(InputError, match=r"memory://logs/none.jsonl: expected a file that can"):
+        importers.read("memory://logs/none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("address", "package"), [("s3://bucket/log.jsonl", "s3fs"), ("gs://bucket/log.jsonl", "gcsfs")]
+)
+def test_what_is_not_installed_is_named(address, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)  # importing it fails
+    with pytest.raises(InputError, match=rf"pip install 'batch-calibration\[remote\]' {package}"):
+        importers.read(address)
+
+
+def test_without_fsspec_or_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(InputError, match=r"batch-calibration\[remote\]"):
+        importers.read("hf://datasets/a/b/log.jsonl")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "log.jsonl.zst").write_bytes(local_copies.ZSTANDARD)
+    with pytest.raises(InputError, match=r"batch-calibration\[remote\]"):
+        importers.read(tmp_path / "log.jsonl.zst")
+
+
+def test_an_unknown_scheme_is_a_sentence(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(["diagnose", "nowhere://a/b.jsonl"])
+    assert "a scheme that fsspec knows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["", *PACKED])
+def test_the_harness_s_results_get_a_copy_with_corrected_accuracies(plain, capsys, ending):
+    packed = plain.with_name(f"{NAME}{ending}")
+    plain.unlink()
+    packed.write_bytes(PACKED.get(ending, bytes)(LOG))
+    run(["calibrate", str(packed), "--results", "--output", str(plain.with_name("scores.csv"))])
+    copy = packed.with_name(RESULTS_NAME.replace(".json", "_corrected.json"))
+    assert str(copy) in capsys.readouterr().out
+    results = json.loads(copy.read_text())
+    block = importers.read(packed)[0].blocks["test"]
+    with pytest.warns(UserWarning, match="from 4 rows"):
+        corrected = np.asarray(calibrate(block.log_probs, "bc", from_probs=False))
+    expected = {
+        "acc,none": 0.5,  # as it was
+        "acc_bc,none": float(accuracy(corrected, block.labels)),
+        "balanced_acc,none": float(balanced_accuracy(block.log_probs, block.labels)),
+        "balanced_acc_bc,none": float(balanced_accuracy(corrected, block.labels)),
+        "preference_nats,none": float(np.ptp(np.float64(block.log_probs).mean(axis=0))),
+    }
+    assert results["results"]["t"] == pytest.approx(expected, abs=1e-6)
+    assert {**results, "results": RESULTS["results"]} == RESULTS
+    assert json.loads(plain.with_name(RESULTS_NAME).read_text()) == RESULTS
+    # A folder that has the copy is read as before.
+    run(["diagnose", str(packed.parent), "--json"])
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_results_that_are_not_there_are_a_sentence(plain, capsys):
+    plain.with_name(RESULTS_NAME).unlink()
+    with pytest.raises(SystemExit, match="2"):
+        run(["calibrate", str(plain), "--results"])
+    assert f"in {RESULTS_NAME} beside the log" in capsys.readouterr().err
