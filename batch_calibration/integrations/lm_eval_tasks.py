@@ -38,6 +38,7 @@ def write_overlays(
         InputError: an unknown name; a task that is not corrected, and why; the method's own.
     """
     _check_method(method, prior)
+    _remove_overlays(folder)
     index = TaskManager(include_path=include_path).task_index
     reasons: dict[str, str] = {}  # task -> why it has no overlay
     paths: dict[str, Path] = {}
@@ -87,6 +88,14 @@ def _check_method(method: str, prior: Sequence[float] | None) -> None:
         scores = [-1.0 - (row * (choice + 2)) % 5 for choice in range(choices)]
         documents.append((row % choices, scores))
     corrected_accuracy(documents, method, prior)
+
+
+def _remove_overlays(folder: Path) -> None:
+    """Remove what an earlier call wrote, which would stand for tasks that are not asked for now."""
+    for file in folder.glob("*.yaml"):
+        text = file.read_text(encoding="utf-8")
+        if text.startswith("include: ") and f"\nclass: !function {CLASS}\ntag: []\n" in text:
+            file.unlink()
 
 
 def _leaf_tasks(name: str, index: Mapping[str, Any]) -> Iterator[str]:

@@ -4,6 +4,8 @@ A mock model answers with a letter and the likeliest tokens there, as providers 
 """
 
 import random
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,7 @@ import batch_calibration as bc
 from batch_calibration.importers import Reading, read
 from batch_calibration.integrations.inspect_ai import label_bias
 
+PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 ROWS = 24
 ANIMALS = ("cat", "dog", "emu")
 METRICS = ("icl_accuracy", "corrected_accuracy", "preference_nats", "flips")
@@ -126,14 +129,14 @@ def test_a_live_run_has_the_importers_scores_and_metrics(tmp_path):
     assert counted.count("C") / ROWS == pytest.approx(found["icl_accuracy"])
 
 
-def test_an_old_log_is_scored_by_the_console_program(tmp_path):
+def test_an_old_log_is_scored_by_the_page_s_command(tmp_path):
     log = run(tmp_path / "old", choice())
     (table,) = read(Path(log.location), Reading(missing="least"))
     output = tmp_path / "scored.eval"
+    (block,) = re.findall(r"```console\n(inspect .*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    program, *words = shlex.split(block.replace("LOG.eval", log.location))
     subprocess.run(
-        [Path(sys.executable).with_name("inspect"), "score", log.location, "--scorer",
-         "batch_calibration/label_bias", "--action", "append", "--output-file", output,
-         "--display", "none"],
+        [Path(sys.executable).with_name(program), *words, "--display", "none"],
         check=True, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     scored = read_eval_log(str(output))
@@ -201,3 +204,12 @@ def test_another_method_and_a_prior(tmp_path):
     )
     ours = float(bc.accuracy(corrected, block.labels))
     assert metrics_of(log)["corrected_accuracy"] == pytest.approx(ours, abs=1e-6)
+
+
+def test_the_task_of_the_page_is_evaluated(tmp_path):
+    (block,) = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    names = {"dataset": samples()}
+    exec(block, names)
+    (log,) = eval(names["task"], model=answers(), log_dir=str(tmp_path), display="none")
+    (table,) = read(Path(log.location), Reading(missing="least"))
+    assert metrics_of(log) == pytest.approx(expected(table), abs=1e-6)

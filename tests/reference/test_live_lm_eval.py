@@ -5,6 +5,11 @@ figures stand in the shared README: 39.16 and 38.84 % as they are, 48.36 and 49.
 """
 
 import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +22,7 @@ from lm_eval.tasks import TaskManager
 
 import batch_calibration as bc
 from batch_calibration.cli import run as command
+from batch_calibration.embedded import CHECKPOINTS
 from batch_calibration.errors import InputError
 from batch_calibration.importers import Reading, read
 from batch_calibration.integrations import lm_eval as integration
@@ -255,3 +261,41 @@ def test_the_command_runs_the_harness_and_its_log_is_read(tmp_path, monkeypatch)
     block = read(log, Reading())[0].blocks["test"]
     ours = bc.accuracy(bc.calibrate(block.log_probs, "bc", from_probs=False), block.labels)
     assert metrics["acc_bc,none"] == pytest.approx(float(ours), abs=1e-6)
+
+
+def test_the_page_s_commands_run(tmp_path):
+    """docs/plugins.md, with a task of our own and the embedded checkpoint for its capital words."""
+    write_task(tmp_path, "stored", np.arange(12) % 4, "")
+    page = Path(__file__).parents[2] / "docs" / "plugins.md"
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    commands = [block for block in blocks if block.startswith("batch-calibration")]
+    assert len(commands) == 3
+    script = "".join(commands).replace("--tasks=TASK", "--tasks=stored --include_path=.")
+    script = script.replace("pretrained=MODEL", f"pretrained={CHECKPOINTS['mini']},dtype=float32 "
+                            "--device cpu --log_samples --output_path out")  # fmt: skip
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=tmp_path, env=os.environ | {"PATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for metric in ("acc_bc", "balanced_acc", "balanced_acc_bc", "preference_nats"):
+        assert re.search(rf"\|{metric} *\|", done.stdout), done.stdout
+    (results,) = (tmp_path / "out").rglob("results_*_corrected.json")
+    (plain,) = set((tmp_path / "out").rglob("results_*.json")) - {results}
+    corrected, own = (
+        json.loads(file.read_text())["results"]["stored"] for file in (results, plain)
+    )
+    assert corrected["acc_bc,none"] == pytest.approx(own["acc_bc,none"], abs=1e-6)
+    assert corrected["preference_nats,none"] == pytest.approx(own["preference_nats,none"], rel=1e-4)
+
+
+def test_the_yaml_of_the_page_is_a_task(tmp_path, mmlu):
+    scores, gold = scores_of(mmlu, "Gemma-7B")[:400], mmlu["gold"][:400]
+    write_task(tmp_path, "TASK", gold, "")
+    page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    block = re.findall(r"```yaml\n(.*?)```", page, re.S)[0]
+    (tmp_path / "mine.yaml").write_text(f"{block}task: mine\n")
+    table = run(tmp_path, scores, "mine")
+    ours = float(bc.accuracy(bc.calibrate(scores, "bc"), gold))
+    assert table["acc_bc,none"] == pytest.approx(ours, abs=1e-6)
