@@ -106,6 +106,7 @@ RULES = {
     "test_readme.py::test_pages_print_what_their_comments_say[README": "",
     "test_real_input.py": SHIPPED,
     "test_report.py::test_printing_draws": BROWSER,
+    "test_site.py": BROWSER,
     "test_sharing.py": WORKERS,
     "test_sharing.py::test_a_process_is_known_by_its_beginning": "",
     "test_sharing.py::test_writers_of_one_context_with_other_blocks": "",
