@@ -184,3 +184,34 @@ def test_a_decision_of_other_options_is_refused():
         pytest.raises(InputError, match="a probability for each of negative, positive"),
     ):
         scorer(server.address, "systemone").score(TEXTS, LABELS)
+
+
+def test_responses_as_they_came_are_read_as_the_saved_lines(lines, tmp_path):
+    asked, _, other = lines
+    (expected,) = read(write(tmp_path / "news.jsonl", asked))
+    answer = [{key: line[key] for key in ("choice", "probabilities")} for line in asked]
+    beside = [{"id": line["id"], "gold": line["gold"]} for line in asked]
+    plain = [
+        b | {"model": "m", "answers": {"topic": a}} for a, b in zip(answer, beside, strict=True)
+    ]
+    around = [
+        b | {"response": {"answers": {"topic": a}}} for a, b in zip(answer, beside, strict=True)
+    ]
+    for rows in (plain, around):
+        (table,) = read(write(tmp_path / "news.jsonl", rows))
+        assert table.label_names == expected.label_names
+        block, of_lines = table.blocks["test"], expected.blocks["test"]
+        np.testing.assert_array_equal(block.log_probs, of_lines.log_probs)
+        np.testing.assert_array_equal(block.labels, of_lines.labels)
+        assert block.row_ids == of_lines.row_ids
+    # Several questions of one state: each is a context of its own; a score is no decision.
+    second = {key: other[0][key] for key in ("choice", "probabilities")}
+    both = [
+        {"id": b["id"], "gold": {"topic": b["gold"], "is art": "no"},
+         "answers": {"topic": a, "is art": second, "length": {"score": 3}}}
+        for a, b in zip(answer, beside, strict=True)
+    ]  # fmt: skip
+    topic, is_art = read(write(tmp_path / "news.jsonl", both), Reading(by=("question",)))
+    np.testing.assert_array_equal(topic.blocks["test"].log_probs, of_lines.log_probs)
+    assert topic.blocks["test"].row_ids[0] == f"{asked[0]['id']} topic"
+    assert is_art.label_names == ("no", "yes") and set(is_art.blocks["test"].labels) == {0}

@@ -1,5 +1,6 @@
 """A judge of pairs: planted preferences and win rates, both orders, people's labels, files."""
 
+import csv
 import json
 
 import numpy as np
@@ -134,3 +135,19 @@ def test_what_is_no_judgment_is_a_sentence(tmp_path, text, sentence):
         read_judgments([path])
     with pytest.raises(InputError, match="expected a file"):
         read_judgments([tmp_path / "absent.csv"])
+
+
+def test_answers_with_line_ends_are_one_row(tmp_path):
+    answer = 'first line\nsecond, "quoted"\u2028third'
+    rows = [{"p_first": 0.25, "candidate_first": i, "answer": answer} for i in (0, 1)]
+    table, lines = tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"
+    with table.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in rows)
+    lines.write_bytes(text.encode())
+    for path in (table, lines):
+        judgments = read_judgments([path])
+        np.testing.assert_allclose(expit(judgments.margins), 0.25)
+        assert judgments.is_first.tolist() == [False, True]

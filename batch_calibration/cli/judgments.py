@@ -1,6 +1,7 @@
 """Files of a judge of pairs: tables of margins or probabilities, and alpaca_eval's annotations."""
 
 import csv
+import io
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -118,15 +119,16 @@ def _read(path: Path) -> list[Row]:
         raise InputError(where=str(path), expected="a file", got="none", remedy="name one")
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix in (".csv", ".tsv"):
-        return list(
-            csv.DictReader(text.splitlines(), delimiter="\t" if path.suffix == ".tsv" else ",")
-        )
+        # A file, not its lines: an answer that is quoted may hold line ends.
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
     try:
         is_array = text.lstrip().startswith("[")
         rows = (
             json.loads(text)
             if is_array
-            else [json.loads(x) for x in text.splitlines() if x.strip()]
+            # Only "\n" ends a line: a text may hold U+2028, which splitlines takes for an end.
+            else [json.loads(x) for x in text.split("\n") if x.strip()]
         )
     except ValueError as error:
         raise InputError(where=str(path), expected="JSON, JSON Lines or CSV", got=str(error),

@@ -3,10 +3,13 @@
 A line is `{"id", "choice", "probabilities": {option: p}, "gold"?, "question"?}`. Options are
 columns in the order of their names, whatever the order they were declared in, so that neither a
 score nor a prior depends on it. Lines with `"content_free": true` are the block "cc".
+
+A response of POST /v1/systemone as it came is read, too: `{"answers": {question: {"choice",
+"probabilities"}}}`, with id, gold and others beside `answers`, or around it under `response`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +36,7 @@ class Decision:
     Attributes:
         where: its place in words.
         id: the row's name.
-        number: of the line among all, from 0.
+        number: among all decisions of the file, from 0.
         log_probs: option -> nats, in the order of the options' names; minus infinity for 0.
         choice: the option that was chosen, "" where the line does not say.
         gold: the right option, "" where it is unknown.
@@ -64,15 +67,17 @@ def recognizes(path: Path, start: bytes) -> bool:
         line = parse_json(first.decode(errors="replace"))
     except ValueError:
         return False
-    line = fields(line)
-    return "choice" in line and isinstance(line.get("probabilities"), dict)
+    decisions = [decision for _, decision in _decisions_of(fields(line), "")]
+    are_whole = [isinstance(decision.get("probabilities"), dict) for decision in decisions]
+    return all("choice" in decision for decision in decisions) and any(are_whole)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a file of decisions: one context, or those of `by=question` or `by=options`."""
     decisions = []
-    for number, (where, line) in enumerate(json_rows(path)):
-        decisions.append(_read_line(line, where, number, reading))
+    for where, line in json_rows(path):
+        for where_in_line, decision in _decisions_of(line, where):
+            decisions.append(_read_line(decision, where_in_line, len(decisions), reading))
     if not decisions:
         raise InputError(where=path, expected="a decision a line", got="none")
     groups: dict[tuple[str, ...], list[Decision]] = {}
@@ -80,6 +85,29 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         names = [decision.columns[name] for name in (QUESTION, OPTIONS) if name in reading.by]
         groups.setdefault(tuple(names), []).append(decision)
     return [_to_imported(group, path, reading) for group in groups.values()]
+
+
+def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """The decisions of a line: itself, or the answers of a response, with what stands around them.
+
+    Scores and texts are no choice between options, and are passed over.
+    """
+    response = fields(line.get("response", line))
+    answers = response.get("answers")
+    if "probabilities" in line or not isinstance(answers, dict):
+        yield where, line
+        return
+    around = {key: value for key, value in line.items() if key not in ("response", "answers")}
+    for name, answer in answers.items():
+        decision = fields(answer)
+        if isinstance(decision.get("probabilities"), dict):
+            beside = dict(around)
+            gold = beside.get(GOLD)
+            if isinstance(gold, dict):  # of several questions the right option of each
+                beside[GOLD] = gold.get(name)
+            if len(answers) > 1 and "id" in around:
+                beside["id"] = f"{around['id']} {name}"
+            yield f"{where}, answer {name!r}", {QUESTION: name, **beside, **decision}
 
 
 def _read_line(line: Mapping[str, Json], where: str, number: int, reading: Reading) -> Decision:
