@@ -74,10 +74,10 @@ def recognizes(path: Path, start: bytes) -> bool:
 
 def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a file of decisions: one context, or those of `by=question` or `by=options`."""
-    decisions = []
+    decisions: list[Decision] = []
     for where, line in json_rows(path):
-        for where_in_line, decision in _decisions_of(line, where):
-            decisions.append(_read_line(decision, where_in_line, len(decisions), reading))
+        for where_in_line, answer in _decisions_of(line, where):
+            decisions.append(_read_line(answer, where_in_line, len(decisions), reading))
     if not decisions:
         raise InputError(where=path, expected="a decision a line", got="none")
     groups: dict[tuple[str, ...], list[Decision]] = {}
