@@ -11,6 +11,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import aurc, coverage_at_5, order_flip_rate
 from batch_calibration.scores import ScoreTable, make_block
+from batch_calibration.store import Record
 from batch_calibration.study.calibration import run_calibration
 from batch_calibration.study.groups import find_skipped
 
@@ -175,6 +176,19 @@ def test_the_flip_rate_counts_questions_with_more_than_one_answer(planted_orders
     assert order_flip_rate(unbiased, len(contents)).value == 0.0
     with pytest.raises(InputError, match="orders of their options; got"):
         order_flip_rate(asked[:-1], len(contents))
+
+
+def test_a_record_has_the_flip_rate_where_all_questions_have_several_orders(planted_orders):
+    contents, places, asked = planted_orders
+    k, gold = len(places), contents.argmax(axis=1)
+    blocks = {"test": make_block(asked[::k], gold), "permutations": make_block(asked)}
+    table = ScoreTable({"task": "t"}, tuple("ABCDEFGH"[:k]), blocks)
+    fewer = table._replace(blocks={**blocks, "permutations": make_block(asked[:-k])})
+    records = run_calibration([table, fewer], ["icl"])
+    rate = order_flip_rate(asked, len(contents))
+    assert records[0].order_flips == (rate.value, rate.low, rate.high)
+    assert records[1].order_flips == ()
+    assert Record.from_json(records[0].to_json()).order_flips == records[0].order_flips
 
 
 def curve(scores, gold):

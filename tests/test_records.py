@@ -53,6 +53,7 @@ WHOLE = Record(
     floor=-50.0,
     strength=0.9,
     curve=Curve((0.5,) * 101, (0.4,) * 101),
+    order_flips=(0.25, 0.2, 0.3),
     probe_size=ProbeSizes((2, 100), {"bc": ((0.5, 0.4), (0.6,))}),
 )
 LEAST = Record("f" * 16, ContextInfo(), ("a", "b"), {"test": 2}, {"icl": {"accuracy": 1.0}})

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from batch_calibration.cli.summaries import title
-from batch_calibration.methods import METHODS
-from batch_calibration.metrics import order_flip_rate
 from batch_calibration.scores import Block, ScoreTable
+from batch_calibration.study.measured import order_flips
 
 
 def of_block(block: Block) -> list[str]:
@@ -16,11 +15,9 @@ def of_block(block: Block) -> list[str]:
 
 def of_orders(table: ScoreTable) -> list[str]:
     """How often the answer changes with the order of the options, where every row has several."""
-    probe, block = METHODS["order_average"].probe, table.blocks.get("permutations")
-    rows, k = table.blocks["test"].log_probs.shape
-    if block is None or len(block.row_ids) not in probe.row_counts(rows, k):
+    rate, rows = order_flips(table), len(table.blocks["test"].log_probs)
+    if rate is None:
         return []
-    rate = order_flip_rate(block.log_probs, rows)
     return [f"{rate} % of {rows:,} questions get another answer in another order of their options."]
 
 

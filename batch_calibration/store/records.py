@@ -135,6 +135,8 @@ class Record:
         curve: accuracy by strength, where BCL ran.
         probe_size: accuracy by the number of probe rows, where that was asked for.
         over_stream: accuracy by the number of rows seen, where that was asked for.
+        order_flips: the share of questions whose answer changes with the order of their options,
+            and its 95 % interval, in 0 to 1; () where not all were asked in several orders.
         notes: what a reader of the numbers must know, in sentences.
         scores: digest of the file that held the scores; empty where they came from no file.
         version: of the record's form.
@@ -157,6 +159,7 @@ class Record:
     curve: Curve | None = None
     probe_size: ProbeSizes | None = None
     over_stream: OverStream | None = None
+    order_flips: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
     scores: str = ""
     version: int = VERSION

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from batch_calibration.methods import METHODS
-from batch_calibration.metrics import with_intervals
+from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.prompts import length_limit
 from batch_calibration.scores import Block, ScoreTable
 from batch_calibration.store import ContextInfo, Curve, Record, pack
@@ -31,6 +31,18 @@ class Measured(NamedTuple):
     labeled: dict[str, jax.Array]
     test: dict[str, jax.Array]
     right: dict[str, jax.Array]
+
+
+def order_flips(table: ScoreTable) -> Estimate | None:
+    """The share of questions whose answer changes with the order of their options.
+
+    None where not every question was asked in several orders.
+    """
+    probe, block = METHODS["order_average"].probe, table.blocks.get("permutations")
+    rows, k = table.blocks["test"].log_probs.shape
+    if block is None or len(block.row_ids) not in probe.row_counts(rows, k):
+        return None
+    return order_flip_rate(block.log_probs, rows)
 
 
 def make_record(
@@ -95,7 +107,13 @@ def make_record(
         ),
         strength=strength,
         curve=curve,
+        order_flips=_numbers(order_flips(table)),
     )
+
+
+def _numbers(estimate: Estimate | None) -> tuple[float, ...]:
+    """A share and the ends of its interval, none of none."""
+    return () if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 
 def _count(block: Block, name: str) -> int:
