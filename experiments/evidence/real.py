@@ -171,25 +171,19 @@ def findings(judged: Sequence[Judged]) -> list[str]:
 def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options) -> str:
     """The section in Markdown."""
     wide = drawn or judged
-    skip_reasons: dict[str, list[str]] = {}
-    for judged_set in judged:
-        for name, why in judged_set.skipped.items():
-            skip_reasons[name] = list(dict.fromkeys([*skip_reasons.get(name, []), why]))
+    skipped = dict.fromkeys(name for judged_set in judged for name in judged_set.skipped)
     # A method that at least one set can have is in the tables; the others are named here.
-    never = [
-        name for name in skip_reasons if all(name in judged_set.skipped for judged_set in judged)
-    ]
-    reasons = (f"`{name}` ({', or '.join(skip_reasons[name])})" for name in never)
+    never = [name for name in skipped if all(name in each.skipped for each in judged)]
     paragraphs = [
-        "The sets: "
-        + "; ".join(f"{judged_set.set.title}: {judged_set.set.about}" for judged_set in judged)
-        + ".",
         f"Of each context {options.labeled} rows, a quarter of its rows at most, are drawn and set "
         "apart with their labels, for methods that read labels; all methods are judged on the "
         "rows that are left, and methods without labels see these alone."
         if options.labeled
         else "All rows are test rows; methods that read labels are left out.",
-        "Left out everywhere: " + "; ".join(reasons) + "." if never else "",
+        "Left out everywhere, for want of the rows that they learn from or of log-probabilities "
+        f"over a vocabulary: {', '.join(f'`{name}`' for name in never)}."
+        if never
+        else "",
         "![Difference to ICL](figures/evidence_real.png)",
         "### Every method over these sets",
         markdown(tables.tally(wide)),

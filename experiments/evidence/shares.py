@@ -20,6 +20,9 @@ from experiments.evidence.pools import Pool
 BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
 
+ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "sld_em")
+"""The methods in the page's tables; all are in the file."""
+
 
 class Options(NamedTuple):
     """What is varied.
@@ -150,10 +153,12 @@ def section(grids: Sequence[Grid], size: int) -> str:
         "and where it is applied:",
     ]
     rest = f"[Every method and pair of shares]({csv_link('evidence_shares')})."
-    return "\n\n".join([*paragraphs, *(markdown(by_pair(grid)) for grid in grids), rest])
+    return "\n\n".join(
+        [*paragraphs, *(markdown(by_pair(grid, ON_THE_PAGE)) for grid in grids), rest]
+    )
 
 
-def by_pair(grid: Grid) -> Cells:
+def by_pair(grid: Grid, methods: Sequence[str]) -> Cells:
     """A line a method: its gain where shares are balanced, equal, and reversed."""
     pairs = [(EVEN, EVEN)]
     # Reversed, balanced, the same.
@@ -162,7 +167,8 @@ def by_pair(grid: Grid) -> Cells:
         grid.title,
         *(f"learned at {learned:.1f}, applied at {at:.1f}" for learned, at in pairs),
     ]
-    return [head] + [[name, *(grid.gain(name, *pair) for pair in pairs)] for name in grid.gains]
+    shown = [name for name in grid.gains if name in methods]
+    return [head] + [[name, *(grid.gain(name, *pair) for pair in pairs)] for name in shown]
 
 
 def cells(grids: Sequence[Grid]) -> Cells:
@@ -188,7 +194,7 @@ def draw(grids: Sequence[Grid]) -> Chart:
         if name != SHOWN
     }
     # The fields learned and corrected.
-    across, up = ([f"{share:.2f}" for share in axis] for axis in grids[0][1:3])
+    across, up = ([f"{share:g}" for share in axis] for axis in grids[0][1:3])
     labels = (
         "share of a label where the bias is learned",
         "share where it is applied", f"points above {BASELINE}",

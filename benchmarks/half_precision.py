@@ -1,0 +1,78 @@
+"""How many predictions bfloat16 flips: float32 beside it, before and after BC.
+
+python -m benchmarks.half_precision
+
+Needs ../shared: stories260K, a real Llama of 260 thousand parameters, on validation rows of five
+tasks, without demonstrations; and the embedded model on its own rows, one shot a class. A
+prediction whose corrected margin is below twice the largest rounding error cannot be trusted in
+bfloat16: the last column counts those rows.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from batch_calibration import calibrate, predict
+from batch_calibration.data import read
+from batch_calibration.embedded import CHECKPOINTS, MINI
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.prompts.render import render
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.settings import Settings
+from batch_calibration.tasks import TASKS
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+ROWS = 200
+LONGEST = 450
+"""Characters: stories260K has 512 positions, and tokens of a letter."""
+NAMES = ("sst2", "rte", "mrpc", "wic", "copa")
+
+
+def compare(name: str, model: Path, data: str, shots: int) -> None:
+    """Print a line for a model: errors in nats, flips before and after BC."""
+    scorers = [CausalLM(load_checkpoint(model, dtype)) for dtype in ("float32", "bfloat16")]
+    errors, flips, corrected_flips, doubtful = [], [], [], []
+    for task_name in NAMES:
+        task = TASKS[task_name]
+        cell = Settings.of(data=data, shots=shots, limit=ROWS).cell(task_name)
+        train = read(task, data, "train")
+        context = render(task, cell, read(task, data, "validation", ROWS), train)
+        texts = [text for text in context.blocks["test"].inputs if len(text) < LONGEST]
+        labels = context.label_texts
+        exact, rounded = (scorer.score(texts, labels).log_probs for scorer in scorers)
+        difference = rounded - exact
+        difference -= difference.mean(axis=1, keepdims=True)  # a constant a row flips nothing
+        errors.append(np.abs(difference).ravel())
+        flips.append(predict(rounded) != predict(exact))
+        corrected = np.asarray(calibrate(exact))
+        corrected_flips.append(predict(calibrate(rounded)) != predict(corrected))
+        two_best = np.sort(corrected, axis=1)[:, -2:]
+        doubtful.append(two_best[:, 1] - two_best[:, 0] < 2 * np.abs(difference).max())
+    error, rows = np.concatenate(errors), sum(map(len, flips))
+    print(
+        f"{name}: {rows} rows of {len(NAMES)} tasks; error between labels of a row mean "
+        f"{error.mean():.4f}, largest {error.max():.4f} nats; flips {np.sum(np.concatenate(flips))}"
+        f" before BC, {np.sum(np.concatenate(corrected_flips))} after; margins after BC below "
+        f"twice the largest error of the task: {np.sum(np.concatenate(doubtful))}"
+    )
+
+
+def main() -> None:
+    """Both models."""
+    if not SHARED.is_dir():
+        raise SystemExit(f"error: needs the shared data, and {SHARED} is not there.")
+    sys.path.insert(0, str(ROOT / "tests"))
+    from llama2c import convert
+
+    with tempfile.TemporaryDirectory() as folder:
+        stories = SHARED / "weights" / "stories260K"
+        convert(stories / "stories260K.bin", stories / "tok512.bin", Path(folder) / "llama")
+        compare("stories260K", Path(folder) / "llama", str(SHARED / "data"), shots=0)
+    compare("embedded model", CHECKPOINTS[MINI], MINI, shots=1)
+
+
+if __name__ == "__main__":
+    main()
