@@ -113,6 +113,17 @@ OPTIONS = [
     ("phi3_long", {"sliding_window": None}),
     *(("granite_multiplied", {key: 1.5}) for key in (
         "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")),
+    *(("olmo3_layers", rope(
+        full_attention={"rope_type": "linear", "factor": 3.0, "rope_theta": theta},
+        sliding_attention={"rope_type": "default", "rope_theta": local}))
+      for theta, local in [(60.0, 20.0), (50.0, 25.0)]),
+    ("olmo3_layers", {"layer_types": None}),
+    ("mixtral_window", {"num_experts_per_tok": 1}),
+    ("mixtral_window", {"sliding_window": None}),
+    ("qwen3_moe_plain", {"norm_topk_prob": False}),
+    ("qwen3_moe_window", {"use_sliding_window": False}),
+    ("gemma_first", {"hidden_act": "silu"}),
+    ("cohere_first", {"logit_scale": 1.0}),
     ("smollm3_layers", {"no_rope_layers": [1, 1, 1]}),
     ("smollm3_layers", {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}),
     ("smollm3_layers", {"layer_types": ["full_attention"] * 3}),
@@ -320,7 +331,7 @@ def test_frequencies_follow_their_definition(kind):
 
 
 BAD = [
-    ("llama_tied", {"model_type": "mixtral"}, "'mixtral', expected one of .*llama, mis"),
+    ("llama_tied", {"model_type": "mamba"}, "'mamba', expected one of .*llama, mis"),
     ("llama_tied", rope(rope_type="yarm", factor=2.0), "no rope type named 'yarm'.*Known: default"),
     ("llama_tied", {"rope_scaling": {"type": "mrope", "factor": 2.0}}, "named 'mrope'"),
     ("llama_tied", rope(rope_type="linear"), "parameters of rope type 'linear' lack factor"),

@@ -10,6 +10,7 @@ from batch_calibration.models import (
     gpt2,
     gptj,
     llama,
+    mixture,
     neox,
     opt,
 )
@@ -18,9 +19,12 @@ from batch_calibration.models.family import Family
 FAMILIES: dict[str, Family] = {
     "gpt2": gpt2.FAMILY,
     **llama.FAMILIES,
+    **mixture.FAMILIES,
+    "gemma": gemma.FIRST,
     "gemma2": gemma.FAMILY,
     "gemma3_text": gemma.FAMILY,
     "gemma3": gemma.FAMILY,
+    "cohere": cohere.FIRST,
     "cohere2": cohere.FAMILY,
     "falcon": falcon.FAMILY,
     "gptj": gptj.FAMILY,

@@ -1,4 +1,4 @@
-"""The Cohere family: Command R of the second generation, parallel blocks, windows that rotate."""
+"""The Cohere family: Command R of both generations, parallel blocks; windows rotate."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ class Config(gated.Config):
     logit_scale: float = 0.0625
     tie_word_embeddings: bool = True
     sliding_window: int | None = 4096
+    rotates_all: bool = False  # the first generation: all layers rotate, without windows
 
 
 def _norm(config: Config, rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -51,7 +52,7 @@ class Block(nnx.Module):
 
 
 class Model(llama.Model):
-    """Command R7B and A (Cohere 2025), loadable from a Hugging Face `cohere2` directory."""
+    """Command R, R7B and A (Cohere 2024, 2025), loadable from a Hugging Face directory."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
@@ -60,9 +61,10 @@ class Model(llama.Model):
         self.blocks = nnx.List([Block(config, window, rngs=rngs) for window in windows])
         self.norm = _norm(config, rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
-        self.rotates = tuple(int(window is not None) for window in windows)
+        self.rotates = tuple(int(config.rotates_all or w is not None) for w in windows)
         self.multiplier, self.scale = 1.0, config.logit_scale
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        self.slides, self.local_frequencies = (False,) * len(windows), None
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -71,6 +73,15 @@ def flatten(raw: RawConfig) -> RawConfig:
     raw["head_dim"] = None  # transformers divides the width by the heads
     interval: Any = raw.get("sliding_window_pattern", 4)
     return rotary.flatten(gated.layer_types(raw, lambda layer: (layer + 1) % interval != 0))
+
+
+def flatten_first(raw: RawConfig) -> RawConfig:
+    """The first generation's raw config: all layers see all positions and rotate."""
+    raw = {"max_position_embeddings": 8192, "rope_theta": 500_000.0} | raw
+    raw["use_qk_norm"] = raw.get("use_qk_norm") or False
+    raw |= {"rotates_all": True, "qk_norm": False, "fused": False, "head_dim": None}
+    raw |= {"sliding_window": None, "layer_types": None}
+    return rotary.flatten(gated.layer_types(raw, lambda layer: False))
 
 
 WEIGHTS = {
@@ -101,3 +112,7 @@ FAMILY = Family(
     ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
     flatten=flatten,
 )
+FIRST = FAMILY._replace(
+    name="cohere", fixed={"partial_rotary_factor": 1.0, "use_qk_norm": False}, flatten=flatten_first
+)
+"""Command R of the first generation; Command R+ norms queries and keys, and is refused."""

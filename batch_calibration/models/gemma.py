@@ -1,13 +1,13 @@
-"""The Gemma family: Gemma 2, and Gemma 3 as a language model."""
+"""The Gemma family: Gemma 1 and 2, and Gemma 3 as a language model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from batch_calibration.errors import InputError
 from batch_calibration.models import gated, layers, rotary
 from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import Family, RawConfig, Weight
@@ -60,14 +60,35 @@ class Block(nnx.Module):
         return h + self.ln_mlp(self.mlp(self.ln_2(h)))
 
 
+class FirstBlock(nnx.Module):
+    """Gemma 1's block: attention, then a gated MLP, each normalized before it."""
+
+    def __init__(self, config: Config, window: int | None, *, rngs: nnx.Rngs):
+        width, bias = config.hidden_size, (config.attention_bias, config.attention_bias)
+        self.ln_1, self.ln_2 = (
+            gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs) for _ in range(2)
+        )
+        self.attention = gated.Attention(config, AttentionOptions(window=window), bias, rngs=rngs)
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_activation, rngs=rngs)
+
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle | None
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        h = h + self.attention(self.ln_1(h), layer, attend, angle)
+        return h + self.mlp(self.ln_2(h))
+
+
 class Model(nnx.Module):
     """Gemma 2 and 3 (Gemma Team 2024, 2025), loadable from a Hugging Face directory."""
+
+    block: ClassVar[Callable[..., nnx.Module]] = Block
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         vocabulary, width = config.vocab_size, config.hidden_size
         self.embed = layers.embedding(vocabulary, width, rngs)
         self.blocks = nnx.List(
-            [Block(config, window, rngs=rngs) for window in gated.windows(config)]
+            [self.block(config, window, rngs=rngs) for window in gated.windows(config)]
         )
         self.norm = gated.RMSNorm(width, config.rms_norm_eps, centered=True, rngs=rngs)
         self.head = layers.output_table(config.tie_word_embeddings, vocabulary, width, rngs)
@@ -97,6 +118,35 @@ class Model(nnx.Module):
         return uncapped if self.cap is None else self.cap * jnp.tanh(uncapped / self.cap)
 
 
+class FirstModel(Model):
+    """Gemma 1 (Gemma Team 2024)."""
+
+    block = FirstBlock
+
+
+def flatten_first(raw: RawConfig) -> RawConfig:
+    """Gemma 1's raw config with its defaults, in `Config`'s fields."""
+    implied: RawConfig = {
+        "max_position_embeddings": 8192, "vocab_size": 256_000, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "hidden_act": "gelu_pytorch_tanh",
+    }  # fmt: skip
+    raw = implied | raw
+    raw["use_bidirectional_attention"] = raw.get("use_bidirectional_attention") or False
+    # transformers reads hidden_act alone here, and takes gelu for its approximation.
+    act = raw["hidden_act"]
+    raw |= {
+        "hidden_activation": "gelu_pytorch_tanh" if act == "gelu" else act,
+        "sliding_window": None,
+        "layer_types": None,
+        "qk_norm": False,
+        "local_rope": None,
+        "query_pre_attn_scalar": 256.0,  # unread: the scale is that of the head
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    }
+    return gated.layer_types(rotary.flatten(raw), lambda layer: False)
+
+
 def flatten(raw: RawConfig) -> RawConfig:
     """The raw config with the defaults of its `model_type`, in `Config`'s fields.
 
@@ -110,37 +160,8 @@ def flatten(raw: RawConfig) -> RawConfig:
         return gated.layer_types(raw, lambda layer: (layer + 1) % 2 != 0)
     interval: Any = raw.get("sliding_window_pattern", 6)  # each sixth layer sees all
     raw = GEMMA3 | raw
-    rope_parameters = raw.pop("rope_parameters", None)
-    rope_by_kind = rope_parameters if isinstance(rope_parameters, dict) else {}
-    if rope_by_kind.keys() - {gated.SLIDING, gated.FULL}:
-        raise InputError(
-            where="config.json",
-            expected=f"rope_parameters of {gated.SLIDING!r} and {gated.FULL!r}",
-            got=f"{', '.join(map(str, rope_by_kind))}",
-            remedy="fetch the file again",
-        )
-    scaling = raw.get("rope_scaling")
-    if isinstance(scaling, dict) and ("rope_type" not in scaling or rope_by_kind):
-        raise InputError(
-            f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
-            "rope_type alone and joins with rope_parameters; give the one or the other, with "
-            "rope_type."
-        )
-    length = {"max_position_embeddings": raw["max_position_embeddings"]}
-    local = {"rope_theta": raw.get("rope_local_base_freq", 10_000.0)} | length
-    local = rotary.flatten(local | {"rope_parameters": rope_by_kind.get(gated.SLIDING)})
-    full = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling} | length
-    full = rotary.flatten(full | {"rope_parameters": rope_by_kind.get(gated.FULL)})
-    for name, rope in (("sliding", local["rope"]), ("full", full["rope"])):
-        if isinstance(rope, rotary.Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
-            raise InputError(
-                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
-                f"truncate = {rope.truncate} of its {name} layers, expected 1 and True, the only "
-                "ones that transformers has there; use another checkpoint."
-            )
+    raw = rotary.flatten_by_kind(raw, local_theta=raw.get("rope_local_base_freq", 10_000.0))
     raw |= {
-        "rope": full["rope"],
-        "local_rope": local["rope"],
         "qk_norm": True,
         "attn_logit_softcapping": None,  # transformers does not apply it
     }
@@ -186,3 +207,14 @@ FAMILY = Family(
     ignored=("vision_tower.*", "multi_modal_projector.*"),
     flatten=flatten,
 )  # fmt: skip
+FIRST = FAMILY._replace(
+    model=FirstModel,
+    weights=gated.WEIGHTS,
+    keys=(*rotary.KEYS, "hidden_act"),
+    parts={},
+    prefixes=("model.",),
+    inert=(),
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten_first,
+)
+"""Gemma 1."""

@@ -1,4 +1,4 @@
-"""The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3 and OLMo 2."""
+"""The Llama family: Llama, SmolLM, Mistral, Qwen2, Qwen3, SmolLM3, Granite, Phi-3, OLMo 2 and 3."""
 
 import re
 from collections.abc import Callable
@@ -31,6 +31,7 @@ class Config(gated.Config):
     residual_multiplier: float = 1.0
     attention_multiplier: float | None = None
     logits_scaling: float = 1.0
+    local_rope: rotary.Rope | None = None
 
 
 class Block(nnx.Module):
@@ -93,13 +94,22 @@ class Model(nnx.Module):
         self.rotates = config.no_rope_layers or (1,) * config.num_hidden_layers  # for each layer
         self.multiplier, self.scale = config.embedding_multiplier, 1 / config.logits_scaling
         self.frequencies = rotary.frequencies(config.head_size, config.rope)
+        self.slides = tuple(kind == gated.SLIDING for kind in config.layer_types)
+        # Olmo 3's layers with a window have a rope of their own.
+        self.local_frequencies: rotary.Frequencies | None = None
+        if config.local_rope is not None:
+            self.local_frequencies = rotary.frequencies(config.head_size, config.local_rope)
 
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h: jax.Array = self.embed(tokens) * self.multiplier
         angle = rotary.angles(positions, self.frequencies, h.dtype)
+        local = angle
+        if self.local_frequencies is not None:
+            local = rotary.angles(positions, self.local_frequencies, h.dtype)
         for layer, (block, rotates) in enumerate(zip(self.blocks, self.rotates, strict=True)):
-            h = block(h, layer, attend, angle if rotates else None)
+            turned = local if self.slides[layer] else angle
+            h = block(h, layer, attend, turned if rotates else None)
         h = self.norm(h)
         return h
 
@@ -110,7 +120,7 @@ class Model(nnx.Module):
 
 
 class PostNormModel(Model):
-    """OLMo 2 (OLMo Team 2024)."""
+    """OLMo 2 and 3 (OLMo Team 2024, 2025)."""
 
     block = PostNormBlock
 
@@ -129,11 +139,14 @@ IMPLIED: dict[str, RawConfig] = {
     "granite": {LENGTH: 2048, "attention_multiplier": 1.0},
     "phi3": {LENGTH: 4096, "rms_norm_eps": 1e-5},
     "olmo2": {LENGTH: 2048, "rms_norm_eps": 1e-5},
+    "olmo3": {
+        LENGTH: 2048, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 500_000.0,
+    },
 }  # fmt: skip
 """Defaults of each `model_type`, for keys that a `config.json` leaves out."""
-SWITCHED = ("qwen2", "qwen3", "smollm3")
+SWITCHED = ("qwen2", "qwen3", "qwen3_moe", "smollm3")
 """Model types whose windows count only with `use_sliding_window`."""
-WINDOWED = (*SWITCHED, "mistral", "ministral", "phi3")
+WINDOWED = (*SWITCHED, "mistral", "ministral", "mixtral", "phi3", "olmo3")
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -142,18 +155,20 @@ def flatten(raw: RawConfig) -> RawConfig:
     raw = IMPLIED.get(kind, {}) | raw  # what the file says goes before what its type implies
     raw |= {
         "qkv_bias": kind == "qwen2",
-        "qk_norm": kind in ("qwen3", "olmo2"),
+        "qk_norm": kind in ("qwen3", "qwen3_moe", "olmo2", "olmo3"),
         "fused": kind == "phi3",
     }
     if kind not in WINDOWED or (kind in SWITCHED and not raw.get("use_sliding_window")):
         raw["sliding_window"] = None
-    if kind not in (*SWITCHED, "mistral", "ministral"):
+    if kind not in (*SWITCHED, "mistral", "ministral", "olmo3"):
         raw["layer_types"] = None  # transformers looks at those of these model types alone
     window = raw.get("sliding_window") is not None
     first: Any = raw.get("max_window_layers", 0)  # layers before it see all, though named a maximum
     if kind == "smollm3":
         raw["no_rope_layers"] = turns = _rope_layers(raw)
         raw = gated.layer_types(raw, lambda layer: window and not turns[layer])
+    elif kind == "olmo3":
+        raw = gated.layer_types(raw, lambda layer: window and (layer + 1) % 4 != 0)
     else:
         raw = gated.layer_types(raw, lambda layer: window and layer >= first)
     kinds = raw["layer_types"]
@@ -164,6 +179,9 @@ def flatten(raw: RawConfig) -> RawConfig:
         )
     if kind == "phi3":
         return _phi3_rope(raw)
+    if kind == "olmo3":
+        # Where the file names no base for layers with a window, transformers takes its own.
+        return rotary.flatten_by_kind(raw, local_theta=500_000.0)
     return rotary.flatten(raw)
 
 
@@ -225,6 +243,7 @@ OWN = {
     ),
     "phi3": ("partial_rotary_factor",),
     "olmo2": ("attention_bias",),
+    "olmo3": ("attention_bias",),
 }  # fmt: skip
 """The options that each `model_type` has of those below; for the others they are fixed."""
 FIXED = {
@@ -246,8 +265,8 @@ FAMILIES = {
         name=kind,
         kind="causal_lm",
         config=Config,
-        model=PostNormModel if kind == "olmo2" else Model,
-        weights={"phi3": FUSED, "olmo2": POST_NORM}.get(kind, gated.WEIGHTS),
+        model=PostNormModel if kind.startswith("olmo") else Model,
+        weights={"phi3": FUSED, "olmo2": POST_NORM, "olmo3": POST_NORM}.get(kind, gated.WEIGHTS),
         prefixes=("model.",),
         fixed={key: FIXED[key] for key in FIXED if key not in own} | HARMLESS,
         keys=(*rotary.KEYS, "use_sliding_window", "max_window_layers", "no_rope_layer_interval"),

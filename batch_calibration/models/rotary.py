@@ -125,6 +125,46 @@ def flatten(raw: RawConfig, share: object = 1.0, original: int | None = None) ->
     return raw | {PARTIAL: merged[PARTIAL], "rope": rope}
 
 
+def flatten_by_kind(raw: RawConfig, local_theta: object) -> RawConfig:
+    """A raw config with `rope` and `local_rope`, those of layers that see all and of the others.
+
+    Transformers 5 nests the parameters of each in `rope_parameters`; `rope_scaling` (older) is of
+    the layers that see all.
+
+    Args:
+        raw: a raw config with `rope_theta`.
+        local_theta: the base of layers with a window, where the config does not say.
+    """
+    nested = raw.get("rope_parameters")
+    by_kind = nested if isinstance(nested, dict) else {}
+    local_kind, full_kind = "sliding_attention", "full_attention"
+    if by_kind.keys() - {local_kind, full_kind}:
+        raise InputError(
+            where="config.json", expected=f"rope_parameters of {local_kind!r} and {full_kind!r}",
+            got=f"{', '.join(map(str, by_kind))}", remedy="fetch the file again",
+        )  # fmt: skip
+    scaling = raw.get("rope_scaling")
+    if isinstance(scaling, dict) and ("rope_type" not in scaling or by_kind):
+        raise InputError(
+            f"config.json says rope_scaling = {scaling!r:.200}, which transformers reads by "
+            "rope_type alone and joins with rope_parameters; give one of them, with rope_type."
+        )
+    length = {"max_position_embeddings": raw["max_position_embeddings"]}
+    local: RawConfig = {"rope_theta": local_theta, "rope_parameters": by_kind.get(local_kind)}
+    full = {"rope_theta": raw["rope_theta"], "rope_scaling": scaling}
+    full |= {"rope_parameters": by_kind.get(full_kind)}
+    ropes = {"local_rope": flatten(local | length)["rope"], "rope": flatten(full | length)["rope"]}
+    for name, rope in ropes.items():
+        if isinstance(rope, Rope) and (rope.partial_rotary_factor != 1 or not rope.truncate):
+            layers = "full" if name == "rope" else "sliding"
+            raise InputError(
+                f"config.json says partial_rotary_factor = {rope.partial_rotary_factor} and "
+                f"truncate = {rope.truncate} of its {layers} layers, expected 1 and True, the only "
+                "ones that transformers has there; use another checkpoint."
+            )
+    return {key: setting for key, setting in raw.items() if key != "rope_parameters"} | ropes
+
+
 def _checked(parameters: RawConfig) -> Rope:
     """The parameters as a `Rope`, or a sentence that names the one of another type."""
     checked: dict[str, Any] = {}

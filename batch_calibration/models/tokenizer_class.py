@@ -23,7 +23,8 @@ REGISTERED = {
     "gpt_neox": "GPTNeoXTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "cohere2": "CohereTokenizer", "mistral": BACKEND, "ministral": BACKEND, "granite": BACKEND,
-    "phi3": BACKEND, "olmo2": BACKEND,
+    "phi3": BACKEND, "olmo2": BACKEND, "olmo3": BACKEND, "mixtral": BACKEND,
+    "qwen3_moe": "Qwen2Tokenizer", "gemma": "GemmaTokenizer", "cohere": "CohereTokenizer",
 }  # fmt: skip
 """Model type -> the class that transformers 5 has for it; absent: the one that the files name."""
 NOT_BY_THE_FILES = ("qwen2", "phi3")

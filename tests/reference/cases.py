@@ -104,6 +104,26 @@ CAUSAL = {
         "olmo2", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, attention_bias=True,
         rms_norm_eps=0.001,
     ),
+    "olmo3_layers": sized_as(
+        "olmo3", 43, 16, 20, 3, 4, 24, num_key_value_heads=2, sliding_window=5, pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 3.0,
+            "rope_theta": 50.0}, "sliding_attention": {"rope_type": "default",
+            "rope_theta": 20.0}},
+    ),
+    "mixtral_window": sized_as(
+        "mixtral", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, num_local_experts=4,
+        num_experts_per_tok=2, sliding_window=6,
+    ),
+    "qwen3_moe_plain": sized_as(
+        "qwen3_moe", 41, 16, 20, 2, 4, 24, num_key_value_heads=2, num_experts=5,
+        num_experts_per_tok=3, moe_intermediate_size=12, head_dim=6, norm_topk_prob=True,
+    ),
+    "qwen3_moe_window": sized_as(
+        "qwen3_moe", 37, 12, 16, 2, 2, 16, num_key_value_heads=1, num_experts=3,
+        num_experts_per_tok=1, moe_intermediate_size=8, use_sliding_window=True, sliding_window=4,
+        tie_word_embeddings=True,
+    ),
     "granite_multiplied": sized_as(
         "granite", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, mlp_bias=True,
         embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.3,
@@ -133,6 +153,11 @@ CAUSAL = {
     ),
     "qwen3_tied": sized_as(
         "qwen3", 37, 12, 12, 1, 2, 16, num_key_value_heads=1, head_dim=8, tie_word_embeddings=True,
+    ),
+    "gemma_first": sized_as(
+        "gemma", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, head_dim=6, attention_bias=True,
+        hidden_act="gelu", rms_norm_eps=0.01,
+        rope_parameters={"rope_type": "default", "rope_theta": 300.0},
     ),
     "gemma2_capped": sized_as(
         "gemma2", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, head_dim=6, sliding_window=5,
@@ -196,6 +221,10 @@ CAUSAL = {
         num_attention_heads=3, max_position_embeddings=16, enable_bias=False,
         layer_norm_elementwise_affine=False, _remove_final_layer_norm=True,
         tie_word_embeddings=False,
+    ),
+    "cohere_first": sized_as(
+        "cohere", 43, 16, 20, 2, 4, 24, num_key_value_heads=2, logit_scale=0.5,
+        layer_norm_eps=0.01,
     ),
     "cohere2_pattern": sized_as(
         "cohere2", 43, 16, 20, 3, 4, 24, num_key_value_heads=2, sliding_window=5,

@@ -52,10 +52,14 @@ VALUES = {
             "layer_norm_elementwise_affine", "use_parallel_residual", "alibi", "multi_query",
             "new_decoder_architecture", "parallel_attn", "scale_attn_weights",
             "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
-            "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn",
+            "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn", "norm_topk_prob",
         ),
         FLAGS,
     ),
+    **dict.fromkeys(("num_experts", "num_local_experts"), st.sampled_from([2, 4])),
+    "num_experts_per_tok": st.sampled_from([1, 2]),
+    "moe_intermediate_size": st.sampled_from([8, 12]),
+    "decoder_sparse_step": st.sampled_from([1, 2]),
     "word_embed_proj_dim": st.sampled_from([8, None]),
     "type_vocab_size": st.sampled_from([2, 3]),
     "sliding_window": WINDOW,
@@ -130,11 +134,12 @@ def ropes(draw, model_type, rotated):
     if kind in ("llama3", "yarn", "longrope") and draw(FLAGS):
         given["original_max_position_embeddings"] = LENGTH // 2
     if draw(FLAGS):
-        name = draw(st.sampled_from(["type", "rope_type"]))
+        names = ["rope_type"] if model_type == "olmo3" else ["type", "rope_type"]
+        name = draw(st.sampled_from(names))  # Olmo 3's "type" is refused
         scaling = {"rope_scaling": given | {name: kind}} if given else {}
         return {"rope_theta": theta} | scaling
     given |= {"rope_type": kind, "rope_theta": theta}
-    if model_type == "gemma3_text":
+    if model_type in ("gemma3_text", "olmo3"):
         local = {"rope_type": "default", "rope_theta": 30.0}
         return {"rope_parameters": {"full_attention": given, "sliding_attention": local}}
     return {"rope_parameters": given}
