@@ -68,7 +68,7 @@ tools:
 
 reference: $(REFERENCE)/.installed $(SERVER)/.installed $(INSPECT)/.installed
 	$(REFERENCE)/bin/python -m pytest -W default tests/reference
-	$(INSPECT)/bin/python -m pytest --noconftest -W default \
+	$(INSPECT)/bin/python -m pytest --noconftest -W default -W ignore::ResourceWarning \
 		tests/reference/test_live_inspect.py
 
 # What it costs to score, beside the limit and others: 20 minutes. FLAGS=--full for the rest.

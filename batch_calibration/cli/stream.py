@@ -34,7 +34,7 @@ def takes(args: Namespace, files: Sequence[Path]) -> bool:
     # All others need a row more than once, or rows beside it.
     fits = args.method in METHODS and not args.labeled and args.missing != "bound"
     # Estimated shares are counted before the first batch.
-    fits = fits and not args.option and args.prior != prior.ESTIMATED
+    fits = fits and not (args.option or args.results) and args.prior != prior.ESTIMATED
     if fits and Path(args.output).suffix == ENDING:
         return True
     if (rows := count_rows(files)) > MAX_ROWS_IN_MEMORY:
