@@ -53,3 +53,15 @@ def test_a_recommendation_shows_what_is_measured_or_expected():
 def test_what_cannot_be_drawn_is_said():
     with pytest.raises(InputError, match="what diagnose, recommend or compare returned; got list"):
         plot([1.0])
+
+
+def test_a_recommendation_becomes_a_frame():
+    (row,) = recommend(SCORES).to_frame().itertuples()
+    assert row.Index == recommend(SCORES).method and row.recommended and np.isnan(row.accuracy)
+    labeled = recommend(SCORES, labeled=SCORES, labels=GOLD)
+    frame = labeled.to_frame()
+    assert frame.index[0] == labeled.method and frame.recommended.sum() == 1
+    assert set(frame.index) == {labeled.method, *labeled.measured}
+    first = frame.iloc[0]
+    assert first.accuracy == labeled.accuracy.value and first.risk == labeled.expected.risk
+    assert (frame.accuracy_low <= frame.accuracy).all() and frame.gain[1:].isna().all()

@@ -9,7 +9,7 @@ import numpy as np
 from batch_calibration.artifacts.grouping import join_names, task_title
 from batch_calibration.diagnosis import Diagnosis, Recommendation, diagnose
 from batch_calibration.diagnosis.findings import factor
-from batch_calibration.diagnosis.recommend import LEAVE_IT
+from batch_calibration.diagnosis.recommendation import LEAVE_IT
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 
 MAX_NAMED = 3  # labels and contexts that a sentence names; of more the number is told

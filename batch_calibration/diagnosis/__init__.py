@@ -18,7 +18,8 @@ from batch_calibration.diagnosis.margins import (
     fit_mixture,
 )
 from batch_calibration.diagnosis.method_results import Comparison, MethodResult
-from batch_calibration.diagnosis.recommend import LEAVE, Recommendation, recommend, signals
+from batch_calibration.diagnosis.recommend import recommend, signals
+from batch_calibration.diagnosis.recommendation import LEAVE, Recommendation
 from batch_calibration.diagnosis.stability import centered_error
 
 __all__ = [

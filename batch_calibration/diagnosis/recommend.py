@@ -2,8 +2,6 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from html import escape
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +19,7 @@ from batch_calibration.calibration.empirical_bayes import LEAST_INFORMATION, inf
 from batch_calibration.diagnosis.cross_validation import CLEAR, LEAST_LABELED, choose
 from batch_calibration.diagnosis.diagnose import accuracy_of, check_names, gain_of
 from batch_calibration.diagnosis.experience import Expected, expect, expect_from_rows
+from batch_calibration.diagnosis.recommendation import LEAVE, Options, Recommendation, Signals
 from batch_calibration.diagnosis.share_range import over_shares
 from batch_calibration.diagnosis.stability import pair_error
 from batch_calibration.errors import InputError
@@ -33,69 +32,12 @@ from batch_calibration.methods import (
     check_scores,
     correct,
 )
-from batch_calibration.metrics import Estimate
 
-LEAVE, CORRECT, TO_SHARES = "icl", "bc", "prior_matching"
-LEAVE_IT = "leave it"
+CORRECT, TO_SHARES = "bc", "prior_matching"
 LIKELY, WITH_LABELS = "bc_empirical_bayes", "bcl_empirical_bayes"
 LEAST_ROWS = 20
 """Unlabeled rows below which nothing is recommended: fewer were not tried."""
 LABELS_SAY_MOST = f"{LEAST_LABELED} labeled rows or more would tell more."
-Options = dict[str, float | tuple[float, ...]]
-
-
-class Signals(NamedTuple):
-    """What unlabeled scores show.
-
-    Attributes:
-        rows: n.
-        preference: the largest mean score of a label less the least, in nats.
-        error: its standard error, in nats.
-        information: what a row's scores tell of its label once BC has corrected them, in nats.
-    """
-
-    rows: int
-    preference: float
-    error: float
-    information: float
-
-
-class Recommendation(NamedTuple):
-    """A method, or to leave the scores as they are, the reasons, and what to expect.
-
-    Attributes:
-        method: a name from `METHODS`; "icl" leaves the scores as they are.
-        options: what `calibrate(scores, method, **options)` takes beside the scores. A method that
-            reads labels or probes needs `labeled`, `labels`, `probe` too.
-        reason: sentences; the first is the recommendation.
-        signals: what the unlabeled scores show.
-        expected: the gain in accuracy with a 95 % interval, and how likely it is a loss.
-        accuracy: with labels, how often the recommendation is right, on rows that did not choose
-            it; else None.
-        measured: method -> accuracy on the labeled rows, each judged by what the other ones teach;
-            empty without labels. The best of many is flattered by luck: `accuracy` is not.
-    """
-
-    method: str
-    options: Options
-    reason: tuple[str, ...]
-    signals: Signals
-    expected: Expected
-    accuracy: Estimate | None
-    measured: dict[str, Estimate]
-
-    @property
-    def short(self) -> str:
-        """Its name in a table: "leave it", or the method, "with prior" or "with strength"."""
-        if self.method == LEAVE:
-            return LEAVE_IT
-        return self.method + "".join(f" with {k.removeprefix('target_')}" for k in self.options)
-
-    def __str__(self) -> str:
-        return "\n".join(self.reason)
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.reason)
 
 
 def signals(scores: ArrayLike) -> Signals:
