@@ -171,7 +171,7 @@ TEXTS = [
 LABELS = [" positive", " negative", " so"]
 HEAD = """# Which checkpoints load
 
-Known checkpoints by the form of their `config.json`: its particular keys, sizes made small, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` writes the table anew and compares). *Here*: a network of this package, and how far its scores of three prompts and three labels are from transformers' at most, in nats. *transformers*: `--config.scorer=transformers` runs it. What a table of shrunken files cannot show: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-those-of-transformers-5)) and the memory of its weights.
+Known checkpoints by the form of their `config.json`: its particular keys, sizes made small, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` writes the table anew and compares). *Here*: a network of this package, and how far its scores of three prompts and three labels are from transformers' at most, in nats. *transformers*: `--config.scorer=transformers` runs it. Mixtures run every expert on every token, 4 times the products of the chosen ones for Mixtral, 16 for Qwen3-30B-A3B. phi-2, GPT-Neo, StableLM, gpt-oss and Falcon with ALiBi have no network yet: transformers runs them. What a table of shrunken files cannot show: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-those-of-transformers-5)) and the memory of its weights.
 
 | checkpoint | `model_type` | loads | apart, nats |
 |---|---|---|---|
