@@ -1,8 +1,9 @@
 """Label-bias correction inside Inspect (inspect_ai): a scorer and the metrics of its scores.
 
-Inspect finds it by its name, in an evaluation and on the log of one that is done::
+A task names it beside its own scorer, `scorer=[choice(), label_bias()]`, and is run with
+log-probabilities; on the log of an evaluation that is done Inspect finds it by its name::
 
-    inspect eval TASK.py --scorer batch_calibration/label_bias --logprobs --top-logprobs 20
+    inspect eval TASK.py --logprobs --top-logprobs 20
     inspect score LOG.eval --scorer batch_calibration/label_bias
 
 A bias is learned of all samples together, so the scorer keeps the tokens where each sample's answer
