@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.methods import METHODS
+from batch_calibration.methods import METHODS, probes
 from batch_calibration.metrics import Estimate, order_flip_rate, with_intervals
 from batch_calibration.prompts import length_limit
 from batch_calibration.scores import Block, ScoreTable
@@ -38,9 +38,9 @@ def order_flips(table: ScoreTable) -> Estimate | None:
 
     None where not every question was asked in several orders.
     """
-    probe, block = METHODS["order_average"].probe, table.blocks.get("permutations")
+    block = table.blocks.get("permutations")
     rows, k = table.blocks["test"].log_probs.shape
-    if block is None or len(block.row_ids) not in probe.row_counts(rows, k):
+    if block is None or len(block.row_ids) not in probes.OPTION_ORDERS.row_counts(rows, k):
         return None
     return order_flip_rate(block.log_probs, rows)
 
