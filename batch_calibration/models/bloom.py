@@ -152,11 +152,11 @@ FAMILY = Family(
     model=Model,
     weights=WEIGHTS,
     prefixes=("transformer.",),
-    fixed={"tie_word_embeddings": True, "n_inner": None},
+    # With slow_but_exact and pretraining_tp above 1 transformers leaves biases out.
+    fixed={"tie_word_embeddings": True, "n_inner": None, "slow_but_exact": False},
     keys=("n_embed", "num_attention_heads"),
     inert=(
         "attention_softmax_in_fp32", "masked_softmax_fusion", "offset_alibi", "skip_bias_add*",
-        "slow_but_exact",
     ),
     tied={"lm_head.weight": "embed.embedding"},
     flatten=flatten,
