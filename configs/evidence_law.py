@@ -1,10 +1,13 @@
 """The gain that three numbers of the scores let expect, beside the one measured on other rows.
 
-python -m experiments.evidence --config=configs/evidence_law.py --scores=../shared/scores \
-    --workdir=W --page=docs/when-it-helps.md
+python -m experiments.score --config=configs/mini.py --workdir=W/mini
+python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
+python -m experiments.evidence --config=configs/evidence_law.py --config.embedded=W/mini,W/small \
+    --scores=../shared/scores --workdir=W/evidence --page=docs/when-it-helps.md
 
-Every two labels of every pool, eleven shares, five sizes: 19,470 cells of 33 models, about two
-minutes. Expect R² above 0.9 and the sign right in 99 % of the cells beyond a point.
+Every two labels of every pool, eleven shares, five sizes: 19,470 cells of 33 models, and then of
+single tasks and other models. Expect R² above 0.9 and the sign right in 99 % of the cells beyond a
+point.
 """
 
 from ml_collections import ConfigDict
@@ -18,6 +21,9 @@ def get_config(preset: str = "") -> ConfigDict:
     config = ConfigDict({
         "study": "law",
         "sets": ("mmlu_batch", "mmbench", "oodcv"),
+        "never_right": ("mmlu_neverA_batch", "mmlu_neverB_batch"),
+        "contexts": ("mmlu", "demonstrations"),
+        "embedded": (),
         "shares": (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
         "sizes": (10, 30, 100, 300, 1000),
         "draws": 200,
@@ -27,7 +33,7 @@ def get_config(preset: str = "") -> ConfigDict:
     })  # fmt: skip
     if smoke:
         config.update({
-            "sets": ("mmlu_batch",), "shares": (0.3, 0.5, 0.9), "sizes": (30, 100), "draws": 10,
-            "repeats": 2,
+            "sets": ("mmlu_batch",), "never_right": (), "contexts": ("demonstrations",),
+            "shares": (0.3, 0.5, 0.9), "sizes": (30, 100), "draws": 10, "repeats": 2,
         })  # fmt: skip
     return config.lock()

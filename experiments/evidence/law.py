@@ -15,9 +15,11 @@ import numpy as np
 
 from batch_calibration.diagnosis import expected_gain, fit_label_scores, fit_margins, fit_mixture
 from experiments.evidence import law_tables, pools
-from experiments.evidence.law_tables import LabelCells, PairCells
+from experiments.evidence.law_tables import GainCells, PairCells
 from experiments.evidence.page import Written
 from experiments.evidence.pools import Pool
+from experiments.evidence.sets import read_sets
+from experiments.evidence.sources import read_workdir
 
 MIN_ROWS_OF_LABEL = 20
 """Rows of a label in half a pool below which its accuracy is not measured."""
@@ -32,6 +34,9 @@ class Options(NamedTuple):
 
     Attributes:
         sets: sets of one batch of four labels; every two of these are a pair.
+        never_right: sets of one batch of which a label is never right.
+        contexts: sets of many contexts, in which every two labels are a pair.
+        embedded: workdirs of scores of the embedded suite, one a model; contexts like these.
         shares: of the first label of a pair; of four labels each in turn has it, and 0.
         sizes: rows that the bias is learned from.
         draws: batches of each cell.
@@ -41,6 +46,9 @@ class Options(NamedTuple):
     """
 
     sets: Sequence[str]
+    never_right: Sequence[str]
+    contexts: Sequence[str]
+    embedded: Sequence[str]
     shares: Sequence[float]
     sizes: Sequence[int]
     draws: int = 200
@@ -57,22 +65,32 @@ def run(folder: Path, options: Options) -> Written:
         options: what is varied.
     """
     pair_cells: list[PairCells] = []
-    label_cells: list[LabelCells] = []
-    for name in options.sets:
+    label_cells: list[GainCells] = []
+    for number, name in enumerate((*options.sets, *options.never_right)):
+        title = pools.TITLES.get(name, name)
         for index, pool in enumerate(pools.real_pools(folder, [name], LABELS)):
-            random = np.random.default_rng([options.seed, list(options.sets).index(name), index])
-            is_first = random.random(len(pool.gold)) < 0.5
-            fitted, judged = _part(pool, is_first), _part(pool, ~is_first)
-            for pair in combinations(range(LABELS), 2):
-                cells = measure_pair(name, fitted, judged, pair, options, random)
-                pair_cells += [cells] if cells else []
-            label_cells.append(measure_labels(name, fitted, judged, options, random))
+            random = np.random.default_rng([options.seed, number, index])
+            fitted, judged = split_in_halves(pool, random)
+            if name in options.sets:
+                for pair in combinations(range(LABELS), 2):
+                    cells = measure_pair(title, fitted, judged, pair, options, random)
+                    pair_cells += [cells] if cells else []
+            label_cells.append(measure_labels(title, fitted, judged, options, random))
+    context_cells = measure_contexts(folder, options)
     return Written(
         law_tables.findings(pair_cells, options.shares, options.labeled),
-        law_tables.section(pair_cells, label_cells, options.shares, options.labeled),
+        law_tables.section(
+            pair_cells, label_cells, context_cells, options.shares, options.labeled
+        ),
         {"evidence_law": law_tables.all_cells(pair_cells, options.shares, options.sizes)},
         {"evidence_law": partial(law_tables.draw, pair_cells, options.shares, options.sizes)},
     )  # fmt: skip
+
+
+def split_in_halves(pool: Pool, random: np.random.Generator) -> tuple[Pool, Pool]:
+    """The rows that the numbers are fitted to, and those on which the gain is measured."""
+    is_first = random.random(len(pool.gold)) < 0.5
+    return _part(pool, is_first), _part(pool, ~is_first)
 
 
 def _part(pool: Pool, rows: np.ndarray) -> Pool:
@@ -84,26 +102,74 @@ def measure_pair(
     random: np.random.Generator,
 ) -> PairCells | None:  # fmt: skip
     """The cells of two labels of a pool; None where a half has too few rows of one of them."""
-    halves = []
-    for half in (fitted, judged):
-        is_of_pair = np.isin(half.gold, pair)
-        rows = half.log_probs[is_of_pair][:, pair].astype(np.float64)
-        halves.append((rows, (half.gold[is_of_pair] == pair[1]).astype(np.int32)))
-        if np.bincount(halves[-1][1], minlength=2).min() < MIN_ROWS_OF_LABEL:
-            return None
-    (rows, gold), (judged_rows, judged_gold) = halves
+    halves = [_rows_of_pair(half, pair) for half in (fitted, judged)]
+    if not all(map(_has_rows, halves)):
+        return None
+    (rows, gold), judged_rows = halves
     shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
     margins = fit_margins(rows, gold)
     by_few = np.zeros((options.repeats, len(shares), len(sizes)))
     for repeat in range(options.repeats):
         few = _draw_labeled(gold, options.labeled, random)
         by_few[repeat] = expected_gain(fit_margins(rows[few], gold[few]), shares, sizes)
-    judged_margins = judged_rows[:, 0] - judged_rows[:, 1]
-    by_label = [judged_margins[judged_gold == label] for label in (0, 1)]
+    by_label = _margins_by_label(*judged_rows)
     by_none = _expected_without_labels(by_label, options, random)
     measured = _measure_gains(by_label, options, random)
     expected = np.asarray(expected_gain(margins, shares, sizes))
     return PairCells(set_name, fitted.name, margins, measured, expected, by_few, by_none)
+
+
+def _rows_of_pair(pool: Pool, pair: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The scores of two labels [n, 2] and gold [n] of the rows whose label is one of them."""
+    is_of_pair = np.isin(pool.gold, pair)
+    rows = pool.log_probs[is_of_pair][:, pair].astype(np.float64)
+    return rows, (pool.gold[is_of_pair] == pair[1]).astype(np.int32)
+
+
+def _has_rows(half: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether a half has enough rows of both labels."""
+    return int(np.bincount(half[1], minlength=2).min()) >= MIN_ROWS_OF_LABEL
+
+
+def _margins_by_label(rows: np.ndarray, gold: np.ndarray) -> list[np.ndarray]:
+    margins = rows[:, 0] - rows[:, 1]
+    return [margins[gold == label] for label in (0, 1)]
+
+
+def measure_contexts(folder: Path, options: Options) -> list[GainCells]:
+    """The cells of every two labels of contexts, by numbers of the context's own first half.
+
+    Where a set has several models, also by numbers of the first halves of a model's other tasks:
+    what is known of a task without a label.
+    """
+    score_sets = [*read_sets(folder, options.contexts)]
+    score_sets += [read_workdir(Path(path)) for path in options.embedded]
+    shares, sizes = np.array(options.shares)[:, None], np.array(options.sizes)
+    cells: list[GainCells] = []
+    for number, score_set in enumerate(score_sets):
+        # Numbers past those of the sets of one batch, so that no stream of draws is used twice.
+        random = np.random.default_rng([options.seed, 100 + number])
+        halves = [split_in_halves(pool, random) for pool in pools.context_pools(score_set)]
+        for index, (fitted, judged) in enumerate(halves):
+            for pair in combinations(range(fitted.log_probs.shape[1]), 2):
+                own, other_half = (_rows_of_pair(half, pair) for half in (fitted, judged))
+                if not (_has_rows(own) and _has_rows(other_half)):
+                    continue
+                measured = _measure_gains(_margins_by_label(*other_half), options, random)
+                by_own = np.asarray(expected_gain(fit_margins(*own), shares, sizes))
+                cells.append(GainCells(score_set.title, fitted.name, measured, by_own))
+                if score_set.models == 1:
+                    continue
+                elsewhere = [
+                    _rows_of_pair(half, pair)
+                    for place, (half, _) in enumerate(halves)
+                    if half.name == fitted.name and place != index
+                ]
+                rows, gold = (np.concatenate(part) for part in zip(*elsewhere, strict=True))
+                by_others = np.asarray(expected_gain(fit_margins(rows, gold), shares, sizes))
+                title = f"{score_set.title}, numbers of the other subjects"
+                cells.append(GainCells(title, fitted.name, measured, by_others))
+    return cells
 
 
 def _draw_labeled(gold: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:
@@ -168,12 +234,17 @@ def _expected_without_labels(
 
 def measure_labels(
     set_name: str, fitted: Pool, judged: Pool, options: Options, random: np.random.Generator
-) -> LabelCells:
-    """The cells of all labels of a pool: each has each share in turn, and none."""
+) -> GainCells:
+    """The cells of all labels of a pool: each has each share in turn, and none.
+
+    A label that no row has keeps the share 0; the others have what they would have without it.
+    """
     law = fit_label_scores(fitted.log_probs, fitted.gold)
-    vectors = [np.full(LABELS, 1 / LABELS)]
-    for label in range(LABELS):
-        vectors += [pools.uneven(LABELS, label, share) for share in LABEL_SHARES]
+    right = np.unique(fitted.gold)  # the labels that are right in some row
+    vectors = [np.full(len(right), 1 / len(right))]
+    for label in range(len(right)):
+        vectors += [pools.uneven(len(right), label, share) for share in LABEL_SHARES]
+    vectors = [np.bincount(right, vector, LABELS) for vector in vectors]
     shares, sizes = np.array(vectors), np.array(LABEL_SIZES, np.float32)
     over_sizes = jax.vmap(partial(expected_gain, law), (None, 0))
     expected = np.asarray(jax.vmap(over_sizes, (0, None))(shares, sizes))
@@ -190,10 +261,10 @@ def measure_labels(
                 total += group[random.integers(0, len(group), count)].sum(axis=0)
             after = _accuracies(by_label, total / size)
             measured[line, column] += share @ (after - before) / draws
-    return LabelCells(set_name, fitted.name, measured, expected)
+    return GainCells(set_name, fitted.name, measured, expected)
 
 
 def _accuracies(by_label: Sequence[np.ndarray], bias: np.ndarray) -> np.ndarray:
-    """The share of the rows of each label, [n, k] each, that are right less a bias, [k]."""
+    """The share of each label's rows, [n, k] each, that are right less a bias, [k]; 0 of none."""
     hits = [(rows - bias).argmax(axis=1) == label for label, rows in enumerate(by_label)]
-    return np.array([hit.mean() for hit in hits])
+    return np.array([hit.mean() if len(hit) else 0.0 for hit in hits])

@@ -10,12 +10,25 @@ from batch_calibration.artifacts.cells import Cells, markdown
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel, Rule
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
-from experiments.evidence import pools, statistics
+from batch_calibration.metrics import Estimate
+from experiments.evidence import statistics
 
 ONE_POINT = 0.01
 EVEN_SHARE = 0.6
 """The simple rule that is compared: BC where neither label has a greater share."""
 ALL = "all"
+NEVER_RIGHT = "never right"
+"""In the title of a set of which a label is never right."""
+FIT_HEAD = [
+    "rows", "labels", "units", "cells", "R²", "signs right", "slope", "mean error, points"
+]  # fmt: skip
+HELD_OUT_INTRODUCTION = (
+    "Tasks and models apart, every two labels of each context that has twenty rows of both in "
+    "either half; nothing of the law or of this table was chosen on them. `Numbers of the other "
+    "subjects`: bias, separation and spread are fitted to other tasks of the same model, so that "
+    "the context judged has no label. The unit of the intervals is the model where there are "
+    "several, else the task."
+)
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 
@@ -24,7 +37,7 @@ class PairCells(NamedTuple):
 
     Attributes:
         set_name: which set the pool is of.
-        model: whose rows.
+        unit: the model whose rows they are.
         margins: the three numbers, of half the rows.
         measured: [shares, sizes], gains on the other half.
         expected: [shares, sizes], what the law says by all rows of the first half.
@@ -33,7 +46,7 @@ class PairCells(NamedTuple):
     """
 
     set_name: str
-    model: str
+    unit: str
     margins: Margins
     measured: np.ndarray
     expected: np.ndarray
@@ -41,33 +54,72 @@ class PairCells(NamedTuple):
     by_none: np.ndarray
 
 
-class LabelCells(NamedTuple):
-    """All labels of one pool: gains [vectors of shares, sizes], measured and expected."""
+class GainCells(NamedTuple):
+    """Gains of one pool, from -1 to 1: those of all its labels, or of two labels of a context.
+
+    Attributes:
+        set_name: which set the pool is of.
+        unit: the model, or the task where there is one model.
+        measured: of any shape.
+        expected: of the same shape.
+    """
 
     set_name: str
-    model: str
+    unit: str
     measured: np.ndarray
     expected: np.ndarray
 
 
-AnyCells = TypeVar("AnyCells", PairCells, LabelCells)
+AnyCells = TypeVar("AnyCells", PairCells, GainCells)
 
 
-def explained(
-    cells: Sequence[PairCells] | Sequence[LabelCells],
-) -> tuple[float, float, float, float]:
-    """R2 of the expected gains, signs right in %, the slope of measured on expected, mean error.
+class Fit(NamedTuple):
+    """How well gains are foretold, each with its 95 % interval over units.
 
-    Signs are of the cells whose measured gain is beyond a point; the error is in points.
+    Attributes:
+        r2: R2 of the expected gains.
+        signs: of the cells whose measured gain is beyond a point, those foretold with its sign, %.
+        slope: of the measured gains on the expected ones.
+        error: the mean error in points.
     """
-    measured = np.concatenate([cell.measured.ravel() for cell in cells])
-    expected = np.concatenate([cell.expected.ravel() for cell in cells])
-    misses = measured - expected
-    r2 = 1 - (misses**2).sum() / ((measured - measured.mean()) ** 2).sum()
-    is_large = np.abs(measured) > ONE_POINT
-    signs = 100 * ((measured > 0) == (expected > 0))[is_large].mean()
-    slope = np.polyfit(expected, measured, 1)[0]
-    return float(r2), float(signs), float(slope), float(100 * np.abs(misses).mean())
+
+    r2: Estimate
+    signs: Estimate
+    slope: Estimate
+    error: Estimate
+
+
+def judge_fit(cells: Sequence[AnyCells], draws: int = 2000) -> Fit:
+    """How well gains are foretold; intervals are of a bootstrap that draws units.
+
+    Cells of one unit are of the same rows, so that they are drawn together.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for cell in cells:
+        sums[cell.unit] = sums.get(cell.unit, 0.0) + _sums(cell.measured, cell.expected)
+    by_unit = np.stack([*sums.values()])  # [units, 9]
+    drawn = _fit_of_sums(
+        statistics.times_drawn(len(by_unit), (0, 3), draws) @ by_unit
+    )  # [4, draws]
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=1)
+    return Fit(*map(Estimate, _fit_of_sums(by_unit.sum(axis=0)), low, high))
+
+
+def _sums(measured: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Of the cells of a pool, all that a fit is made of [9]: the sums over units add up."""
+    y, x = measured.ravel(), expected.ravel()
+    is_large = np.abs(y) > ONE_POINT
+    is_right = is_large & ((y > 0) == (x > 0))
+    parts = (np.ones_like(y), y, y**2, x, x**2, x * y, np.abs(y - x), is_large, is_right)
+    return np.array([part.sum() for part in parts])
+
+
+def _fit_of_sums(sums: np.ndarray) -> np.ndarray:
+    """R2, signs right in %, slope, mean error in points, [4, ...], of `_sums` [..., 9]."""
+    n, y, yy, x, xx, xy, error, large, right = np.moveaxis(sums, -1, 0)
+    r2 = 1 - (yy - 2 * xy + xx) / (yy - y**2 / n)
+    slope = (xy - x * y / n) / (xx - x**2 / n)
+    return np.stack([r2, 100 * right / large, slope, 100 * error / n])
 
 
 def by_model(
@@ -76,7 +128,7 @@ def by_model(
     """The mean over models of a gain, in points, and its 95 % interval over models."""
     gains: dict[str, list[float]] = {}
     for cell in cells:
-        gains.setdefault(cell.model, []).append(100 * float(np.mean(gain_of(cell))))
+        gains.setdefault(cell.unit, []).append(100 * float(np.mean(gain_of(cell))))
     return statistics.mean_interval(np.array([np.mean(group) for group in gains.values()]))
 
 
@@ -103,37 +155,34 @@ def of_set(cells: Sequence[AnyCells], name: str) -> list[AnyCells]:
 
 def findings(cells: Sequence[PairCells], shares: Sequence[float], few: int) -> list[str]:
     """What decides: how much of the gains is foretold, and what knowing that is worth."""
-    r2, signs, *_ = explained(cells)
     count = sum(cell.measured.size for cell in cells)
-    models = len({cell.model for cell in cells})
+    models = len({cell.unit for cell in cells})
     rules = decisions(shares, few)
     law, always, best = (
         by_model(cells, rules[name])
         for name in (f"the law, {few} labeled rows", "always BC", "the better of both, known")
     )
+    r2, signs, *_ = judge_fit(cells)
     return [
         f"**The gain follows a law of three numbers**: over {count:,} pairs of labels, shares and "
-        f"sizes of {models} models, fitted on one half of the rows and judged on the "
-        f"other, R² {r2:.2f}; the sign is right in "
-        f"{signs:.1f} % of the cells whose gain is beyond a point. By {few} labeled rows it "
-        f"decides with a mean gain of {law[0]:+.2f} points [{law[1]:+.2f}, {law[2]:+.2f}], of "
-        f"{best[0]:+.2f} that can be had; BC everywhere makes {always[0]:+.2f}."
+        f"sizes of {models} models, fitted on one half of the rows and judged on the other, R² "
+        f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]; the sign is right in {signs.value:.1f} % "
+        f"[{signs.low:.1f}, {signs.high:.1f}] of the cells whose gain is beyond a point. By {few} "
+        f"labeled rows it decides with a mean gain of {law[0]:+.2f} points [{law[1]:+.2f}, "
+        f"{law[2]:+.2f}], of {best[0]:+.2f} that can be had; BC everywhere makes {always[0]:+.2f}."
     ]
 
 
 def section(
-    cells: Sequence[PairCells], label_cells: Sequence[LabelCells], shares: Sequence[float],
-    few: int,
+    cells: Sequence[PairCells], label_cells: Sequence[GainCells],
+    context_cells: Sequence[GainCells], shares: Sequence[float], few: int,
 ) -> str:  # fmt: skip
     """The section in Markdown."""
     names = [*dict.fromkeys(cell.set_name for cell in cells), ALL]
-    fit: Cells = [["rows", "labels", "cells", "R²", "signs right", "slope", "mean error"]]
-    for name in names:
-        fit.append([pools.TITLES.get(name, name), "2", *fit_cells(of_set(cells, name))])
-    for name in names:
-        fit.append([pools.TITLES.get(name, name), "4", *fit_cells(of_set(label_cells, name))])
+    fit = [FIT_HEAD, *fit_lines(cells, "2"), *fit_lines(label_cells, "4")]
+    other_fit = [FIT_HEAD, *fit_lines(context_cells, "2", over_all=False)]
     rules = decisions(shares, few)
-    worth: Cells = [["how it is decided", *(pools.TITLES.get(name, name) for name in names)]]
+    worth: Cells = [["how it is decided", *names]]
     for rule, gain_of in rules.items():
         line = [rule]
         for name in names:
@@ -142,9 +191,13 @@ def section(
         worth.append(line)
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     return "\n\n".join([
-        "How well the law foretells the gain. Slope: of the measured gain on the expected one, 1 "
-        "where it is neither too bold nor too timid. Signs: of the cells beyond a point.",
+        "How well the law foretells the gain, with 95 % intervals over models. Slope: of the "
+        "measured gain on the expected one, 1 where it is neither too bold nor too timid. Signs: "
+        "of the cells beyond a point. `all` is of the sets in which every label is right in some "
+        "rows.",
         markdown(fit),
+        HELD_OUT_INTRODUCTION,
+        markdown(other_fit),
         "![Gain by the share of the first label: the law's lines, measured points]"
         "(figures/evidence_law.png)",
         "What deciding by the law is worth: mean gain over ICL in points of two labels, over all "
@@ -155,23 +208,38 @@ def section(
     ])  # fmt: skip
 
 
-def fit_cells(cells: Sequence[PairCells] | Sequence[LabelCells]) -> list[str]:
-    """How many cells, and what `explained` says of them."""
-    r2, signs, slope, error = explained(cells)
-    count = sum(cell.measured.size for cell in cells)
-    return [f"{count:,}", f"{r2:.2f}", f"{signs:.1f} %", f"{slope:.2f}", f"{error:.1f} points"]
+def fit_lines(cells: Sequence[AnyCells], labels: str, *, over_all: bool = True) -> Cells:
+    """A line for each set: how many units and cells, and what `judge_fit` says of them."""
+    by_set: dict[str, list[AnyCells]] = {}
+    for cell in cells:
+        by_set.setdefault(cell.set_name, []).append(cell)
+        if over_all and NEVER_RIGHT not in cell.set_name:
+            by_set.setdefault(ALL, []).append(cell)
+    # The line of all sets is the last one.
+    titles = sorted(by_set, key=lambda title: title == ALL)
+    lines = []
+    for title in titles:
+        r2, signs, slope, error = judge_fit(by_set[title])
+        lines.append([
+            title, labels, f"{len({cell.unit for cell in by_set[title]})}",
+            f"{sum(cell.measured.size for cell in by_set[title]):,}",
+            f"{r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]",
+            f"{signs.value:.1f} % [{signs.low:.1f}, {signs.high:.1f}]",
+            f"{slope.value:.2f}", f"{error.value:.1f}",
+        ])  # fmt: skip
+    return lines
 
 
 def all_cells(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[int]) -> Cells:
     """Every cell of two labels, for a spreadsheet."""
     lines = [
-        ["set", "model", "bias", "separation", "spread", "share", "rows", "measured", "expected"]
+        ["set", "unit", "bias", "separation", "spread", "share", "rows", "measured", "expected"]
     ]
     for cell in cells:
         numbers = [f"{number:.4g}" for number in cell.margins]
         for (i, share), (j, size) in product(enumerate(shares), enumerate(sizes)):
             gains = f"{cell.measured[i, j]:.5f}", f"{cell.expected[i, j]:.5f}"
-            lines.append([cell.set_name, cell.model, *numbers, f"{share:g}", str(size), *gains])
+            lines.append([cell.set_name, cell.unit, *numbers, f"{share:g}", str(size), *gains])
     return lines
 
 
@@ -195,7 +263,7 @@ def draw(cells: Sequence[PairCells], shares: Sequence[float], sizes: Sequence[in
                 Dots(f"{size:,} rows", shares, 100 * cell.measured[:, j], color, size=3.0),
             ]
         beta, delta, sigma = cell.margins
-        title = f"{cell.model}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
+        title = f"{cell.unit}\nβ {beta:.2f}, δ {delta:.2f}, {SIGMA} {sigma:.2f}"
         x, y = Axis("share of the first label"), Axis("gain over icl (points)")
         panels.append(Panel(name, marks, x, y, title))
     return Chart(

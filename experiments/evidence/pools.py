@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from batch_calibration.errors import InputError
-from experiments.evidence.sets import read_sets
+from experiments.evidence.sets import ScoreSet, read_sets, task_of
 
 
 class Pool(NamedTuple):
@@ -36,7 +36,10 @@ def titled(names: Sequence[str]) -> str:
     return " and ".join(TITLES.get(name, name) for name in names)
 
 
-TITLES = {"mmlu_batch": "MMLU", "mmbench": "MMBench", "oodcv": "OOD-CV"}
+TITLES = {
+    "mmlu_batch": "MMLU", "mmbench": "MMBench", "oodcv": "OOD-CV",
+    "mmlu_neverA_batch": "MMLU, A never right", "mmlu_neverB_batch": "MMLU, B never right",
+}  # fmt: skip
 """Words for sets of one batch."""
 
 
@@ -66,6 +69,19 @@ def real_pools(folder: Path, sets: Sequence[str], labels: int) -> list[Pool]:
             # The columns that rows keep.
             free = table.blocks["cc"].log_probs[:, :labels] if "cc" in table.blocks else None
             pools.append(Pool(name, test.log_probs[is_kept, :labels], test.labels[is_kept], free))
+    return pools
+
+
+def context_pools(score_set: ScoreSet) -> list[Pool]:
+    """The rows of each context of a set as one pool, named by its unit.
+
+    The unit is the model where a set has several, else the task, whatever the demonstrations.
+    """
+    pools = []
+    for table in score_set.tables:
+        test = table.blocks["test"]
+        unit = table.context["model"] if score_set.models > 1 else task_of(table)
+        pools.append(Pool(str(unit), test.log_probs, test.labels))
     return pools
 
 

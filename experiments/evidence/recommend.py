@@ -15,11 +15,12 @@ from batch_calibration.metrics import Estimate
 from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, experience_cells, held, ranges
 from experiments.evidence.page import Written, csv_link
+from experiments.evidence.sets import task_of
 from experiments.evidence.sources import Source, read_sources
-from experiments.evidence.trials import BASELINE, GRID, OLD, RULES, Trial
+from experiments.evidence.trials import BASELINE, GRID, LAW, OLD, RULES, Trial
 
 ELSEWHERE = "chosen elsewhere"
-WITH = ("bc", "bcl", WITH_LABELS, "recommended")
+WITH = ("bc", LAW, "bcl", WITH_LABELS, "recommended")
 
 
 class Options(NamedTuple):
@@ -115,9 +116,7 @@ def gain_over_models(judged: Judged, rule: str, options: Options) -> Estimate:
     grid = gains.reshape(judged.source.set.shape)
     if len(grid) == 1:
         # Prompts and draws of demonstrations of one task are asked of the same rows.
-        tasks = [
-            str(table.context["task"]).split(", prompt")[0] for table in judged.source.set.tables
-        ]
+        tasks = [task_of(table) for table in judged.source.set.tables]
         _, number = np.unique(tasks, return_inverse=True)
         grid = (np.bincount(number, gains) / np.bincount(number))[None]
     low, high = statistics.crossed_interval(grid, options.seed, draws=options.draws)

@@ -225,6 +225,15 @@ SETS: dict[str, Callable[[Path, str], ScoreSet]] = {
 """How each set is read: folder and name -> the set."""
 
 
+def task_of(table: ScoreTable) -> str:
+    """The task of a context, the same for all its demonstrations.
+
+    >>> task_of(ScoreTable({"task": "anatomy, prompt 3"}, ("A", "B"), {}))
+    'anatomy'
+    """
+    return str(table.context["task"]).split(", prompt")[0]
+
+
 def set_apart(table: ScoreTable, most: int, seed: Sequence[int]) -> ScoreTable:
     """The table with some of its test rows as a labeled block; the others stay the test rows.
 

@@ -31,7 +31,7 @@ def crossed_interval(
     (2.0, 2.0)
     """
     # [draws, A] and [draws, B], drawn apart
-    models, tasks = (_times(n, (seed, side), draws) for side, n in enumerate(values.shape))
+    models, tasks = (times_drawn(n, (seed, side), draws) for side, n in enumerate(values.shape))
     means = np.sum((models @ values) * tasks, axis=1) / values.size  # [draws]
     tail = (1.0 - level) / 2.0
     low, high = np.quantile(means, (tail, 1.0 - tail))
@@ -39,7 +39,7 @@ def crossed_interval(
 
 
 @cache
-def _times(n: int, seed: tuple[int, int], draws: int) -> np.ndarray:
+def times_drawn(n: int, seed: tuple[int, int], draws: int) -> np.ndarray:
     """How often each of n is drawn, [draws n]; one alone is always there."""
     if n == 1:
         return np.ones((draws, 1))
@@ -143,7 +143,9 @@ def break_even_interval(
     (0.625, 0.625, 0.625)
     """
     # A sum over units in place of their mean crosses zero at the same share.
-    drawn = [break_even(at, gains @ times) for times in _times(gains.shape[1], (seed, 2), draws)]
+    drawn = [
+        break_even(at, gains @ times) for times in times_drawn(gains.shape[1], (seed, 2), draws)
+    ]
     # No interpolation: between an infinite end and another it would give NaN.
     low, high = np.quantile(drawn, (0.025, 0.975), method="inverted_cdf")
     return break_even(at, gains.mean(axis=1)), float(low), float(high)

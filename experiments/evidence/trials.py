@@ -19,9 +19,12 @@ from batch_calibration.calibration.empirical_bayes import (
 )
 from batch_calibration.calibration.matching import match
 from batch_calibration.calibration.shift import least_shares
+from batch_calibration.diagnosis import expected_gain, fit_label_scores
 from batch_calibration.diagnosis.cross_validation import choose
 from batch_calibration.diagnosis.experience import promised_gain
+from batch_calibration.diagnosis.gain import LabelScores
 from batch_calibration.diagnosis.recommend import LIKELY, TO_SHARES, WITH_LABELS
+from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Evidence, gather
 from batch_calibration.metrics import gain_interval
 from batch_calibration.scores import ScoreTable
@@ -35,6 +38,8 @@ GRID = np.array(list(product(POWERS, SHARE_WEIGHTS, BIAS_SCALES)), np.float32)
 """[27, 3]: constants of the empirical-Bayes shift that were tried."""
 DEFAULT = POWERS.index(2.0) * 9 + SHARE_WEIGHTS.index(1.0) * 3 + BIAS_SCALES.index(1.0)
 """Which of them are the method's."""
+LAW = "bc x the law's strength"
+STRENGTHS = np.linspace(0, 1, 11)
 HARMED = 0.05
 """A context is harmed if a rule loses rows with a p-value below this (McNemar, exact)."""
 LEAST_ROWS, MOST_SEEN = 150, 1024
@@ -184,12 +189,45 @@ def try_labeled(table: ScoreTable, labeled: int, random: np.random.Generator) ->
         for name in choice.hits
     }
     outcomes = {name: outcome(hits[BASELINE], hit) for name, hit in hits.items()}
+    strength = law_strength(rows[drawn], gold[drawn], len(others))
+    bias = strength * rows[others].mean(axis=0)
+    outcomes[LAW] = outcome(hits[BASELINE], (rows[others] - bias).argmax(axis=1) == gold[others])
     chosen = outcomes["recommended"] = outcomes[choice.method]
     before, after = choice.hits[BASELINE], choice.held_out
     low, high = gain_interval((after & ~before).sum(), (before & ~after).sum(), labeled)
     stated = 100 * float(choice.held_out.mean() - hits[choice.method].mean())
     return LabeledTrial(
         choice.method, outcomes, stated, bool(100 * low <= chosen.gain <= 100 * high)
+    )
+
+
+def law_strength(rows: np.ndarray, gold: np.ndarray, unlabeled: int) -> float:
+    """The strength of BC with the largest gain by the law, whose numbers few labeled rows give.
+
+    Args:
+        rows: [n, k], labeled rows' scores in nats.
+        gold: [n], their labels.
+        unlabeled: how many rows the bias is learned from.
+
+    Returns:
+        A member of `STRENGTHS`; 0 where the rows are too few for the law's numbers.
+    """
+    k = rows.shape[1]
+    try:
+        scores = fit_label_scores(rows, gold)
+    except InputError:
+        return 0.0
+    counts = np.bincount(gold, minlength=k) + 1.0  # Laplace's rule
+    share = jnp.asarray(counts / counts.sum(), jnp.float32)
+    return float(STRENGTHS[int(np.argmax(_gains_by_strength(scores, share, unlabeled)))])
+
+
+@jax.jit
+def _gains_by_strength(scores: LabelScores, share: jax.Array, rows: float) -> jax.Array:
+    """The expected gain at each of `STRENGTHS`."""
+    return jax.lax.map(
+        lambda strength: expected_gain(scores, share, rows, strength=strength),
+        jnp.asarray(STRENGTHS),
     )
 
 
