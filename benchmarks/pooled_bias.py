@@ -1,66 +1,81 @@
-"""A few rows a subject: each subject's bias shrunk to the mean of all subjects, not to 0.
+"""A few rows of each of many contexts: a context's bias shrunk to the others' mean, not to 0.
 
 python -m benchmarks.pooled_bias
 
 Needs ../shared/scores: seven models on MMLU, 56 subjects, as they are and with an option that is
-never right. A subject's bias is learned from m of its rows without labels, and all its rows are
-judged; `pooled` is `bc_shrunk` with the mean bias of the m rows of all subjects as its
-`expected_bias`. Mean accuracy in percent over subjects and draws; the gain over `bc` with its 95 %
-interval over the seven models (t).
+never right; LLaMA-13B on 16 subjects with ten demonstrations each. A context's bias is learned from
+m of its rows without labels, and all its rows are judged; `pooled` is `bc_shrunk` with the mean
+bias of the m rows of all other contexts of the unit as its `expected_bias`: other subjects of the
+model, or other demonstrations of the subject. Mean accuracy in percent over contexts and draws; the
+gain over `bc` with its 95 % interval over units (t); the share of contexts that lose rows to plain
+ICL beyond noise (McNemar, exact, 5 %).
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.stats import t
 
-from batch_calibration import METHODS
-from batch_calibration.calibration.base import Calibrator
+from batch_calibration.calibration.shift import mean_log_prob, shrunk_mean
+from batch_calibration.scores import ScoreTable
+from experiments.evidence.sets import ScoreSet, read_sets, task_of
+from experiments.evidence.trials import outcome
 
-SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores" / "mmlu_base"
-SETS = {"orig": "as they are", "neverA": "A never right", "neverB": "B never right"}
+SCORES = Path(__file__).resolve().parents[2] / "shared" / "scores"
+SETS = ("mmlu", "mmlu_neverA", "mmlu_neverB", "demonstrations")
 SIZES = (2, 5, 10, 20, 50)
 DRAWS = 10
 NAMES = ("icl", "bc", "bc_shrunk", "pooled")
+POOLED = NAMES.index("pooled")
 
 
-def contexts(name: str) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
-    """For each model its subjects: scores [n, k] and gold [n]."""
-    with np.load(SCORES / f"{name}.npz") as npz:
-        gold, subject = npz["gold"].astype(int), npz["subject"]
-        for scores in npz["scores"]:
-            subjects = [np.flatnonzero(subject == number) for number in np.unique(subject)]
-            yield [(scores[rows], gold[rows]) for rows in subjects]
+class Measured(NamedTuple):
+    """Of each of `NAMES`: accuracy, and contexts harmed, in percent."""
+
+    accuracy: np.ndarray
+    harmed: np.ndarray
 
 
-def measure(
-    subjects: list[tuple[np.ndarray, np.ndarray]], m: int, random: np.random.Generator
-) -> np.ndarray:
-    """Accuracy of each of `NAMES` in percent, the mean over subjects and draws."""
-    accuracies = []
+def by_unit(score_set: ScoreSet) -> list[list[ScoreTable]]:
+    """The contexts of each model, or of each task where there is one model."""
+    units: dict[str, list[ScoreTable]] = {}
+    for table in score_set.tables:
+        unit = str(table.context["model"]) if score_set.models > 1 else task_of(table)
+        units.setdefault(unit, []).append(table)
+    return [*units.values()]
+
+
+@jax.jit
+def learn(batches: jax.Array) -> jax.Array:
+    """The bias by each of `NAMES`, [4, contexts, k], of m rows of each context [contexts, m, k]."""
+    means = jax.vmap(mean_log_prob)(batches)
+    # Without the context itself: its own rows would pull to what they show already.
+    others = (means.sum(axis=0) - means) / (len(means) - 1)
+    shrunk = jax.vmap(shrunk_mean)(batches)
+    pooled = jax.vmap(lambda rows, expected: shrunk_mean(rows, None, expected))(batches, others)
+    return jnp.stack([jnp.zeros_like(means), means, shrunk, pooled])
+
+
+def measure(tables: Sequence[ScoreTable], m: int, random: np.random.Generator) -> Measured:
+    """What m rows of each context give, the mean over contexts and draws."""
+    blocks = [table.blocks["test"] for table in tables]
+    # Centered, so that a constant added to a row's scores is not taken for a bias.
+    rows = [block.log_probs - block.log_probs.mean(axis=1, keepdims=True) for block in blocks]
+    accuracies, harmed = [], []
     for _ in range(DRAWS):
-        batches = np.stack(
-            [scores[random.choice(len(scores), m, replace=False)] for scores, _ in subjects]
-        )  # [subjects, m, k]
-        centered = batches - batches.mean(axis=-1, keepdims=True)
-        pooled = tuple(float(nats) for nats in centered.mean(axis=(0, 1)))
-        makers = [METHODS[name].make() for name in NAMES[:-1]]
-        makers.append(METHODS["bc_shrunk"].make(expected_bias=pooled))
-        for calibrator in makers:
-            biases = np.asarray(jax.vmap(bias_of(calibrator))(batches))  # [subjects, k]
-            right = [
-                ((scores - bias).argmax(axis=1) == gold).mean()
-                for (scores, gold), bias in zip(subjects, biases, strict=True)
-            ]
-            accuracies.append(100 * np.mean(right))
-    return np.array(accuracies).reshape(DRAWS, len(NAMES)).mean(axis=0)
-
-
-def bias_of(calibrator: Calibrator):  # type: ignore[no-untyped-def]
-    """The bias [k] that a pair learns from rows [m, k]."""
-    return lambda rows: calibrator.fit(rows).bias
+        batches = np.stack([scores[random.choice(len(scores), m, False)] for scores in rows])
+        biases = np.asarray(learn(batches))  # [4, contexts, k]
+        for context, (scores, block) in enumerate(zip(rows, blocks, strict=True)):
+            hits = [
+                (scores - bias).argmax(axis=1) == block.labels for bias in biases[:, context]
+            ]  # of each name
+            accuracies.append([hit.mean() for hit in hits])
+            harmed.append([outcome(hits[0], hit).is_harmed for hit in hits])
+    return Measured(*(100 * np.mean(part, axis=0) for part in (accuracies, harmed)))
 
 
 def main() -> None:
@@ -68,15 +83,19 @@ def main() -> None:
     if not SCORES.is_dir():
         raise SystemExit(f"error: needs the shared scores, and {SCORES} is not there.")
     random = np.random.default_rng(0)
-    for name, title in SETS.items():
-        print(f"\nMMLU, {title}\n{'rows a subject':16}" + "".join(f"{n:>11}" for n in NAMES))
+    for score_set in read_sets(SCORES, SETS):
+        units = by_unit(score_set)
+        print(f"\n{score_set.title}, {len(units)} units\n{'rows a context':16}", end="")
+        print("".join(f"{name:>11}" for name in NAMES), "  pooled - bc, 95 %; harmed by each")
         for m in SIZES:
-            by_model = np.array([measure(subjects, m, random) for subjects in contexts(name)])
-            gain = by_model[:, -1] - by_model[:, NAMES.index("bc")]
+            measured = [measure(tables, m, random) for tables in units]
+            accuracy, harmed = (np.array(part) for part in zip(*measured, strict=True))
+            gain = accuracy[:, POOLED] - accuracy[:, NAMES.index("bc")]
             half = t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / len(gain) ** 0.5
-            columns = "".join(f"{mean:11.1f}" for mean in by_model.mean(axis=0))
-            ends = f"[{gain.mean() - half:+.1f}, {gain.mean() + half:+.1f}]"
-            print(f"{m:<16}{columns}   over bc {gain.mean():+.1f} {ends}")
+            columns = "".join(f"{mean:11.1f}" for mean in accuracy.mean(axis=0))
+            ends = f"{gain.mean():+.1f} [{gain.mean() - half:+.1f}, {gain.mean() + half:+.1f}]"
+            shares = " ".join(f"{share:.0f} %" for share in harmed.mean(axis=0)[1:])
+            print(f"{m:<16}{columns}   {ends}; {shares}", flush=True)
 
 
 if __name__ == "__main__":

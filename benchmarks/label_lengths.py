@@ -1,0 +1,86 @@
+"""Division by the labels' lengths, as NCC does under content-free inputs, beside CC and BC.
+
+python -m benchmarks.label_lengths
+
+NCC (arXiv:2511.14385) divides a label's log-probability by its number of tokens and subtracts the
+same of content-free inputs. Of the scores at hand only the embedded models have both: they read
+label words from demonstrations, so that of the words drawn for a task's labels the first is one
+word long, the second two and the third three, in an order drawn by the seed. Five seeds, one shot a
+class, 200 rows, thirteen tasks, two models. Mean accuracy in percent, and the change from the same
+method without division with its 95 % interval over tasks (t).
+"""
+
+import numpy as np
+from scipy.stats import t
+
+from batch_calibration.data import read
+from batch_calibration.embedded import CHECKPOINTS, label_words
+from batch_calibration.models.checkpoint import load_checkpoint
+from batch_calibration.prompts.render import render
+from batch_calibration.scoring.causal_lm import CausalLM
+from batch_calibration.settings import Settings
+from batch_calibration.tasks import PAPER_LANGUAGE, TASKS, Task
+
+MODELS = ("mini", "mini_small")
+ROWS, SEEDS = 200, range(5)
+NAMES = ("icl", "cc", "bc")
+
+
+def with_long_labels(task: Task, seed: int) -> Task:
+    """The task with drawn label words, of one to k words in an order that the seed draws."""
+    random = np.random.default_rng([seed, 11])
+    lengths = random.permutation(len(task.label_names)) + 1
+    drawn = iter(random.choice(label_words.TRAINING, int(lengths.sum()), replace=False))
+    texts = [" ".join(next(drawn) for _ in range(length)) for length in lengths]
+    return task._replace(verbalizer=dict(zip(task.label_names, texts, strict=True)))
+
+
+def measure(scorer: CausalLM, name: str, seed: int) -> np.ndarray:
+    """Accuracy [3, 2] in percent by method, without and with division by the labels' lengths."""
+    task = with_long_labels(TASKS[name], seed)
+    cell = Settings.of(data="mini", shots=1, limit=ROWS).cell(name, seed)
+    context = render(
+        task, cell, read(task, "mini", "validation", ROWS),
+        read(task, "mini", "train"),
+    )  # fmt: skip
+    labels = context.label_texts
+    blocks = context.blocks
+    rows, free = (
+        np.asarray(scorer.score(blocks[block].inputs, labels).log_probs, np.float64)
+        for block in ("test", "cc")
+    )
+    gold = np.asarray(blocks["test"].labels)
+    # A label has one text here; the length is that of its tokens, as in the paper.
+    encode = scorer.checkpoint.tokenizer.encode
+    lengths = np.array([len(encode(text, add_special_tokens=False).ids) for (text,) in labels])
+    accuracy = np.zeros((len(NAMES), 2))
+    for column, divisor in enumerate((np.ones(len(lengths)), lengths)):
+        scores = rows / divisor
+        for line, bias in enumerate((0.0, (free / divisor).mean(axis=0), scores.mean(axis=0))):
+            accuracy[line, column] = 100 * ((scores - bias).argmax(axis=1) == gold).mean()
+    return accuracy
+
+
+def main() -> None:
+    """A line for each model and method."""
+    print(f"{'model':12}{'method':>8}{'as it is':>10}{'divided':>10}   change, 95 %")
+    for model in MODELS:
+        scorer = CausalLM(load_checkpoint(CHECKPOINTS[model]))
+        by_task = np.array(
+            [
+                np.mean([measure(scorer, name, seed) for seed in SEEDS], axis=0)
+                for name in PAPER_LANGUAGE
+            ]
+        )  # [tasks, 3, 2]
+        for line, method in enumerate(NAMES):
+            plain, divided = by_task[:, line].T
+            change = divided - plain
+            half = t.ppf(0.975, len(change) - 1) * change.std(ddof=1) / len(change) ** 0.5
+            ends = (
+                f"{change.mean():+.1f} [{change.mean() - half:+.1f}, {change.mean() + half:+.1f}]"
+            )
+            print(f"{model:12}{method:>8}{plain.mean():10.1f}{divided.mean():10.1f}   {ends}")
+
+
+if __name__ == "__main__":
+    main()
