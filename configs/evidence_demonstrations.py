@@ -1,7 +1,7 @@
 """What corrections do to accuracy, and to how much it depends on the demonstration in the prompt.
 
 python -m experiments.evidence --config=configs/evidence_demonstrations.py \
-    --scores=../shared/scores --workdir=W --page=docs/evidence.md
+    --scores=../shared/scores --workdir=W --page=docs/evidence-recommend.md
 
 LLaMA-13B, 16 MMLU subjects, ten one-shot prompts each. Methods: none named are all that learn from
 unlabeled rows without a loop. Expect BC to raise accuracy from 40.1 to 41.1 and to lower its

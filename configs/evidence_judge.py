@@ -1,7 +1,7 @@
 """Whether a judge of pairs prefers a place, and what a bias learned from one order leaves of it.
 
 python -m experiments.evidence --config=configs/evidence_judge.py --scores=../shared/scores \
-    --workdir=W --page=docs/evidence.md
+    --workdir=W --page=docs/evidence-recommend.md
 
 60 candidates, 805 instructions, one order each, no right labels. Expect wins of 8.3 % where the
 candidate is shown first and 16.8 % where second, after BC 11 and 13 %.

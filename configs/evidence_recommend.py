@@ -4,7 +4,7 @@ python -m experiments.score --config=configs/mini.py --workdir=W/mini
 python -m experiments.score --config=configs/mini.py --config.model=mini_small --workdir=W/small
 python -m experiments.evidence --config=configs/evidence_recommend.py \
     --config.embedded=W/mini,W/small --scores=../shared/scores --workdir=W/evidence \
-    --page=docs/evidence.md
+    --page=docs/evidence-recommend.md
 
 Sources: seven base models on MMLU, by subject and whole, also with A or B never right; 26
 vision-language models on MMBench and OOD-CV with four and six letters; draws of these with uneven

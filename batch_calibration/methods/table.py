@@ -179,7 +179,8 @@ METHODS: dict[str, Method] = {
     ),
     "bc_prob_shift": Method(
         probes.BATCH, prob_shift,
-        "Cho and Inoue 2025, arXiv:2501.15708 (StaICC): p - mean p", group="variant",
+        "after Cho and Inoue 2025, arXiv:2501.15708 (StaICC), p - mean p: the mean is of all rows, "
+        "not of each 128 in turn", group="variant",
     ),
     "bc_loo": Method(
         probes.BATCH, leave_one_out, "BC, each row by the mean of the others", group="variant",
@@ -257,7 +258,9 @@ METHODS: dict[str, Method] = {
     ),
     # Maps fitted to labeled rows.
     "rbcorr": Method(
-        probes.LABELED, balanced_shift, "Bhatt and Ivanova 2026, arXiv:2602.12445", group="labeled",
+        probes.LABELED, balanced_shift,
+        "after Bhatt and Ivanova 2026, arXiv:2602.12445: rows of a label weigh 1 together, whatever "
+        "their number, where as many of each are drawn", group="labeled",
     ),
     "temperature": Method(
         probes.LABELED, partial(scaling, form="temperature"), _SCALING, group="labeled",

@@ -23,11 +23,11 @@ FIT_HEAD = [
     "rows", "labels", "units", "cells", "R²", "signs right", "slope", "mean error, points"
 ]  # fmt: skip
 HELD_OUT_INTRODUCTION = (
-    "Tasks and models apart, every two labels of each context that has twenty rows of both in "
-    "either half; nothing of the law or of this table was chosen on them. `Numbers of the other "
-    "subjects`: bias, separation and spread are fitted to other tasks of the same model, so that "
-    "the context judged has no label. The unit of the intervals is the model where there are "
-    "several, else the task."
+    "Single tasks and other models, on which nothing of the law or of this page was chosen: every "
+    "two labels of each context that have twenty rows in either half, so that numbers are fitted "
+    "to few rows and gains are measured on few. `Numbers of the other subjects`: fitted to other "
+    "tasks of the same model, so that no row of the task judged has a label. The unit is the model "
+    "where there are several, else the task."
 )
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 

@@ -66,7 +66,6 @@ class Tally(NamedTuple):
         gains: on how many its difference is a gain.
         losses: on how many it is a loss.
         mean: of the differences of accuracy, in points, a set as much as another.
-        balanced: of those of balanced accuracy.
         worst: the least difference of accuracy.
         where: the set of that.
     """
@@ -76,7 +75,6 @@ class Tally(NamedTuple):
     gains: int
     losses: int
     mean: float
-    balanced: float
     worst: float
     where: str
 
@@ -103,10 +101,9 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
             )
             verdicts = [difference.verdict for difference in differences]
             gains = [difference.value for difference in differences]
-            balanced = [judged_set.methods[name].balanced.value for judged_set in sets_with_method]
             lines.append(Tally(
                 name, len(sets_with_method), verdicts.count("gain"), verdicts.count("loss"),
-                float(np.mean(gains)), float(np.mean(balanced)),
+                float(np.mean(gains)),
                 gains[worst_index], sets_with_method[worst_index].set.title,
             ))  # fmt: skip
     return lines
@@ -114,30 +111,23 @@ def tallies(judged: Sequence[Judged]) -> list[Tally]:
 
 def tally(judged: Sequence[Judged]) -> Cells:
     """A line a method that most sets can have: on how many it gains, loses, and its worst."""
-    head = ["method", "kind", "sets", "gains", "not certain", "losses", "mean, points"]
-    cells = [[*head, "mean, balanced", "worst", "where"]]
+    cells = [["method", "gains", "not certain", "losses", "mean, points", "worst"]]
     for line in tallies(judged):
-        # The third: neither gain nor loss.
-        counts = line.sets, line.gains, line.sets - line.gains - line.losses, line.losses
-        numbers = (f"{points:+.1f}" for points in (line.mean, line.balanced, line.worst))
-        cells.append([line.method, kind(line.method), *map(str, counts), *numbers, line.where])
+        # The second: neither gain nor loss.
+        counts = line.gains, line.sets - line.gains - line.losses, line.losses
+        points = (f"{number:+.1f}" for number in (line.mean, line.worst))
+        cells.append([line.method, *map(str, counts), *points])
     return cells
 
 
 def by_set(judged: Sequence[Judged], method: str) -> Cells:
     """A line a set: what it is, accuracy before, and what one method makes of it."""
-    head = ["set", "contexts", BASELINE, f"{method} - {BASELINE}", "balanced accuracy"]
-    cells = [[*head, "won / lost", "beyond noise"]]
+    cells = [["set", "contexts", BASELINE, f"{method} - {BASELINE}", "won / lost"]]
     for judged_set in judged:
         plain = f"{judged_set.plain.accuracy.mean():.1f}"
         row = [judged_set.set.title, str(judged_set.plain.accuracy.size), plain]
         if compared := judged_set.methods.get(method):  # a set without it keeps empty cells
-            row += [
-                str(compared.accuracy),
-                str(compared.balanced),
-                ratio(compared.won, compared.lost),
-            ]
-            row += [ratio(compared.won & compared.sure, compared.lost & compared.sure)]
+            row += [str(compared.accuracy), ratio(compared.won, compared.lost)]
         cells.append(row + [""] * (len(cells[0]) - len(row)))
     return cells
 
