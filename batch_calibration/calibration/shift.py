@@ -234,8 +234,7 @@ def prob_shift(*, strength: float = 1.0, target_prior: Sequence[float] | None = 
 
     StaICC's code (hc495/StaICC, `batch_calibration`) takes the mean of each 128 rows in turn, the
     last ones by themselves, and its rows have different demonstrations; here it is of all rows of
-    the probe. With few rows left over, as many as 128 n + 1, its last one is not corrected but
-    made equal in all labels. Its scores are differences of probabilities, not nats. Options as in `shift`.
+    the probe. Its scores are differences of probabilities, not nats. Options as in `shift`.
     """
 
     def target() -> jax.Array | float:

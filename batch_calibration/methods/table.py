@@ -259,7 +259,7 @@ METHODS: dict[str, Method] = {
     # Maps fitted to labeled rows.
     "rbcorr": Method(
         probes.LABELED, balanced_shift,
-        "after Bhatt and Ivanova 2026, arXiv:2602.12445: rows of a label weigh 1 together, whatever "
+        "after Bhatt and Ivanova 2026, arXiv:2602.12445: a label's rows weigh 1 together, whatever "
         "their number, where as many of each are drawn", group="labeled",
     ),
     "temperature": Method(
