@@ -19,6 +19,8 @@ from experiments.evidence import (
     comparing,
     failure,
     judging,
+    law,
+    law_tables,
     page,
     pools,
     real,
@@ -370,3 +372,47 @@ def test_names_at_the_command_line_are_split(program, shared, tmp_path):
     assert "oodcv: icl and 1 more on 26 contexts in" in said
     with (tmp_path / "evidence_real.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == ["bc_mean_prob"]
+
+
+# The law.
+
+
+def test_a_fit_is_numpy_s_and_its_interval_draws_units():
+    random = np.random.default_rng(0)
+    cells = []
+    for unit in ("a", "b", "c", "a"):
+        measured = random.normal(0, 0.1, (4, 3))
+        expected = measured + random.normal(0, 0.05, (4, 3))
+        cells.append(law_tables.GainCells("S", unit, measured, expected))
+    y, x = (np.concatenate([cell[i].ravel() for cell in cells]) for i in (2, 3))
+    fit = law_tables.judge_fit(cells)
+    assert fit.r2.value == pytest.approx(1 - ((y - x) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+    assert fit.slope.value == pytest.approx(np.polyfit(x, y, 1)[0])
+    is_large = np.abs(y) > 0.01
+    assert fit.signs.value == pytest.approx(100 * (np.sign(x) == np.sign(y))[is_large].mean())
+    assert fit.error.value == pytest.approx(100 * np.abs(x - y).mean())
+    for estimate in fit:
+        assert estimate.low < estimate.value < estimate.high
+    # One unit says nothing of others: no width.
+    alone = law_tables.judge_fit(cells[:1])
+    assert alone.r2.low == pytest.approx(alone.r2.high)
+
+
+def test_labels_that_no_row_has_keep_the_share_0():
+    """A pool whose first label is never right: the cells of the other three, and no NaN."""
+    random = np.random.default_rng(0)
+    gold = (np.arange(6000) % 3 + 1).astype(np.int32)
+    rows = random.normal(-3, 1, (6000, 4)) + 2 * np.eye(4)[gold]
+    pool = pools.Pool("m", rows.astype(np.float32), gold)
+    options = law.Options((), (), (), (), shares=(0.5,), sizes=(30,), draws=200)
+    cells = law.measure_labels("S", pool, pool, options, random)
+    assert cells.measured.shape == (1 + 3 * len(law.LABEL_SHARES), 2)
+    assert np.isfinite(cells.measured).all() and np.isfinite(cells.expected).all()
+    np.testing.assert_allclose(cells.measured, cells.expected, atol=0.04)
+
+
+def test_a_context_s_unit_is_its_model_or_its_task(shared):
+    demonstrations, models = sets.read_sets(shared / "scores", ["demonstrations", "mmlu"])
+    units = {pool.name for pool in pools.context_pools(demonstrations)}
+    assert len(units) == 16 and "anatomy" in units
+    assert len({pool.name for pool in pools.context_pools(models)}) == 7

@@ -102,3 +102,16 @@ def test_what_to_expect_is_what_the_page_says():
                 f"{part.low:+.1f},{part.high:+.1f},{100 * part.fell:.0f} %"
             )
             assert line.replace("+0.0", "-0.0") in text or line in text
+
+
+def test_the_law_s_strength_is_1_for_a_bias_and_0_for_uneven_shares():
+    random = np.random.default_rng(0)
+    gold = random.permutation(np.arange(64) % 2)
+    rows = random.normal(-4, 0.5, (64, 2)) + np.eye(2)[gold]
+    assert trials.law_strength(rows + np.array([3.0, 0.0]), gold, 1000) == 1.0
+    # Without a bias the mean score of nine to one is all shares.
+    gold = (np.arange(64) % 10 == 0).astype(int)
+    rows = random.normal(-4, 0.5, (64, 2)) + 2 * np.eye(2)[gold]
+    assert trials.law_strength(rows, gold, 1000) <= 0.1
+    # Too few rows for the law's numbers: the scores are left as they are.
+    assert trials.law_strength(rows[:6], gold[:6], 1000) == 0.0
