@@ -171,11 +171,12 @@ TEXTS = [
 LABELS = [" positive", " negative", " so"]
 HEAD = """# Which checkpoints load
 
-Known checkpoints by the form of their `config.json`: its particular keys, sizes made small, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` writes the table anew and compares). *Here*: a network of this package, and how far its scores of three prompts and three labels are from transformers' at most, in nats. *transformers*: `--config.scorer=transformers` runs it. Mixtures run every expert on every token, 4 times the products of the chosen ones for Mixtral, 16 for Qwen3-30B-A3B. phi-2, GPT-Neo, StableLM, gpt-oss and Falcon with ALiBi have no network yet: transformers runs them. What a table of shrunken files cannot show: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-those-of-transformers-5)) and the memory of its weights.
+*Is there a network here for your checkpoint, or does transformers run it?* Tried on known checkpoints by the form of their `config.json`: its particular keys, small sizes, random weights (`PYTHONPATH=.:tests .venv-reference/bin/python tests/reference/checkpoint_forms.py`, transformers {version}; `make reference` compares). Not tried with shrunken files: the tokenizer of each ([decision 11](decisions.md#11-token-ids-are-those-of-transformers-5)) and the memory of its weights.
 
-| checkpoint | `model_type` | loads | apart, nats |
-|---|---|---|---|
+Mixtures run every expert on every token, 4 times the products of the chosen ones for Mixtral, 16 for Qwen3-30B-A3B. What a network of this package runs, `--config.scorer=transformers` runs too; differences are of the scores of three prompts and three labels, in nats.
 """  # noqa: E501
+
+ALONE = "transformers alone"
 
 
 def write(directory: Path, model_type: str, sizes: dict, keys: dict) -> None:
@@ -200,8 +201,8 @@ def write(directory: Path, model_type: str, sizes: dict, keys: dict) -> None:
     (directory / "tokenizer_config.json").write_text(json.dumps(options))
 
 
-def line(name: str, model_type: str, sizes: dict, keys: dict) -> str:
-    """The line of a form in the table."""
+def outcome(model_type: str, sizes: dict, keys: dict) -> str:
+    """What runs a checkpoint of this form, and how far apart the scores are."""
     directory = Path(tempfile.mkdtemp())
     try:
         try:
@@ -214,28 +215,34 @@ def line(name: str, model_type: str, sizes: dict, keys: dict) -> str:
             TypeError,
             AssertionError,
         ) as error:
-            reason = str(error).splitlines()[0][:100]
-            return f"| {name} | `{model_type}` | not tried: {reason} | |"
+            return f"not tried: {str(error).splitlines()[0][:100]}"
         theirs = TransformersLM(TransformersFiles(directory).load()).score(TEXTS, LABELS).log_probs
         if model_type not in FAMILIES:
-            return f"| {name} | `{model_type}` | transformers | |"
+            return ALONE
         try:
             ours = CausalLM(load_checkpoint(directory)).score(TEXTS, LABELS).log_probs
         except InputError as error:
             reason = str(error).replace(f"{directory}: ", "").replace("|", "/")[:160]
-            return f"| {name} | `{model_type}` | transformers ({reason}) | |"
+            return f"{ALONE}: {reason}"
         apart = float(np.abs(ours - theirs).max())
         # What rounding differs by on another machine is not written down.
-        shown = "below 0.0001" if apart < 1e-4 else f"{apart:.4f}"
-        return f"| {name} | `{model_type}` | here, transformers | {shown} |"
+        shown = "less than 0.0001" if apart < 1e-4 else f"{apart:.4f}"
+        return f"A network here, {shown} nats from transformers"
     finally:
         shutil.rmtree(directory)
 
 
 def page() -> str:
-    """The whole page."""
-    lines = [line(*form) for form in FORMS]
-    return HEAD.format(version=transformers.__version__) + "\n".join(lines) + "\n"
+    """The whole page: under each outcome the model types, and the checkpoints of each."""
+    outcomes: dict[str, dict[str, list[str]]] = {}
+    for name, model_type, sizes, keys in FORMS:
+        by_type = outcomes.setdefault(outcome(model_type, sizes, keys), {})
+        by_type.setdefault(model_type, []).append(name)
+    text = HEAD.format(version=transformers.__version__)
+    for heading, by_type in outcomes.items():
+        lines = [f"* `{kind}`: {', '.join(names)}" for kind, names in by_type.items()]
+        text += "\n".join([f"\n**{heading}**\n", *lines, ""])
+    return text
 
 
 if __name__ == "__main__":
