@@ -104,6 +104,12 @@ class ScoreTable(NamedTuple):
         """Hash of all that decides the numbers."""
         return context_id(self.context)
 
+    @property
+    def dtype(self) -> str:
+        """What the model computed in, such as "bfloat16"; "" where the description has none."""
+        scorer = self.context.get("scorer")
+        return str(scorer.get("dtype") or "") if isinstance(scorer, dict) else ""
+
     def save(self, path: str | Path) -> None:
         """Write the table whole or not at all: a temporary name, fsync, rename."""
         path = Path(path)
@@ -218,12 +224,8 @@ def load(path: str | Path) -> ScoreTable:
             spec = cast("dict[str, Json]", block.spec)
             blocks[name] = Block(log_probs, gold, tokens, block.row_ids, spec)
     except (KeyError, WrongJson) as error:
-        raise InputError(
-            where=path,
-            expected="a score table of this package, but its description lacks or misstates "
-            f"{error}",
-            remedy=AGAIN,
-        ) from error
+        expected = f"a score table of this package, but its description lacks or misstates {error}"
+        raise InputError(where=path, expected=expected, remedy=AGAIN) from error
     table = ScoreTable(cast("dict[str, Json]", header.context), header.label_names, blocks)
     if header.id != table.id:
         raise InputError(
@@ -269,13 +271,11 @@ def check(table: ScoreTable, where: str) -> None:
         at = f"{where}, block {name!r}"
         shapes = (block.log_probs.shape, block.labels.shape, block.tokens.shape)
         if shapes != ((n, k), (n,), (n,)):
+            expected = f"log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} row ids"
             raise InputError(
-                where=at,
-                expected=f"log_probs [{n}, {k}], labels [{n}], tokens [{n}] for {n} "
-                f"row ids and {k} labels",
-                got=shapes,
+                where=at, expected=f"{expected} and {k} labels", got=shapes,
                 remedy="delete the file and score it again",
-            )
+            )  # fmt: skip
         for array, kind in BLOCK_ARRAYS.items():
             if getattr(block, array).dtype != kind:
                 raise InputError(

@@ -5,7 +5,8 @@ python -m benchmarks.half_precision
 Needs ../shared: stories260K, a real Llama of 260 thousand parameters, on validation rows of five
 tasks, without demonstrations; and the embedded model on its own rows, one shot a class. A
 prediction whose corrected margin is below twice the largest rounding error cannot be trusted in
-bfloat16: the last column counts those rows.
+bfloat16; `diagnose` counts rows by the sizes of their scores alone. The line ends with both counts
+and how many of the flips are among the rows of `diagnose`.
 """
 
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration import calibrate, predict
+from batch_calibration import calibrate, diagnose, predict
 from batch_calibration.data import read
 from batch_calibration.embedded import CHECKPOINTS, MINI
 from batch_calibration.models.checkpoint import load_checkpoint
@@ -34,7 +35,7 @@ NAMES = ("sst2", "rte", "mrpc", "wic", "copa")
 def compare(name: str, model: Path, data: str, shots: int) -> None:
     """Print a line for a model: errors in nats, flips before and after BC."""
     scorers = [CausalLM(load_checkpoint(model, dtype)) for dtype in ("float32", "bfloat16")]
-    errors, flips, corrected_flips, doubtful = [], [], [], []
+    errors, flips, corrected_flips, doubtful, rounded_rows = [], [], [], [], []
     for task_name in NAMES:
         task = TASKS[task_name]
         cell = Settings.of(data=data, shots=shots, limit=ROWS).cell(task_name)
@@ -51,12 +52,18 @@ def compare(name: str, model: Path, data: str, shots: int) -> None:
         corrected_flips.append(predict(calibrate(rounded)) != predict(corrected))
         two_best = np.sort(corrected, axis=1)[:, -2:]
         doubtful.append(two_best[:, 1] - two_best[:, 0] < 2 * np.abs(difference).max())
+        is_rounded = np.zeros(len(texts), bool)
+        is_rounded[diagnose(rounded, dtype="bfloat16").rounded] = True
+        rounded_rows.append(is_rounded)
     error, rows = np.concatenate(errors), sum(map(len, flips))
+    is_counted = np.concatenate(rounded_rows)
+    counted_flips = np.sum(is_counted & np.concatenate(corrected_flips))
     print(
         f"{name}: {rows} rows of {len(NAMES)} tasks; error between labels of a row mean "
         f"{error.mean():.4f}, largest {error.max():.4f} nats; flips {np.sum(np.concatenate(flips))}"
         f" before BC, {np.sum(np.concatenate(corrected_flips))} after; margins after BC below "
-        f"twice the largest error of the task: {np.sum(np.concatenate(doubtful))}"
+        f"twice the largest error of the task: {np.sum(np.concatenate(doubtful))}; counted by "
+        f"diagnose: {np.sum(is_counted)}, with {counted_flips} of the flips"
     )
 
 

@@ -245,3 +245,11 @@ def test_each_file_of_probes_is_read_once(tmp_path, monkeypatch):
     probes = [f"--probe=cc={files['c']}", f"--probe=dc={files['d']}"]
     cli.run(["diagnose", files["s"], "--method=cc", *probes])
     assert seen == ["s", "c", "d"]
+
+
+def test_the_dtype_is_a_flag_where_a_file_does_not_say_it(tmp_path, capsys):
+    path = write_rows(tmp_path / "s.csv", "a,b", ["-8,-8.01", "-8,-9", "-8,-7", "-8,-8.1"])
+    cli.run(["diagnose", path, "--dtype=bfloat16"])
+    assert "closer than numbers in bfloat16 are" in capsys.readouterr().out
+    cli.run(["diagnose", path])
+    assert "bfloat16" not in capsys.readouterr().out

@@ -192,3 +192,33 @@ def test_a_diagnosis_is_printed_in_its_sentences():
     diagnosis = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], label_names=("a<b", "c"))
     assert str(diagnosis).splitlines() == diagnosis.sentences()
     assert "a&lt;b" in diagnosis._repr_html_() and "a<b" not in diagnosis._repr_html_()
+
+
+def test_margins_below_the_rounding_of_half_precision_are_counted():
+    """Scores of eight nats: numbers of bfloat16 lie 1/32 apart there, of float16 1/256 and less."""
+    margins = np.array([0.001, 0.01, 0.05, 0.2, 1.0])
+    margins = np.concatenate([margins, -margins])  # so that BC subtracts nothing
+    rows = np.stack([-8 + margins / 2, -8 - margins / 2], axis=1).astype(np.float32)
+    by_dtype = {dtype: diagnose(rows, dtype=dtype) for dtype in ("bfloat16", "float16", "float32")}
+    assert [len(found.rounded) for found in by_dtype.values()] == [6, 4, 0]
+    sentence = by_dtype["bfloat16"].sentences()[-1]
+    assert sentence.startswith("In 6 of 10 rows") and "bfloat16" in sentence
+    assert not any("rounded" in text for text in by_dtype["float32"].sentences())
+    assert diagnose(rows).rounded is None  # not known
+    # An array of half precision says so itself.
+    assert len(diagnose(rows.astype(np.float16)).rounded) >= 4
+    with pytest.raises(InputError) as caught:
+        diagnose(rows, dtype="bfloat")
+    assert caught.value.got == "'bfloat'" or "bfloat16" in str(caught.value)
+
+
+def test_the_rounding_that_flips_predictions_is_counted():
+    """Rounding scores to bfloat16 changes no prediction but of the rows that are counted."""
+    import jax.numpy as jnp
+
+    rows = np.random.default_rng(0).normal(-8, 0.3, (2000, 3)).astype(np.float32)
+    rounded = np.asarray(jnp.asarray(rows, jnp.bfloat16).astype(jnp.float32))
+    found = diagnose(rows, dtype="bfloat16")
+    flips = np.flatnonzero(calibrate(rounded).argmax(-1) != calibrate(rows).argmax(-1))
+    assert len(flips) > 10 and set(flips) <= set(found.rounded)
+    assert len(found.rounded) < 1000

@@ -57,6 +57,7 @@ def judge(
     corrected: np.ndarray,
     labels: np.ndarray,
     label_names: Sequence[str],
+    dtype: str = "",
 ) -> Verdict:
     """What a recommendation does to one context.
 
@@ -68,11 +69,12 @@ def judge(
         corrected: [n, k], as it corrects them.
         labels: [n], -1 where unknown.
         label_names: k names.
+        dtype: what the model computed in, "" where it is not known.
     """
     is_labeled = labels >= 0
     diagnosis = diagnose(
         scores, labels if is_labeled.any() else None, corrected=corrected, label_names=label_names,
-        method=recommendation.method, from_probs=False,
+        method=recommendation.method, from_probs=False, dtype=dtype,
     )  # fmt: skip
     if not is_labeled.any():
         return Verdict(name, task, recommendation, diagnosis, None)

@@ -159,7 +159,14 @@ def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     if context.seed is not None:
         name = ", ".join(filter(None, (name, f"seed {context.seed}")))
     verdict = verdicts.judge(
-        name, context.task, advice, scores, corrected, test.labels, table.label_names
+        name,
+        context.task,
+        advice,
+        scores,
+        corrected,
+        test.labels,
+        table.label_names,
+        table.dtype,
     )
     # A study's scores are no losses; answers turn round where demonstrations have flipped labels.
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))

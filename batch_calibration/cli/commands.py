@@ -254,24 +254,21 @@ def _corrected(args: Namespace, tables: Sequence[ScoreTable]) -> list[Corrected]
     return [
         _diagnosed(
             args.method, table, scores[number],
-            _recommended(table, shares[number], measure=False), strength,
+            _recommended(table, shares[number], measure=False), strength, args.dtype,
         )
         for number, table in enumerate(tables)
     ]  # fmt: skip
 
 
 def _diagnosed(
-    method: str,
-    table: ScoreTable,
-    scores: np.ndarray,
-    recommended: Recommendation,
-    strength: float = 1.0,
-) -> Corrected:
+    method: str, table: ScoreTable, scores: np.ndarray, recommended: Recommendation,
+    strength: float = 1.0, dtype: str = "",
+) -> Corrected:  # fmt: skip
     test = table.blocks["test"]
     labels = test.labels if (test.labels >= 0).any() else None  # -1 where unknown
     diagnosis = diagnose(
         test.log_probs, labels, corrected=scores, label_names=table.label_names, method=method,
-        strength=strength, from_probs=False,
+        strength=strength, from_probs=False, dtype=dtype or table.dtype,
     )  # fmt: skip
     return Corrected(table, scores, diagnosis, recommended)
 

@@ -194,6 +194,8 @@ def _add_learning(parser: Parser, command: str) -> None:
             help="another option of the method, such as batch_size=8; may be repeated",
         )  # fmt: skip
         add("--strength", type=float, help="how much of the bias is removed (default: 1)")
+        add("--dtype", default="", metavar="NAME",
+            help="what the model computed in, as bfloat16, if the file does not say")  # fmt: skip
     if command in ("calibrate", "diagnose", "recommend"):
         add("--prior", default="", metavar="SHARES", help=PRIOR)
     if command == "recommend":

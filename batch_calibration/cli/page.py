@@ -62,7 +62,14 @@ def _cards(tables: Sequence[ScoreTable], seed: int) -> list[Card]:
         test, name = table.blocks["test"], summaries.title(table)
         task = str(table.context.get("task") or table.id)
         verdict = verdicts.judge(
-            name, task, advice, test.log_probs, scores, test.labels, table.label_names
+            name,
+            task,
+            advice,
+            test.log_probs,
+            scores,
+            test.labels,
+            table.label_names,
+            table.dtype,
         )
         shots = table.context.get("shots")
         model = str(table.context.get("model") or "unnamed model")

@@ -16,8 +16,10 @@ from batch_calibration.arrays import (
 )
 from batch_calibration.diagnosis.findings import TARGET_ERROR, Diagnosis, Right
 from batch_calibration.diagnosis.stability import (
+    UNIT_ROUNDOFF,
     centered_error,
     find_fragile,
+    find_rounded,
     pair_error,
     rows_needed,
 )
@@ -45,6 +47,7 @@ def diagnose(
     method: str = "bc",
     strength: float = 1.0,
     from_probs: bool | None = None,
+    dtype: str = "",
 ) -> Diagnosis:
     """What a prompt prefers, which predictions a correction changes, and whether it helps.
 
@@ -62,9 +65,11 @@ def diagnose(
         method: what corrected them, by its name in `METHODS`.
         strength: of BC, where another than 1 corrected them.
         from_probs: whether scores are probabilities, as in `calibrate`.
+        dtype: what the model computed in, such as "bfloat16", where the array is of another; rows
+            whose corrected margin is below the rounding of such numbers are counted.
 
     Raises:
-        InputError: as `calibrate`.
+        InputError: as `calibrate`; an unknown dtype.
 
     >>> found = diagnose(20 * [[-1.0, -3.0], [-2.0, -2.5]], 20 * [0, 1])
     >>> print(found.before.accuracy, found.after.accuracy, len(found.changed))
@@ -87,6 +92,8 @@ def diagnose(
             where="corrected", expected=f"the shape of scores, {rows.shape}", got=after.shape,
             remedy="correct these scores",
         )  # fmt: skip
+    if not dtype and (own := str(getattr(scores, "dtype", ""))) in UNIT_ROUNDOFF:
+        dtype = own  # a float32 array may hold scores of any dtype
     n, k = rows.shape[0], rows.shape[-1]
     exact = rows.astype(np.float64)  # sums of many float32 rows lose digits
     mean = exact.mean(axis=0)
@@ -127,6 +134,8 @@ def diagnose(
         after=accuracy_after,
         gain=gain,
         doubt=ask_about_order(rows, gold),
+        rounded=find_rounded(exact, after.astype(np.float64), dtype) if dtype else None,
+        dtype=dtype,
     )
 
 

@@ -59,6 +59,9 @@ class Diagnosis(NamedTuple):
         gain: accuracy after less accuracy before, paired by row.
         doubt: a question where right labels speak against the scores, "" else (see
             `methods.ask_about_order`).
+        rounded: indices of the rows whose corrected scores of the two best labels lie closer than
+            numbers of the model's dtype are rounded; None where the dtype is not known.
+        dtype: what the model computed in, "" where it is not known.
     """
 
     label_names: tuple[str, ...]
@@ -80,6 +83,8 @@ class Diagnosis(NamedTuple):
     after: Right | None
     gain: Estimate | None
     doubt: str = ""
+    rounded: np.ndarray | None = None
+    dtype: str = ""
 
     @property
     def rare(self) -> np.ndarray:
@@ -115,7 +120,8 @@ class Diagnosis(NamedTuple):
         if self.rows == 1:
             return [self._one_row()]
         texts = [self._preference(), self._mass(), self._shares(), self._rare(), self._changes()]
-        return [*filter(None, texts), *self._verdict(), *filter(None, [self.doubt])]
+        texts += [*self._verdict(), self.doubt, self._rounded()]
+        return [*filter(None, texts)]
 
     def _one_row(self) -> str:
         text = (
@@ -201,6 +207,15 @@ class Diagnosis(NamedTuple):
         return (
             f"{text}; {len(self.hanging):,} of these would change again if one row were left out "
             "of the batch."
+        )
+
+    def _rounded(self) -> str:
+        if self.rounded is None or not len(self.rounded):
+            return ""
+        return (
+            f"In {len(self.rounded):,} of {self.rows:,} rows the corrected scores of the two best "
+            f"labels lie closer than numbers in {self.dtype} are rounded: what is predicted there "
+            "may change with the batch size or the device; score in float32 to be sure."
         )
 
     def _verdict(self) -> list[str]:
