@@ -4,7 +4,8 @@ python docs/draw_architecture.py            # writes the diagram
 python docs/draw_architecture.py --check    # exits 1 if the file is out of date
 
 A component is the first part of a module's path below batch_calibration/; experiments/ and configs/
-are one each. `typing` and `errors`, which nearly all import, and `version` are left out.
+are one each. `typing` and `errors`, which nearly all import, and `version` are left out, and so are
+the arrows of programs, which import nearly all.
 """
 
 import argparse
@@ -21,7 +22,7 @@ BEGIN = "<!-- drawn by docs/draw_architecture.py: begin -->"
 END = "<!-- drawn by docs/draw_architecture.py: end -->"
 LEFT_OUT = {"typing", "errors", "version"}
 LAYERS = {
-    "programs": ("experiments", "configs", "cli", "__main__"),
+    "programs": ("experiments", "configs", "cli", "__main__", "integrations"),
     "study": ("study", "artifacts", "store", "settings", "streams"),
     "calibration: pure JAX, no Flax, no files": (
         FACE, "api", "layer", "estimator", "diagnosis", "metrics", "methods", "calibration",
@@ -88,7 +89,7 @@ def draw() -> str:
             lines += [f'  subgraph layer{number}["{layer}"]']
             lines += [f'    {ids[component]}["{component}"]' for component in present]
             lines += ["  end"]
-    for component in sorted(components):
+    for component in sorted(components - set(LAYERS["programs"])):
         others = sorted(ids[other] for one, other in found if one == component)
         if others:
             lines.append(f"  {ids[component]} --> {' & '.join(others)}")
