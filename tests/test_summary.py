@@ -20,7 +20,6 @@ from batch_calibration.artifacts.catalogue import Table
 from batch_calibration.artifacts.cells import Best
 from batch_calibration.artifacts.figures import curves as curve_figures
 from batch_calibration.artifacts.figures import intervals, render
-from batch_calibration.artifacts.figures.style import COLUMNS
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.tasks import TASKS
 
@@ -182,7 +181,7 @@ def test_figures_of_many_tasks_have_rows_of_panels_or_a_line_a_task():
     chart = curve_figures.strength_chart(many())
     assert len(chart.panels) == 13 + 1
     drawn = render.draw(chart).axes
-    assert sum(axes.axison for axes in drawn) == 14 and len(drawn) == -(-14 // COLUMNS) * COLUMNS
+    assert sum(axes.axison for axes in drawn) == 14 and len(drawn) == 4 * chart.across
     plt.close("all")
     chart = intervals.gain_chart(many(), ["pc", "bc"])
     assert [panel.name for panel in chart.panels] == ["pc", "bc"]

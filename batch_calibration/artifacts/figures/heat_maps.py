@@ -36,10 +36,8 @@ def mean_accuracies(grid: Grid, method: str) -> np.ndarray:
     means = np.full((len(rows), len(columns)), np.nan)
     for i, down in enumerate(rows):
         for j, across in enumerate(columns):
-            records = grid.records.get((down, across))
-            if records:
-                shares = [record.methods[method]["accuracy"] for record in records]
-                means[i, j] = 100 * np.mean(shares)
+            if (down, across) in grid.records:
+                means[i, j] = grid.accuracies(method, down, across).mean()
     return means
 
 

@@ -106,18 +106,23 @@ def context_chart(gains_by_context: Mapping[str, Estimate], heading: str) -> Cha
         return forest({"gain": pairs}, names, label, heading, ("", "context"), together=True)
     numbers = 100 * np.array([gains_by_context[name] for name in names])  # [context 3]
     colors = [verdict_color(pairs[name][1]) for name in names]
+    axes = Axis("contexts, the largest gain first"), Axis(label)
+    drawn = strip("gain", names, numbers, colors, axes, heading, ("", "", "rank", "gain"))
+    return drawn._replace(note=VERDICT_NOTE, dpi=100)
+
+
+def strip(
+    kind: str, names: Sequence[str], numbers: np.ndarray, color: str | Sequence[str],
+    axes: tuple[Axis, Axis], heading: str, columns: tuple[str, str, str, str],
+) -> Chart:  # fmt: skip
+    """Many contexts by rank, a thin line each: number and ends [context 3], the name on hover."""
     ranks = np.arange(1.0, len(names) + 1)
     dots = Dots(
-        "gain", ranks, numbers[:, 0], colors, size=3, low=numbers[:, 1], high=numbers[:, 2],
+        kind, ranks, numbers[:, 0], color, size=3, low=numbers[:, 1], high=numbers[:, 2],
         hover=names, extra={"context": names},
     )  # fmt: skip
-    panel = Panel(
-        "gain", [Rule(0.0, "x"), dots], Axis("contexts, the largest gain first"), Axis(label)
-    )
-    return Chart(
-        heading, [panel], ("", "", "rank", "gain"), VERDICT_NOTE, (8.0, 3.0), together=True,
-        dpi=100,
-    )  # fmt: skip
+    panel = Panel(kind, [Rule(0.0, "x"), dots], *axes)
+    return Chart(heading, [panel], columns, size=(8.0, 3.0), together=True)
 
 
 def estimate_chart(panels: Accuracies, heading: str) -> Chart:

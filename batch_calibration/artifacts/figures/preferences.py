@@ -14,7 +14,7 @@ from batch_calibration.artifacts.figures.chart import (
     Rule,
     Spans,
 )
-from batch_calibration.artifacts.figures.intervals import context_chart
+from batch_calibration.artifacts.figures.intervals import context_chart, strip
 from batch_calibration.artifacts.grouping import BASELINE, CORRECTED
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Diagnosis
@@ -85,14 +85,8 @@ def _strengths(diagnoses: Sequence[Diagnosis], titles: Sequence[str]) -> Chart:
         pairs.append((float(np.ptp(diagnosis.preference)), diagnosis.pair_error, title))
     sizes, errors, names = zip(*sorted(pairs, reverse=True), strict=True)
     size, error = np.array(sizes), 2 * np.nan_to_num(np.array(errors))
-    ranks = np.arange(1.0, len(names) + 1)
-    dots = Dots(
-        "preference", ranks, size, PALETTE.color(CORRECTED), size=3, low=size - error,
-        high=size + error, hover=names, extra={"context": names},
-    )  # fmt: skip
-    x, y = Axis("contexts, the strongest first"), Axis("preference of a label (nats)")
-    return Chart(
-        f"{HEADING}: how strongly", [Panel("preference", [Rule(0.0, "x"), dots], x, y)],
-        ("", "", "rank", "nats"), "Lines are ± 2 standard errors over rows.", (8.0, 3.0),
-        together=True,
-    )  # fmt: skip
+    numbers = np.stack([size, size - error, size + error], axis=1)
+    axes = Axis("contexts, the strongest first"), Axis("preference of a label (nats)")
+    heading, columns = f"{HEADING}: how strongly", ("", "", "rank", "nats")
+    drawn = strip("preference", names, numbers, PALETTE.color(CORRECTED), axes, heading, columns)
+    return drawn._replace(note="Lines are ± 2 standard errors over rows.")

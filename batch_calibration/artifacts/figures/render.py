@@ -28,7 +28,7 @@ from batch_calibration.artifacts.figures.chart import (
     Spans,
     shown_marks,
 )
-from batch_calibration.artifacts.figures.style import make_panels, set_heading, styled
+from batch_calibration.artifacts.figures.style import styled
 
 COLORS = {INK: "#000000", FAINT: "#eeeeee"}
 DASHES: dict[str, Any] = {
@@ -60,10 +60,15 @@ def _draw(chart: Chart) -> Figure:
     beside = LETTER * min(longest, 34)
     width, height = chart.size
     own, once = (0.0, beside) if chart.shares_y else (beside, 0.0)
-    figure, grid = make_panels(
-        len(chart.panels), (1 + once, width + own), (1.1, height), columns=chart.across,
+    count, columns = len(chart.panels), min(len(chart.panels), chart.across)
+    lines = -(-count // columns)
+    wide = 1 + once + columns * (width + own)
+    figure, grid = plt.subplots(
+        lines, columns, squeeze=False, layout="constrained", figsize=(wide, 1.1 + lines * height),
         sharey=chart.shares_y,
     )  # fmt: skip
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
     letters = int(12 * width)
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         for mark in shown_marks(panel):
@@ -72,13 +77,11 @@ def _draw(chart: Chart) -> Figure:
         is_first = axes.get_subplotspec().is_first_col()
         _set_axes(axes, panel, letters, is_first or panel.y.title != chart.panels[0].y.title)
         title = panel.title or panel.name
-        lines = [fill(line, letters) for line in title.split("\n")]
-        axes.set_title("\n".join(lines), loc="left")
+        axes.set_title("\n".join(fill(line, letters) for line in title.split("\n")), loc="left")
     _add_bar(figure, grid, chart)
     _add_legend(figure, grid, chart)
     heading = " ".join(filter(None, (f"{chart.heading}.", chart.note)))
-    columns = min(len(chart.panels), chart.across)
-    set_heading(figure, heading, max(int(15 * (1 + once + columns * (width + own))), 60), 9)
+    figure.suptitle(fill(heading, max(int(15 * wide), 60)), x=0.01, ha="left", fontsize=9)
     return figure
 
 

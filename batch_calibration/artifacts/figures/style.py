@@ -4,11 +4,9 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import matplotlib
-import numpy as np
 
 matplotlib.use("Agg")
 
@@ -18,7 +16,6 @@ from matplotlib.transforms import Bbox
 
 from batch_calibration.files import write_whole
 
-COLUMNS = 4  # panels side by side, at most
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -35,41 +32,9 @@ STYLE: Any = {
 
 @contextmanager
 def styled(dpi: int = 150, bbox: str = "tight") -> Iterator[None]:
-    """Draws in `STYLE`; also a decorator of functions that draw."""
+    """Draws in `STYLE`."""
     with plt.rc_context({**STYLE, "figure.dpi": dpi, "savefig.bbox": bbox}):
         yield
-
-
-def make_panels(
-    count: int, width: tuple[float, float], height: tuple[float, float], *,
-    columns: int = COLUMNS, sharex: bool = False, sharey: bool = False,
-) -> tuple[Figure, np.ndarray]:  # fmt: skip
-    """A figure, and its axes [line column]; those beyond `count` are empty.
-
-    Args:
-        count: panels.
-        width: inches of the figure beside its columns, and of each column.
-        height: the same of lines.
-        columns: panels side by side, at most.
-        sharex: whether all have the same horizontal axis.
-        sharey: likewise the vertical one.
-    """
-    columns = min(count, columns)
-    lines = -(-count // columns)
-    size = width[0] + width[1] * columns, height[0] + lines * height[1]
-    figure, grid = plt.subplots(
-        lines, columns, squeeze=False, layout="constrained", figsize=size, sharex=sharex,
-        sharey=sharey,
-    )  # fmt: skip
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    return figure, grid
-
-
-def set_heading(figure: Figure, heading: str, letters: int = 0, size: float | None = 10) -> None:
-    """The heading above the panels, of so many letters a line; 0: as it is."""
-    plain = fill(heading, letters) if letters else heading
-    figure.suptitle(plain, x=0.01, ha="left", fontsize=size or plt.rcParams["figure.titlesize"])
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
