@@ -13,6 +13,7 @@ from batch_calibration.models import (
     mixture,
     neox,
     opt,
+    roberta,
 )
 from batch_calibration.models.family import Family
 
@@ -32,5 +33,7 @@ FAMILIES: dict[str, Family] = {
     "gpt_neox": neox.FAMILY,
     "opt": opt.FAMILY,
     "bert": bert.FAMILY,
+    "roberta": roberta.FAMILY,
+    "xlm-roberta": roberta.FAMILY,
     "clip": clip.FAMILY,
 }

@@ -10,12 +10,13 @@ from typing import Any, get_args, get_type_hints
 from batch_calibration.errors import InputError
 from batch_calibration.files import parse_json
 from batch_calibration.models.config_keys import refuse_unknown
-from batch_calibration.models.family import Config, Family, RawConfig
+from batch_calibration.models.family import Config, Family, RawConfig, TokenId
 from batch_calibration.models.rotary import Rope
 
 EXPECTED: dict[object, str] = {
     int: "a whole number from 1 on",
     int | None: "a whole number from 1 on, or null",
+    TokenId: "a token id, a whole number from 0 on",
     float: "a positive number",
     float | None: "a positive number, or null",
     bool: "true or false",
@@ -123,4 +124,5 @@ def _is(expected: object, setting: object) -> bool:
         return isinstance(setting, tuple) and all(_is(member_type, member) for member in setting)
     if expected is str:
         return isinstance(setting, str)
-    return isinstance(setting, int) and setting >= 1  # sizes and counts
+    # Sizes and counts are from 1 on.
+    return isinstance(setting, int) and setting >= (0 if expected is TokenId else 1)

@@ -11,6 +11,11 @@ from flax import nnx
 from batch_calibration.models.attention import Attend
 from batch_calibration.models.layers import TokenSet
 
+
+class TokenId(int):
+    """A field of a config that is a token's id, from 0 on, where other numbers are sizes."""
+
+
 RawConfig = dict[str, object]
 """What a `config.json` says."""
 Kind = Literal["causal_lm", "sentence_encoder", "clip"]

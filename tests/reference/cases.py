@@ -6,10 +6,10 @@ import torch
 import transformers
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
-    BertModel,
     GPT2Model,
 )
 
@@ -281,6 +281,13 @@ BERT = {
     "bert_relu_with_head": common(
         47, 16, 64, 1, 1, 40, type_vocab_size=1, layer_norm_eps=1e-05, hidden_act="relu",
     ),
+    "roberta_plain": sized_as(
+        "roberta", 61, 16, 24, 2, 2, 34, type_vocab_size=1, layer_norm_eps=1e-05, pad_token_id=1,
+    ),
+    "xlm_roberta_padded_late": sized_as(
+        "xlm-roberta", 53, 24, 32, 2, 4, 30, type_vocab_size=1, pad_token_id=5,
+        hidden_act="gelu_new",
+    ),
 }
 # fmt: on
 SHARDED = ("gpt2_wide", "bert_tanh_gelu", "llama_biased", "neox_serial")
@@ -320,7 +327,7 @@ def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
     elif name in HEADED:
         model = BertForMaskedLM(BertConfig(**raw))
     else:
-        model = BertModel(BertConfig(**raw))
+        model = AutoModel.from_config(AutoConfig.for_model(**{"model_type": "bert"} | raw))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
@@ -351,6 +358,8 @@ def inputs(name: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     raw = sized(name)
     raw = raw.get("text_config", raw)
     length = next(raw[key] for key in LENGTHS if key in raw)
+    if "roberta" in raw.get("model_type", ""):
+        length -= raw["pad_token_id"] + 1  # positions of no token
     # The last token of the Gemma that sees stands for an image.
     tokens = torch.randint(
         raw["vocab_size"] - ("text_config" in sized(name)), (2, length), generator=random

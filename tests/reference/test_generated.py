@@ -186,7 +186,8 @@ def their_reading(raw, directory):
     """The network of transformers that reads this `config.json`, or None where it refuses."""
     path = directory / "config.json"
     path.write_text(json.dumps(raw))
-    auto = AutoModel if raw["model_type"] == "bert" else AutoModelForCausalLM
+    is_encoder = FAMILIES[raw["model_type"]].kind == "sentence_encoder"
+    auto = AutoModel if is_encoder else AutoModelForCausalLM
     try:
         config = AutoConfig.from_pretrained(directory)
         torch.manual_seed(0)

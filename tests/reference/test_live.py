@@ -74,9 +74,10 @@ def test_sentence_embeddings(name, tmp_path):
     tokenizer = byte_level()
     save(name, theirs, tmp_path)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    most = BERT[name]["max_position_embeddings"]
+    checkpoint = load_checkpoint(tmp_path)
+    most = checkpoint.config.positions
     texts = ["slow", "very fine", "not even desperate and bleak " * 5, "a zebra"]
-    vectors, _ = DualEncoder(load_checkpoint(tmp_path)).embed(texts)
+    vectors, _ = DualEncoder(checkpoint).embed(texts)
     encoder = theirs.bert if name in HEADED else theirs
     ids = [tokenizer.encode(text).ids[:most] for text in texts]
     width = max(map(len, ids))
