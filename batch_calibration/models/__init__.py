@@ -13,6 +13,7 @@ from batch_calibration.models import (
     mixture,
     neox,
     opt,
+    phi,
     roberta,
 )
 from batch_calibration.models.family import Family
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Family] = {
     "gptj": gptj.FAMILY,
     "bloom": bloom.FAMILY,
     "gpt_neox": neox.FAMILY,
+    "phi": phi.FAMILY,
     "opt": opt.FAMILY,
     "bert": bert.FAMILY,
     "roberta": roberta.FAMILY,

@@ -264,6 +264,14 @@ CAUSAL = {
         n_inner=20, rotary_dim=2, activation_function="relu", tie_word_embeddings=True,
         layer_norm_epsilon=0.01,
     ),
+    "phi_plain": sized_as("phi", 53, 16, 24, 2, 2, 24, layer_norm_eps=1e-3),
+    "phi_tied": sized_as(
+        "phi", 47, 24, 20, 1, 6, 16, num_key_value_heads=3, tie_word_embeddings=True,
+        hidden_act="relu",
+        rope_parameters={
+            "rope_type": "linear", "rope_theta": 100.0, "factor": 2.0, "partial_rotary_factor": 1.0,
+        },
+    ),
     "bloom_three_heads": dict(
         model_type="bloom", vocab_size=43, hidden_size=24, n_layer=2, n_head=3, seq_length=24,
         layer_norm_epsilon=0.01,

@@ -53,7 +53,7 @@ VALUES = {
             "new_decoder_architecture", "parallel_attn", "scale_attn_weights",
             "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
             "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn", "norm_topk_prob",
-            "output_router_logits", "use_qk_norm",
+            "output_router_logits", "use_qk_norm", "qk_layernorm",
         ),
         FLAGS,
     ),
@@ -171,7 +171,8 @@ def configs(draw, model_type):
         size = raw.get("head_dim") or width // heads
         if model_type == "phi3" and draw(FLAGS):
             raw["partial_rotary_factor"] = 0.5
-        share = raw.get("partial_rotary_factor", 0.25 if model_type == "gpt_neox" else 1.0)
+        default_share = {"gpt_neox": 0.25, "phi": 0.5}.get(model_type, 1.0)
+        share = raw.get("partial_rotary_factor", default_share)
         raw |= draw(ropes(model_type, int(size * share) // 2))
     foreign = {*VALUES} - {*known, *SIZES, *LENGTHS, "n_layer", "num_hidden_layers", "rotary_dim"}
     if draw(st.integers(0, 4)) == 0:
