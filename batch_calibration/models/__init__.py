@@ -15,6 +15,7 @@ from batch_calibration.models import (
     opt,
     phi,
     roberta,
+    stablelm,
 )
 from batch_calibration.models.family import Family
 
@@ -33,6 +34,7 @@ FAMILIES: dict[str, Family] = {
     "bloom": bloom.FAMILY,
     "gpt_neox": neox.FAMILY,
     "phi": phi.FAMILY,
+    "stablelm": stablelm.FAMILY,
     "opt": opt.FAMILY,
     "bert": bert.FAMILY,
     "roberta": roberta.FAMILY,

@@ -272,6 +272,17 @@ CAUSAL = {
             "rope_type": "linear", "rope_theta": 100.0, "factor": 2.0, "partial_rotary_factor": 1.0,
         },
     ),
+    "stablelm_serial": sized_as(
+        "stablelm", 53, 16, 24, 2, 2, 24, num_key_value_heads=2, use_qkv_bias=True,
+        layer_norm_eps=1e-3,
+    ),
+    "stablelm_parallel": sized_as(
+        "stablelm", 47, 32, 20, 2, 4, 16, num_key_value_heads=2, use_parallel_residual=True,
+        tie_word_embeddings=True, hidden_act="gelu_new",
+        rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+        },
+    ),
     "bloom_three_heads": dict(
         model_type="bloom", vocab_size=43, hidden_size=24, n_layer=2, n_head=3, seq_length=24,
         layer_norm_epsilon=0.01,

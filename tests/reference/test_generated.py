@@ -54,6 +54,7 @@ VALUES = {
             "scale_attn_by_inverse_layer_idx", "use_cache", "slow_but_exact",
             "apply_residual_connection_post_layernorm", "reorder_and_upcast_attn", "norm_topk_prob",
             "output_router_logits", "use_qk_norm", "qk_layernorm",
+            "use_qkv_bias",
         ),
         FLAGS,
     ),
@@ -171,7 +172,7 @@ def configs(draw, model_type):
         size = raw.get("head_dim") or width // heads
         if model_type == "phi3" and draw(FLAGS):
             raw["partial_rotary_factor"] = 0.5
-        default_share = {"gpt_neox": 0.25, "phi": 0.5}.get(model_type, 1.0)
+        default_share = {"gpt_neox": 0.25, "phi": 0.5, "stablelm": 0.25}.get(model_type, 1.0)
         share = raw.get("partial_rotary_factor", default_share)
         raw |= draw(ropes(model_type, int(size * share) // 2))
     foreign = {*VALUES} - {*known, *SIZES, *LENGTHS, "n_layer", "num_hidden_layers", "rotary_dim"}

@@ -1,0 +1,74 @@
+"""The StableLM family: attention and MLP of Llama, layer norms, a quarter of each head rotated."""
+
+from dataclasses import dataclass
+
+import jax
+from flax import nnx
+
+from batch_calibration.models import gated, layers, neox, rotary
+from batch_calibration.models.attention import Attend, AttentionOptions
+from batch_calibration.models.family import Family, RawConfig, norm_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(gated.Config):
+    """Shape of a StableLM network, in the names of its Hugging Face `config.json`."""
+
+    hidden_act: str = "silu"
+    layer_norm_eps: float = 1e-5
+    use_qkv_bias: bool = False
+    use_parallel_residual: bool = False  # the MLP reads what attention reads, by the same norm
+
+
+class Block(nnx.Module):
+    """Attention and a gated MLP, in parallel or one after the other."""
+
+    def __init__(self, config: Config, *, rngs: nnx.Rngs):
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.ln_1 = layers.layer_norm(width, eps, rngs)
+        self.attention = gated.Attention(
+            config, AttentionOptions(), (config.use_qkv_bias, False), rngs=rngs
+        )
+        self.ln_2 = None if config.use_parallel_residual else layers.layer_norm(width, eps, rngs)
+        self.mlp = gated.MLP(width, config.intermediate_size, config.hidden_act, rngs=rngs)
+
+    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`."""
+        normed = self.ln_1(h)
+        h = h + self.attention(normed, layer, attend, angle)
+        return h + self.mlp(normed if self.ln_2 is None else self.ln_2(h))
+
+
+class Model(neox.Model):
+    """StableLM (Bellagente et al. 2024), loadable from any Hugging Face `stablelm` directory."""
+
+    block = Block
+
+
+def flatten(raw: RawConfig) -> RawConfig:
+    """The raw config with the rope fields; all layers see all positions."""
+    raw = {"max_position_embeddings": 4096, "num_key_value_heads": 32} | raw
+    raw |= {"head_dim": None, "qk_norm": False, "fused": False, "attention_bias": False}
+    raw |= {"sliding_window": None, "layer_types": None}
+    return rotary.flatten(gated.layer_types(raw, lambda layer: False), share=0.25)
+
+
+WEIGHTS = {
+    **{name: weight for name, weight in gated.WEIGHTS.items() if "norm" not in name},
+    **norm_weights("model.layers.{i}.input_layernorm", "blocks.{i}.ln_1"),
+    **norm_weights("model.layers.{i}.post_attention_layernorm", "blocks.{i}.ln_2"),
+    **norm_weights("model.norm", "ln"),
+}
+FAMILY = Family(
+    name="stablelm",
+    kind="causal_lm",
+    config=Config,
+    model=Model,
+    weights=WEIGHTS,
+    prefixes=("model.",),
+    fixed={"qk_layernorm": False},  # a norm for each head, as StableLM 2 12B has
+    keys=rotary.KEYS,
+    tied={"lm_head.weight": "embed.embedding"},
+    ignored=("layers.{i}.self_attn.rotary_emb.inv_freq",),
+    flatten=flatten,
+)
