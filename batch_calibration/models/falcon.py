@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from batch_calibration.errors import InputError
-from batch_calibration.models import layers, neox, rotary
-from batch_calibration.models.attention import Attend
+from batch_calibration.models import bloom, layers, neox, rotary
+from batch_calibration.models.attention import Attend, AttentionOptions
 from batch_calibration.models.family import (
     Family,
     RawConfig,
@@ -30,6 +31,7 @@ class Config(TransformerConfig):
 
     num_kv_heads: int | None = None  # read with new_decoder_architecture alone
     new_decoder_architecture: bool = False
+    alibi: bool = False  # a penalty for distance in place of rotation, as in Falcon-RW
     multi_query: bool = True
     parallel_attn: bool = True
     num_ln_in_parallel_attn: int | None = None
@@ -64,7 +66,7 @@ class Block(nnx.Module):
     def __init__(self, config: Config, *, rngs: nnx.Rngs):
         width, inner = config.hidden_size, config.ffn_hidden_size or 4 * config.hidden_size
         self.heads, self.groups = config.heads, config.groups
-        self.parallel = config.parallel_attn
+        self.parallel, self.alibi = config.parallel_attn, config.alibi
         self.activation = layers.activation(config.activation)
         norm = partial(layers.layer_norm, width, config.layer_norm_eps, rngs)
         self.two_norms = config.two_norms
@@ -78,8 +80,13 @@ class Block(nnx.Module):
         self.fc = layers.linear(width, inner, rngs, config.bias)
         self.proj = layers.linear(inner, width, rngs, config.bias)
 
-    def __call__(self, h: jax.Array, layer: int, attend: Attend, angle: rotary.Angle) -> jax.Array:
-        """Add this block's attention and MLP to `h [b, t, d]`."""
+    def __call__(
+        self, h: jax.Array, layer: int, attend: Attend, position: rotary.Angle | jax.Array
+    ) -> jax.Array:
+        """Add this block's attention and MLP to `h [b, t, d]`.
+
+        `position` is the angles of rotation, or of ALiBi what `penalties` says.
+        """
         # The queries of a group lie side by side, then their key and their value.
         normed = self.ln_attention(h) if self.two_norms else self.ln_1(h)
         qkv = self.qkv(normed).reshape(
@@ -87,7 +94,10 @@ class Block(nnx.Module):
         )
         q = qkv[..., :-2, :].reshape(*h.shape[:-1], self.heads, -1)
         k, v = qkv[..., -2, :], qkv[..., -1, :]  # [b, t, groups, d]
-        mean = attend(layer, rotary.rotate(q, angle), rotary.rotate(k, angle), v)
+        if isinstance(position, jax.Array):
+            mean = _attend_with_penalties(attend, layer, q, k, v, position)
+        else:
+            mean = attend(layer, rotary.rotate(q, position), rotary.rotate(k, position), v)
         attended = h + self.out(mean.reshape(h.shape))
         # The MLP reads the attention's input, or, one after the other, its output.
         if self.two_norms:
@@ -97,10 +107,44 @@ class Block(nnx.Module):
         return attended + self.proj(self.activation(self.fc(normed)))
 
 
+def penalties(positions: jax.Array, heads: int) -> jax.Array:
+    """What each head adds to the product with a key at `positions [b, t]`: `[b, t, heads]`.
+
+    ALiBi's slope times the position, as in BLOOM; but Falcon rounds slopes and penalties to
+    bfloat16 whatever it computes in, and adds them before the product is scaled.
+    """
+    slopes = jnp.array(bloom.slopes(heads), jnp.bfloat16).astype(jnp.float32)
+    return (slopes * positions[..., None].astype(jnp.float32)).astype(jnp.bfloat16)
+
+
+def _attend_with_penalties(
+    attend: Attend, layer: int, q: jax.Array, k: jax.Array, v: jax.Array, added: jax.Array
+) -> jax.Array:
+    """Attention whose logits are `(q k + added) / sqrt(d)`, by one more number of each head.
+
+    Softmax is blind to what all keys of a query have in common, so that a key's penalty may be
+    counted from the first position.
+    """
+    d = q.shape[-1]
+    one_more = (*k.shape[:-1], 1)
+    q = jnp.concatenate([q, jnp.ones(one_more, q.dtype)], axis=-1)
+    added = jnp.broadcast_to(added[..., None], one_more).astype(k.dtype)  # of a batch of one, too
+    k = jnp.concatenate([k, added], axis=-1)
+    v = jnp.concatenate([v, jnp.zeros(one_more, v.dtype)], axis=-1)
+    return attend(layer, q, k, v, AttentionOptions(d**-0.5))[..., :d]
+
+
 class Model(neox.Model):
     """Falcon (Almazrouei et al. 2023), loadable from any Hugging Face `falcon` directory."""
 
     block = Block
+
+    def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
+        """What blocks are told of `positions [b, t]`."""
+        block = self.blocks[0]
+        if isinstance(block, Block) and block.alibi:
+            return penalties(positions, block.heads)
+        return super().position_terms(positions, dtype)
 
 
 def flatten(raw: RawConfig) -> RawConfig:
@@ -116,6 +160,11 @@ def flatten(raw: RawConfig) -> RawConfig:
             f"config.json says num_ln_in_parallel_attn = {norms!r:.200} and parallel_attn = "
             f"{raw.get('parallel_attn')!r:.200}, which no network of new_decoder_architecture = "
             f"{new!r:.200} has; fetch the file again."
+        )
+    if raw.get("alibi") and (new or raw.get("multi_query", True)):
+        raise InputError(
+            "config.json says alibi = true of heads that share keys, which no Falcon has: the "
+            "penalties for distance differ by head; score it with --config.scorer=transformers."
         )
     return rotary.flatten(raw)
 
@@ -142,7 +191,6 @@ FAMILY = Family(
     | norm_weights(f"{LAYER}.ln_mlp", "blocks.{i}.ln_mlp"),
     prefixes=("transformer.",),
     fixed={
-        "alibi": False,
         "partial_rotary_factor": 1.0,
         "apply_residual_connection_post_layernorm": False,
     },

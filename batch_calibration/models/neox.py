@@ -85,11 +85,15 @@ class Model(nnx.Module):
     def hidden(self, tokens: jax.Array, positions: jax.Array, attend: Attend) -> jax.Array:
         """Final hidden states `[b, t, d]` of `tokens [b, t]` at `positions [b, t]`."""
         h: jax.Array = self.embed(tokens)
-        angle = rotary.angles(positions, self.frequencies, h.dtype)
+        position = self.position_terms(positions, h.dtype)
         for layer, block in enumerate(self.blocks):
-            h = block(h, layer, attend, angle)
+            h = block(h, layer, attend, position)
         h = self.ln(h)
         return h
+
+    def position_terms(self, positions: jax.Array, dtype: jnp.dtype) -> rotary.Angle | jax.Array:
+        """What blocks are told of `positions [b, t]`: the angles by which heads are rotated."""
+        return rotary.angles(positions, self.frequencies, dtype)
 
     def unembed(self, h: jax.Array, token_set: layers.TokenSet = None) -> jax.Array:
         """Logits `[..., v]` of hidden states `[..., d]`, of all tokens or of some."""

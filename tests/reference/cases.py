@@ -264,6 +264,11 @@ CAUSAL = {
         n_inner=20, rotary_dim=2, activation_function="relu", tie_word_embeddings=True,
         layer_norm_epsilon=0.01,
     ),
+    "falcon_alibi": dict(
+        model_type="falcon", vocab_size=43, hidden_size=24, num_hidden_layers=2,
+        num_attention_heads=3, max_position_embeddings=28, alibi=True, multi_query=False,
+        parallel_attn=False, bias=True, layer_norm_epsilon=0.01,
+    ),
     "phi_plain": sized_as("phi", 53, 16, 24, 2, 2, 24, layer_norm_eps=1e-3),
     "phi_tied": sized_as(
         "phi", 47, 24, 20, 1, 6, 16, num_key_value_heads=3, tie_word_embeddings=True,
@@ -336,13 +341,18 @@ def sized(name: str, vocabulary: int | None = None, positions: int | None = None
     return raw | sizes
 
 
+def attention_of(raw: dict) -> str:
+    """Which attention of transformers is the reference: "eager" adds Falcon's penalties twice."""
+    return "sdpa" if raw.get("alibi") else "eager"
+
+
 def build(name: str, seed: int = 0, **sizes: int) -> torch.nn.Module:
     """The named network of transformers, every parameter moved by noise."""
     torch.manual_seed(seed)
     raw = sized(name, **sizes)
     if name in CAUSAL:
         config = AutoConfig.for_model(**raw)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(raw))
     elif name in HEADED:
         model = BertForMaskedLM(BertConfig(**raw))
     else:

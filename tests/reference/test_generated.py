@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: run `
 pytest.importorskip("transformers", reason="needs torch and transformers: run `make reference`")
 
 import jax.numpy as jnp  # noqa: E402
-from cases import LENGTHS  # noqa: E402
+from cases import LENGTHS, attention_of  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM  # noqa: E402
@@ -193,13 +193,13 @@ def their_reading(raw, directory):
     try:
         config = AutoConfig.from_pretrained(directory)
         torch.manual_seed(0)
-        model = auto.from_config(config, attn_implementation="eager")
+        model = auto.from_config(config, attn_implementation=attention_of(raw))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
         model.save_pretrained(directory)
         path.write_text(json.dumps(raw))
-        model = auto.from_pretrained(directory, attn_implementation="eager").eval()
+        model = auto.from_pretrained(directory, attn_implementation=attention_of(raw)).eval()
         tokens = torch.randint(1, raw["vocab_size"], (2, 6), generator=torch.Generator())
         model(tokens)
     except Exception:  # whatever transformers raises, it does not read this file
