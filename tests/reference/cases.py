@@ -269,6 +269,16 @@ CAUSAL = {
         num_attention_heads=3, max_position_embeddings=28, alibi=True, multi_query=False,
         parallel_attn=False, bias=True, layer_norm_epsilon=0.01,
     ),
+    "gpt_neo_windows": dict(
+        model_type="gpt_neo", vocab_size=53, hidden_size=16, num_layers=3, num_heads=2,
+        max_position_embeddings=24, window_size=5, layer_norm_epsilon=0.001,
+        attention_types=[[["global", "local"], 1], [["local"], 1]],
+    ),
+    "gpt_neo_untied": dict(
+        model_type="gpt_neo", vocab_size=47, hidden_size=12, num_layers=2, num_heads=3,
+        max_position_embeddings=16, window_size=3, attention_types=[[["local", "global"], 1]],
+        intermediate_size=20, activation_function="relu", tie_word_embeddings=False,
+    ),
     "phi_plain": sized_as("phi", 53, 16, 24, 2, 2, 24, layer_norm_eps=1e-3),
     "phi_tied": sized_as(
         "phi", 47, 24, 20, 1, 6, 16, num_key_value_heads=3, tie_word_embeddings=True,

@@ -37,6 +37,7 @@ VALUES = {
     "vocab_size": st.sampled_from([37, 53]),
     "num_hidden_layers": st.just(LAYERS),
     "n_layer": st.just(LAYERS),
+    "num_layers": st.just(LAYERS),
     **{key: st.just(LENGTH) for key in LENGTHS},
     "original_max_position_embeddings": st.sampled_from([None, LENGTH, LENGTH // 2]),
     **dict.fromkeys(("intermediate_size", "ffn_dim"), st.sampled_from([12, 20])),
@@ -64,6 +65,10 @@ VALUES = {
     "decoder_sparse_step": st.sampled_from([1, 2]),
     "mlp_only_layers": st.sampled_from([[], [0]]),
     **dict.fromkeys(("router_aux_loss_coef", "router_jitter_noise"), st.sampled_from([0.0, 0.1])),
+    "attention_types": st.sampled_from([
+        [[["global", "local"], 1], [["local"], 1]], [[["local"], 3]], [[["global"], 3]],
+    ]),
+    "window_size": st.sampled_from([3, 5, 40]),
     "word_embed_proj_dim": st.sampled_from([8, None]),
     "type_vocab_size": st.sampled_from([2, 3]),
     "sliding_window": WINDOW,
@@ -105,8 +110,9 @@ VALUES = {
 ROPE = ("rope_parameters", "rope_theta", "partial_rotary_factor", "rope_scaling")
 SIZES = (
     "hidden_size", "n_embd", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads",
+    "num_heads",
 )  # fmt: skip
-RESTING = (*INERT, "summary_*", "init_std", "layerdrop")
+RESTING = (*INERT, "summary_*", "init_std", "layerdrop", "attention_layers")
 
 
 def keys(model_type):
@@ -157,10 +163,11 @@ def configs(draw, model_type):
     heads = draw(st.sampled_from([1, 2, 4]))
     groups = draw(st.sampled_from([n for n in (1, 2, 4) if heads % n == 0]))
     width = 8 * heads
-    sizes = dict(zip(SIZES, (width, width, heads, heads, groups, groups), strict=True))
+    sizes = dict(zip(SIZES, (width, width, heads, heads, groups, groups, heads), strict=True))
     raw |= {key: size for key, size in sizes.items() if key in known}
     needed = {"vocab_size", "num_hidden_layers", "n_layer", *LENGTHS[1:], "layer_types",
-              "hidden_act", "sliding_window", "intermediate_size", "ffn_dim"}  # fmt: skip
+              "hidden_act", "sliding_window", "intermediate_size", "ffn_dim", "attention_types",
+              "num_layers"}  # fmt: skip
     for key in known:
         if key in VALUES and (key in needed or draw(FLAGS)):
             raw[key] = draw(VALUES[key])
