@@ -58,6 +58,8 @@ CASES = {
     "cohere": SHAPE | {"logit_scale": 1.0},
     "cohere2": SHAPE | {"sliding_window": 30, "sliding_window_pattern": 2, "logit_scale": 1.0},
     "falcon": WITHOUT_INNER | {"num_kv_heads": 2, "new_decoder_architecture": True},
+    "falcon_alibi": WITHOUT_INNER
+    | {"model_type": "falcon", "alibi": True, "multi_query": False, "parallel_attn": False},
     "gptj": GPT2 | {"model_type": "gptj", "n_positions": 320, "rotary_dim": 4},
     "bloom": {"vocab_size": 400, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": 320},
     "qwen2": SHAPE | {"use_sliding_window": True, "sliding_window": 40, "max_window_layers": 1},
@@ -66,6 +68,15 @@ CASES = {
     "gemma3_text": GEMMA | {"sliding_window_pattern": 2},
     "gemma3": {"text_config": GEMMA | {"sliding_window": 3}},
     "gpt_neox": SHAPE,
+    "gpt_neo": SHAPE
+    | {
+        "num_layers": 2,
+        "num_heads": 4,
+        "window_size": 9,
+        "attention_types": [[["global", "local"], 1]],
+    },
+    "phi": SHAPE | {"num_key_value_heads": 2},
+    "stablelm": SHAPE | {"num_key_value_heads": 2, "partial_rotary_factor": 0.5},
     "opt": WITHOUT_INNER | {"ffn_dim": 24, "word_embed_proj_dim": 12},
 }
 SIX = ["\nq", "\nqx", "\nqxz", "\nqxzj", "\nqxzjk", "\nqxzjkw", "\nqxzjkv", " pos", " positive"]
@@ -73,7 +84,8 @@ TWENTY = [f" {a}{b}" for a in "pqrst" for b in "wxyz"]
 
 
 def test_every_causal_family_is_here():
-    assert {n for n, family in FAMILIES.items() if family.kind == "causal_lm"} == {*CASES}
+    types = {raw.get("model_type", name) for name, raw in CASES.items()}
+    assert {n for n, family in FAMILIES.items() if family.kind == "causal_lm"} == types
 
 
 @pytest.fixture(scope="module", params=CASES)
