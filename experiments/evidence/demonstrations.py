@@ -173,8 +173,7 @@ def section(score_set: ScoreSet, table: Cells) -> str:
         "There is one model, so that subjects are the unit: intervals (95 %) are of a bootstrap "
         "over them, the test flips the signs of their means in all ways, and a star marks what "
         "survives Holm's correction over the methods. Deviation: the standard deviation of "
-        "accuracy over the ten prompts of a subject, the mean over subjects. Worst prompt: the "
-        "least accuracy of the ten, likewise.",
+        "accuracy over the ten prompts of a subject, the mean over subjects.",
         "![Change of accuracy and of its deviation over ten demonstrations]"
         "(figures/evidence_demonstrations.png)",
         markdown(table),
@@ -185,15 +184,12 @@ def cells(
     judged: Mapping[str, Judged], gains: Mapping[str, Change], spreads: Mapping[str, Change]
 ) -> Cells:
     """A line a method."""
-    lines = [["method", "accuracy", f"- {BASELINE}", "won / lost", "deviation", f"- {BASELINE}",
-              "worst prompt"]]  # fmt: skip
+    lines = [["method", "accuracy", f"- {BASELINE}", "deviation", f"- {BASELINE}"]]
     for name, method in judged.items():
         is_plain = name == BASELINE
         lines.append([
             name, f"{method.accuracy.mean():.1f}", "" if is_plain else str(gains[name]),
-            "" if is_plain else f"{method.won} / {method.lost}",
             f"{method.deviation.mean():.2f}", "" if is_plain else str(spreads[name]),
-            f"{method.accuracy.min(axis=1).mean():.1f}",
         ])  # fmt: skip
     return lines
 

@@ -147,15 +147,12 @@ def section(judgments: Judgments, table: Cells) -> str:
     return "\n\n".join([
         f"A pairwise judge (gpt-4-1106-preview) compares {models} candidates with one reference on "
         f"{instructions} instructions, each in one order, with the candidate first in "
-        f"{first:.1f} % of them. The labels are the two places. As the order is fixed by the "
-        "instruction alone, a candidate's win rate should not depend on its place but for the "
-        "instructions being others: the gap between both is what is judged, for there are no right "
-        "labels. BC supposes that both places are equally often the better one, which the order "
-        "brings about whatever the candidate is worth. `prior_matching` makes the mean preference "
-        "one half, and so closes the gap by its construction: that is no evidence for it. One "
-        "candidate is the reference itself, which the archive gives one half throughout. Intervals "
-        "(95 %) are over candidates, which share the instructions. Same order: the rank "
-        "correlation (Spearman) of the candidates' win rates shown first with those shown second.",
+        f"{first:.1f} % of them. The labels are the two places. There are no right ones: what is "
+        "judged is the gap between a candidate's win rates by place, which should not depend on "
+        "it. `prior_matching` makes the mean preference one half, and so closes the gap by its "
+        "construction. One candidate is the reference itself. Intervals (95 %) are over "
+        "candidates. Same order: the rank correlation (Spearman) of the candidates' win rates "
+        "shown first with those shown second.",
         "![Win rates by place before and after the correction](figures/evidence_judge.png)",
         markdown(table),
     ])  # fmt: skip

@@ -65,6 +65,7 @@ def run(folder: Path, options: Options) -> Written:
         findings(drawn or judged), section(judged, drawn, options),
         {
             "evidence_real": tables.summary(judged),
+            "evidence_methods": tables.tally(drawn or judged),
             "evidence_real_models": tables.each_model(judged),
             "evidence_real_contexts": tables.each_context(judged),
         },
@@ -186,7 +187,8 @@ def section(judged: Sequence[Judged], drawn: Sequence[Judged], options: Options)
         else "",
         "![Difference to ICL](figures/evidence_real.png)",
         "### Every method over these sets",
-        markdown(tables.tally(wide)),
+        markdown(tables.on_the_page(tables.tally(wide))),
+        f"[All methods]({csv_link('evidence_methods')}).",
         f"### {SHOWN} on each set",
         markdown(tables.by_set(judged, SHOWN)),
         f"[Every method on every set]({csv_link('evidence_real')}), with intervals, p-values and "

@@ -20,6 +20,11 @@ GROUPS = {
     "labeled": "with labels",
 }
 TOLD = "true shares given"
+IN_THE_FILE_ALONE = (
+    "pc_raw", "bc_running", "bc_mean_prob", "bc_loo", "bc_shrunk", "bc_shrunk + true shares",
+    "prior_counted", "temperature", "matrix",
+)  # fmt: skip
+"""Methods that the page's table leaves out: variants of those that it has."""
 
 
 class Judged(NamedTuple):
@@ -118,6 +123,11 @@ def tally(judged: Sequence[Judged]) -> Cells:
         points = (f"{number:+.1f}" for number in (line.mean, line.worst))
         cells.append([line.method, *map(str, counts), *points])
     return cells
+
+
+def on_the_page(tallied: Cells) -> Cells:
+    """The lines of methods that a reader may choose from; variants of them are in the file."""
+    return [tallied[0], *(line for line in tallied[1:] if line[0] not in IN_THE_FILE_ALONE)]
 
 
 def by_set(judged: Sequence[Judged], method: str) -> Cells:

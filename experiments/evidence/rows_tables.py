@@ -17,7 +17,7 @@ from experiments.evidence.page import Written, csv_link
 BASELINE, SHOWN = REFERENCES
 BLOCK = "cc"
 """The block of content-free rows."""
-ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "bcl", "vector")
+ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "bcl")
 """The methods in the page's tables; all are in the file."""
 NEAR = 0.5
 """So many points from what all rows give count as near."""

@@ -20,7 +20,7 @@ from experiments.evidence.pools import Pool
 BASELINE, SHOWN = REFERENCES
 EVEN = 0.5
 
-ON_THE_PAGE = ("bc", "bc_shrunk", "bc_empirical_bayes", "sld_em")
+ON_THE_PAGE = ("bc", "bc_empirical_bayes", "sld_em")
 """The methods in the page's tables; all are in the file."""
 
 
