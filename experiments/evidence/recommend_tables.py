@@ -14,7 +14,7 @@ from experiments.evidence import statistics, trials
 from experiments.evidence.experience import Judged, held
 from experiments.evidence.page import csv_link
 from experiments.evidence.sets import task_of
-from experiments.evidence.trials import BASELINE, GRID, LAW, OLD, RULES
+from experiments.evidence.trials import BASELINE, GRID, LAW, OLD, RULES, WEAKER
 
 ELSEWHERE = "chosen elsewhere"
 GOAL_MEAN, GOAL_WORST, GOAL_HARMED = 3.5, -1.0, 8.0
@@ -77,7 +77,7 @@ def gain_over_models(judged: Judged, rule: str, options: Options) -> Estimate:
 
 def cells(judged: Sequence[Judged], options: Options) -> Cells:
     """A line a source: accuracy as it is, and what each rule gains; then mean, worst, harmed."""
-    rules = (*RULES[:-1], ELSEWHERE, RULES[-1])
+    rules = (*(rule for rule in RULES[:-1] if rule != WEAKER), ELSEWHERE, RULES[-1])
     table = [["source", "contexts", BASELINE, *rules, f"{LIKELY}, interval"]]
     for each in judged:
         accuracy = np.mean([trial.accuracy for trial in each.trials])
@@ -181,8 +181,8 @@ def section(judged: Sequence[Judged], tables: Mapping[str, Cells], options: Opti
         "of the gain holds the true gain.",
         markdown(last_lines(tables["evidence_recommend_labels"])),
         f"[On each source]({csv_link('evidence_recommend_labels')}).",
-        "What the corrected scores promise is the gain if they were true probabilities. What came "
-        "of it, by method; of `prior_matching` with the true shares. A range that other rows gave "
+        "What the corrected scores promise is the gain if they were true probabilities. A range "
+        "of what came of it on other rows "
         f"holds the gain in {held(judged, LIKELY):.0f} % of the contexts of a source, of "
         f"`{LIKELY}`, and in {held(judged, TO_SHARES):.0f} %, of `{TO_SHARES}`.",
         f"[By what is promised]({csv_link('evidence_experience')}).",
