@@ -11,9 +11,11 @@ from batch_calibration.artifacts.cells import Cells, best_of, notes
 from batch_calibration.artifacts.grouping import (
     CORRECTED,
     REFERENCES,
-    Setting,
     SettingRecords,
+    group_by,
     join_names,
+    metric_values,
+    shared_methods,
     task_title,
 )
 from batch_calibration.artifacts.method_display import is_over_shots
@@ -70,10 +72,8 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
 
     A task, or a method on it, that was run with one number of shots alone is left out.
     """
-    families: dict[Setting, list[SettingRecords]] = {}
-    for group in groups:
-        if group.setting.shots is not None:
-            families.setdefault(group.setting._replace(shots=0), []).append(group)
+    known = [group for group in groups if group.setting.shots is not None]
+    families = group_by(known, lambda group: group.setting._replace(shots=0))
     several = [family for family in families.values() if len(family) > 1]
     return [curves for curves in map(_shot_curves, several) if curves.tasks]
 
@@ -150,9 +150,9 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
                     streamed.append(record)
                     _pool(tasks, task, record.over_stream.rows, record.over_stream.accuracy)
             for method in REFERENCES if streamed else ():
-                if all(method in record.methods for record in streamed):
-                    accuracies = [record.methods[method]["accuracy"] for record in streamed]
-                    levels.setdefault(task, {})[method] = 100 * float(np.mean(accuracies))
+                if method in shared_methods(streamed):
+                    mean = float(metric_values(streamed, method).mean())
+                    levels.setdefault(task, {})[method] = 100 * mean
         if tasks:
             slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
             note = notes(group.all_records, STREAM_NOTE)

@@ -1,10 +1,10 @@
 """Groups records by setting: one setting, its tasks, its methods, a value per seed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from batch_calibration.errors import InputError
 from batch_calibration.methods import METHODS, Group
 from batch_calibration.store import Record
 from batch_calibration.tasks import TASKS
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 BASELINE = "icl"  # the method that gains are measured against
 CORRECTED = "bc"  # the method that paragraphs describe
@@ -94,18 +97,13 @@ class SettingRecords:
     @cached_property
     def methods(self) -> tuple[str, ...]:
         """Methods that every record has, in the order of the table of methods."""
-        shared = set(METHODS)
-        for record in self.all_records:
-            shared &= record.methods.keys()
-        return tuple(filter(shared.__contains__, METHODS))
+        return tuple(shared_methods(self.all_records))
 
     @cached_property
     def judged(self) -> frozenset[str]:
         """Methods of which every record keeps which rows they answer rightly."""
-        shared = set(self.methods)
-        for record in self.all_records:
-            shared &= record.right.keys()
-        return frozenset(shared)
+        records = self.all_records
+        return frozenset(m for m in self.methods if all(m in record.right for record in records))
 
     @cached_property
     def paper_methods(self) -> list[str]:
@@ -118,7 +116,7 @@ class SettingRecords:
 
     def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
         """One value per seed, `[s]`."""
-        return np.array([record.methods[method][metric] for record in self.records[task]])
+        return metric_values(self.records[task], method, metric)
 
     def average(self, method: str, metric: str = "accuracy") -> float:
         """Mean over tasks of the mean over seeds."""
@@ -146,6 +144,28 @@ def name_differences(settings: Sequence[Setting]) -> list[str]:
 def methods_of_group(group: Group) -> list[str]:
     """Names of the methods of a group."""
     return [name for name, method in METHODS.items() if method.group == group]
+
+
+def shared_methods(records: Sequence[Record]) -> list[str]:
+    """Methods that every record has, in the order of the table of methods."""
+    return [name for name in METHODS if all(name in record.methods for record in records)]
+
+
+def metric_values(records: Iterable[Record], method: str, metric: str = "accuracy") -> np.ndarray:
+    """A metric of one method, one value a record, [s]."""
+    return np.array([record.methods[method][metric] for record in records])
+
+
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items by their key, in the order in which they come.
+
+    >>> group_by(["a", "bc", "d"], len)
+    {1: ['a', 'd'], 2: ['bc']}
+    """
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def by_setting(records: Iterable[Record]) -> list[SettingRecords]:

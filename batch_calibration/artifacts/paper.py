@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.cells import LATEX, markdown
+from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.items import Drawing, Results, Table
 from batch_calibration.files import write_whole
 from batch_calibration.tasks import TASKS
@@ -146,10 +147,8 @@ ITEMS = (
 
 def find_states(study: Results) -> list[State]:
     """What there is of each item, and what it lacks."""
-    by_number: dict[str, list[Table | Drawing]] = {}
     catalogued: list[Table | Drawing] = [*catalogue.tables(study), *catalogue.figures(study)]
-    for artifact in catalogued:
-        by_number.setdefault(artifact.number, []).append(artifact)
+    by_number = group_by(catalogued, lambda artifact: artifact.number)
     states = []
     for item in ITEMS:
         artifacts = by_number.get(item.number, [])

@@ -18,8 +18,11 @@ from batch_calibration.artifacts.grouping import (
     REFERENCES,
     Setting,
     axis_name,
+    group_by,
     join_names,
     methods_of_group,
+    metric_values,
+    shared_methods,
     task_title,
     with_settings,
 )
@@ -59,7 +62,7 @@ class Axis:
     @cached_property
     def methods(self) -> list[str]:
         """Methods of the paper's comparison that every record has."""
-        shared = set.intersection(*(set(record.methods) for record in self.records))
+        shared = shared_methods(self.records)
         return list(filter(shared.__contains__, methods_of_group("paper")))
 
     @property
@@ -75,12 +78,12 @@ class Axis:
         order of one draw has nothing to do with the third of another.
         """
         seeds = {record.context.seed for record in self.records}
-        groups: dict[str, list[Record]] = {}
-        for record in self.records:
-            name = choice_name(record)
-            if "order" in record.context.options and len(seeds) > 1:
-                name += f", seed {record.context.seed}"
-            groups.setdefault(name, []).append(record)
+
+        def prompt_name(record: Record) -> str:
+            is_of_draw = "order" in record.context.options and len(seeds) > 1
+            return choice_name(record) + is_of_draw * f", seed {record.context.seed}"
+
+        groups = group_by(self.records, prompt_name)
         return {name: groups[name] for name in sorted(groups, key=choice_rank)}
 
     @property
@@ -145,39 +148,29 @@ class Axis:
 
 def accuracies(records: Iterable[Record], method: str) -> np.ndarray:
     """Accuracy in %, one for each record."""
-    return 100 * np.array([record.methods[method]["accuracy"] for record in records])
+    return 100 * metric_values(records, method)
 
 
 def find_axes(records: Iterable[Record]) -> list[Axis]:
     """Every axis among the records, in the order of the paper's figure."""
-    groups: dict[tuple[str, Setting, str], list[Record]] = {}
-    for setting, record in with_settings(records):
-        name = axis_name(record)
-        if name not in ("", CONTROL):
-            groups.setdefault((record.context.task, setting, name), []).append(record)
+    varied = [pair for pair in with_settings(records) if axis_name(pair[1]) not in ("", CONTROL)]
+    groups = group_by(varied, lambda pair: (pair[0], pair[1].context.task, axis_name(pair[1])))
+    axes = [Axis(*key, [record for _, record in pairs]) for key, pairs in groups.items()]
     order = list(dict.fromkeys(AXES.values()))
-    axes = [Axis(setting, task, name, group) for (task, setting, name), group in groups.items()]
     # Axes that the paper does not have stand behind its own.
     return sorted(axes, key=lambda axis: [*order, axis.name].index(axis.name))
 
 
 def by_task(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc by the slug of a figure: one task and model, whatever the shots."""
-    groups: dict[str, list[Axis]] = {}
-    for axis in axes:
-        if {*REFERENCES} <= {*axis.methods}:
-            slug = f"{axis.setting._replace(shots=1).slug}-{axis.task}"
-            groups.setdefault(slug, []).append(axis)
-    return groups
+    judged = [axis for axis in axes if {*REFERENCES} <= {*axis.methods}]
+    return group_by(judged, lambda axis: f"{axis.setting._replace(shots=1).slug}-{axis.task}")
 
 
 def by_study(axes: Iterable[Axis]) -> dict[str, list[Axis]]:
     """The axes of icl and bc that vary the same choice of one setting, by slug, a task each."""
-    groups: dict[str, list[Axis]] = {}
-    for axis in axes:
-        if axis.is_compared:
-            groups.setdefault(f"{axis.setting.slug}-{axis.name}", []).append(axis)
-    return groups
+    compared = [axis for axis in axes if axis.is_compared]
+    return group_by(compared, lambda axis: f"{axis.setting.slug}-{axis.name}")
 
 
 def choice_name(record: Record) -> str:

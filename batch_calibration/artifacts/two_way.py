@@ -24,6 +24,8 @@ from batch_calibration.artifacts.grouping import (
     Setting,
     SettingRecords,
     axis_name,
+    group_by,
+    metric_values,
     sort_tasks,
     task_title,
     with_settings,
@@ -60,10 +62,9 @@ class Models(NamedTuple):
 
 def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
     """Settings of two models or more, with two tasks or more."""
-    families: dict[Setting, list[SettingRecords]] = {}
-    for group in groups:
-        held = group.setting._replace(model="", scorer="", variant="")
-        families.setdefault(held, []).append(group)
+    families = group_by(
+        groups, lambda group: group.setting._replace(model="", scorer="", variant="")
+    )
     several = []
     for held, family in families.items():
         models = Models(held._replace(model=held.data or "unnamed data"), family)
@@ -119,13 +120,13 @@ def sizes(
         shots: per class.
         models: their order, smallest first; others come behind, by name.
     """
-    families: dict[Setting, list[SettingRecords]] = {}
+    compared = []
     for group in groups:
         of_images = any(task in TASKS and TASKS[task].is_image for task in group.records)
         is_compared = len(group.among(compared_by_size())) > 1
         if group.setting.shots == shots and not of_images and is_compared:
-            held = group.setting._replace(model="", variant="")
-            families.setdefault(held, []).append(group)
+            compared.append(group)
+    families = group_by(compared, lambda group: group.setting._replace(model="", variant=""))
 
     def rank(group: SettingRecords) -> tuple[int, str]:
         name = group.setting.model
@@ -212,8 +213,7 @@ class Grid(NamedTuple):
 
     def accuracies(self, method: str, down: str, across: str) -> np.ndarray:
         """In %, of all seeds, [s]; of nothing that was run [0]."""
-        records = self.records.get((down, across), [])
-        return 100 * np.array([record.methods[method]["accuracy"] for record in records])
+        return 100 * metric_values(self.records.get((down, across), []), method)
 
 
 def _rank(choice: str) -> tuple[bool, int, str]:

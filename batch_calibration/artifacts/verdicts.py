@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.grouping import join_names, task_title
+from batch_calibration.artifacts.grouping import group_by, join_names, task_title
 from batch_calibration.diagnosis import Diagnosis, Recommendation, diagnose
 from batch_calibration.diagnosis.findings import factor
 from batch_calibration.diagnosis.recommendation import LEAVE_IT
@@ -88,12 +88,10 @@ def measured_gain(verdicts: Sequence[Verdict]) -> Estimate | None:
 
     Contexts of one task on equally many rows are draws of demonstrations on the same rows.
     """
-    by_task: dict[str, list[np.ndarray]] = {}
-    for verdict in verdicts:
-        if verdict.gains is not None:
-            by_task.setdefault(verdict.task, []).append(verdict.gains)
+    labeled = [verdict for verdict in verdicts if verdict.gains is not None]
     estimates = []
-    for gains in by_task.values():
+    for siblings in group_by(labeled, lambda verdict: verdict.task).values():
+        gains = [verdict.gains for verdict in siblings if verdict.gains is not None]
         is_even = len({len(rows) for rows in gains}) == 1
         groups = [np.array(gains)] if is_even else [rows[None] for rows in gains]
         estimates.append(over_tasks([over_rows(rows, OF_GAIN) for rows in groups]))

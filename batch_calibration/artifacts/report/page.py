@@ -10,6 +10,7 @@ from batch_calibration.artifacts import verdict_tables, verdicts
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cell
 from batch_calibration.artifacts.figures import preferences
+from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.verdicts import Verdict
 from batch_calibration.files import file_name
@@ -190,10 +191,7 @@ def _marked(cell: str, shown: str) -> str:
 
 def runs_html(runs: Sequence[Run]) -> str:
     """A line a run; runs that differ only in when they were and what they did, are one."""
-    alike: dict[str, list[Run]] = {}
-    for run in runs:
-        key = repr(replace(run, began="", rows=None, seconds=None))
-        alike.setdefault(key, []).append(run)
+    alike = group_by(runs, lambda run: repr(replace(run, began="", rows=None, seconds=None)))
     lines = "\n".join(f"<li>{_run(group)}</li>" for group in alike.values())
     return f'<ol class="runs">{lines}</ol>' if runs else f"<p>{NO_RUNS}</p>"
 
