@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from batch_calibration.artifacts.grouping import task_title
 from batch_calibration.metrics import Estimate, deviation
@@ -80,34 +81,43 @@ def notes(records: Iterable[Record], *sentences: str) -> str:
     return " ".join(paragraph)
 
 
-def spread(values: np.ndarray) -> str:
-    """The mean, and behind ± the standard deviation where there are several values."""
-    mean = f"{values.mean():.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {deviation(values):.1f}"
+def spread(values: np.ndarray, digits: int = 1) -> str:
+    """The mean, and behind ± the standard deviation where there are several; of none a dash."""
+    if not len(values):
+        return "-"
+    mean = f"{values.mean():.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}"
 
 
-def mark_best(numbers: Sequence[float | None], cells: Sequence[str], digits: int = 1) -> list[str]:
-    """The cells, the highest numbers, as rounded for print, marked; None is never the best."""
+def mark_best(
+    numbers: Sequence[float | None], cells: Sequence[str], digits: int = 1, *,
+    is_lowest: bool = False, marks: Sequence[type[Cell]] = (Best,),
+) -> list[str]:  # fmt: skip
+    """The cells, those of the highest numbers as rounded for print marked; None is never the best.
+
+    With `is_lowest` the lowest are the best; `marks` are of the best, the second best, and so on.
+    """
     rounded = [None if number is None else round(float(number), digits) for number in numbers]
-    best = max((number for number in rounded if number is not None), default=None)
+    ranks = sorted({number for number in rounded if number is not None}, reverse=not is_lowest)
+    mark_of = dict(zip(ranks, marks, strict=False))
     marked = []
     for number, cell in zip(rounded, cells, strict=True):
-        is_best = number is not None and number == best
-        shown = Best(cell) if is_best else cell
-        if isinstance(cell, Cell) and isinstance(shown, Best):
+        shown = mark_of[number](cell) if number in mark_of else cell
+        if isinstance(cell, Cell) and isinstance(shown, Cell):
             shown.parts = cell.parts
         marked.append(shown)
     return marked
 
 
-def best_of(values: Sequence[np.ndarray]) -> list[str]:
-    """A cell for each method's values; the highest means are the best."""
-    return mark_best([accuracies.mean() for accuracies in values], list(map(spread, values)))
-
-
-def best_mean(means: Sequence[float]) -> list[str]:
-    """As `best_of`, of one number a method."""
-    return mark_best(means, list(map("{:.1f}".format, means)))
+def best_of(
+    samples: Sequence[ArrayLike], digits: int = 1, *, is_lowest: bool = False,
+    marks: Sequence[type[Cell]] = (Best,),
+) -> list[str]:  # fmt: skip
+    """A cell for each sample, a number or several or none: `spread`, marked by its mean."""
+    arrays = [np.atleast_1d(np.asarray(sample, float)) for sample in samples]
+    means = [array.mean() if len(array) else None for array in arrays]
+    cells = [spread(array, digits) for array in arrays]
+    return mark_best(means, cells, digits, is_lowest=is_lowest, marks=marks)
 
 
 def markdown(cells: Cells, note: str = "") -> str:

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from batch_calibration.artifacts import gains
 from batch_calibration.artifacts.cells import Cells, best_of, notes
@@ -169,10 +170,10 @@ def accuracy_cells(curves: Curves) -> Cells:
         levels = curves.levels.get(task, {})
         level_cells = [f"{levels[name]:.1f}" if name in levels else "-" for name in level_names]
         for number in sorted(set().union(*by_method.values())):
-            present = [method for method in by_method if number in by_method[method]]
-            marked = best_of([by_method[method][number] for method in present])
-            cells = dict.fromkeys(curves.methods, "-") | dict(zip(present, marked, strict=True))
-            rows.append([task_title(task), str(number), *cells.values(), *level_cells])
+            samples: list[ArrayLike] = [
+                by_method.get(method, {}).get(number, []) for method in curves.methods
+            ]
+            rows.append([task_title(task), str(number), *best_of(samples), *level_cells])
     return rows
 
 

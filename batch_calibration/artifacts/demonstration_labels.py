@@ -55,17 +55,16 @@ LIKELIER_NOTE = (
 def accuracy_cells(control: Control) -> Cells:
     """Header, and a row for each task, number of shots and method: accuracy in %, differences."""
     conditions = control.conditions
-    flips = {gold: FLIPS[gold] for gold in FLIPS if {gold, FLIPS[gold]} <= {*conditions}}
+    flips = [gold for gold in FLIPS if {gold, FLIPS[gold]} <= {*conditions}]
     header = ["task", "shots", "method", "chance", *conditions, *map("{} - flipped".format, flips)]
     rows: Cells = [header]
     for task, shots, method in _rows(control):
+        estimates = _estimates(control, task, shots, method)
         row = [task_title(task), str(shots), method, f"{100 * control.chance(task):.1f}"]
         for condition in conditions:
-            mean = control.accuracy(Point(task, shots, condition, method))
+            mean = estimates[condition]
             row.append(f"{100 * mean.value:.1f}" if mean else "-")
-        for gold, flipped in flips.items():
-            drop = control.difference([Point(task, shots, gold, method)], flipped)
-            row.append(gain_cell(drop) if drop else "-")
+        row += [gain_cell(estimates[f"{gold} - flipped"]) for gold in flips]
         rows.append(row)
     return rows
 
@@ -108,17 +107,22 @@ def estimate_cells(control: Control) -> Cells:
     """Header, and a row an accuracy and a difference: its value in % and its interval's ends."""
     rows: Cells = [["task", "shots", "method", "condition", "value", "low", "high"]]
     for task, shots, method in _rows(control):
-        estimates: dict[str, Estimate | None] = {}
-        for condition in control.conditions:
-            estimates[condition] = control.accuracy(Point(task, shots, condition, method))
-        for gold, flipped in FLIPS.items():
-            drop = control.difference([Point(task, shots, gold, method)], flipped)
-            estimates[f"{gold} - flipped"] = drop
-        for name, estimate in estimates.items():
+        for name, estimate in _estimates(control, task, shots, method).items():
             if estimate:
                 ends = (f"{100 * end:.4g}" for end in estimate)
                 rows.append([task, str(shots), method, name, *ends])
     return rows
+
+
+def _estimates(control: Control, task: str, shots: int, method: str) -> dict[str, Estimate | None]:
+    """Accuracy under each condition, and less that with flipped labels; None of what lacks."""
+    estimates = {}
+    for condition in control.conditions:
+        estimates[condition] = control.accuracy(Point(task, shots, condition, method))
+    for gold, flipped in FLIPS.items():
+        drop = control.difference([Point(task, shots, gold, method)], flipped)
+        estimates[f"{gold} - flipped"] = drop
+    return estimates
 
 
 def _rows(control: Control) -> Iterator[tuple[str, int, str]]:

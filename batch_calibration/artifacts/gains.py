@@ -1,13 +1,12 @@
 """What methods gain over ICL, each with its interval; which gains exceed noise; tasks learned."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from batch_calibration.artifacts.cells import (
     LEARNED,
-    Cell,
     Cells,
     estimate_cell,
     mark_best,
@@ -100,18 +99,24 @@ def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
 
 def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
     """Header, one row a task, their average, and on how many tasks a method wins and loses."""
+    by_method = {method: gain_by_task(group, method) for method in methods}
     rows: Cells = [["task", "rows", *methods]]
-    columns = []
-    for method in methods:
-        gains = list(gain_by_task(group, method).values())
-        cells = list(map(gain_cell, [*gains, over_tasks(gains)]))
-        columns.append([*cells, count_verdicts(gains)])
-    for (task, records), *cells in zip(group.records.items(), *columns, strict=False):
+    for task, records in group.records.items():
+        cells = [gain_cell(by_task[task]) for by_task in by_method.values()]
         rows.append([task_cell(task, records), rows_cell(records), *cells])
-    # A column is longer than the tasks by its two sums.
-    for label, place in (("average", -2), (WINS, -1)):
-        rows.append([label, "", *(column[place] for column in columns)])
-    return rows
+    return [*rows, *sum_rows("average", methods, by_method)]
+
+
+def sum_rows(
+    name: str, methods: Sequence[str], by_method: Mapping[str, Mapping[str, Estimate]]
+) -> Cells:
+    """Two rows: average gains, under this name, and wins, ties, losses; empty where unknown."""
+    means, wins = [name, ""], [WINS, ""]
+    for method in methods:
+        gains = list(by_method.get(method, {}).values())
+        means.append(gain_cell(over_tasks(gains)) if gains else "")
+        wins.append(count_verdicts(gains) if gains else "")
+    return [means, wins]
 
 
 def overview_cells(group: SettingRecords) -> Cells:
@@ -172,9 +177,9 @@ def _mean_over_contexts(after: Packed, before: Packed = ()) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in seeds])
 
 
-def gain_cell(gain: Estimate) -> Cell:
-    """A gain with its interval, and the mark where it exceeds noise."""
-    return estimate_cell(gain, MARK * abs(gain.beyond_noise))
+def gain_cell(gain: Estimate | None) -> str:
+    """A gain with its interval, and the mark where it exceeds noise; a dash of an unknown one."""
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else "-"
 
 
 def verdicts(gains: Iterable[Estimate]) -> tuple[int, int, int]:

@@ -3,18 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import (
-    LEARNED,
-    Cells,
-    best_mean,
-    best_of,
-    mark_best,
-    rows_cell,
-    task_cell,
-)
+from batch_calibration.artifacts.cells import LEARNED, Cells, best_of, rows_cell, task_cell
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, methods_of_group
 from batch_calibration.methods import Group
-from batch_calibration.metrics import over_tasks
 
 GAIN = "gain over icl"  # the name of the row of average gains
 # The sentence on what stands behind a mean.
@@ -53,14 +44,8 @@ def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
                 cells[i] = type(cells[i])(f"{cells[i]} {gains.MARK}")
         name = task_cell(task, records) + f" {LEARNED}" * (task in learned)
         rows.append([name, rows_cell(records), *cells])
-    rows.append(["average", "", *best_mean([100 * group.average(method) for method in methods])])
-    if compared:
-        means, wins = dict.fromkeys(methods, ""), dict.fromkeys(methods, "")
-        for method, by_task in by_method.items():
-            means[method] = gains.gain_cell(over_tasks(list(by_task.values())))
-            wins[method] = gains.count_verdicts(by_task.values())
-        rows += [[GAIN, "", *means.values()], [gains.WINS, "", *wins.values()]]
-    return rows
+    rows.append(["average", "", *best_of([100 * group.average(method) for method in methods])])
+    return rows + (gains.sum_rows(GAIN, methods, by_method) if compared else [])
 
 
 def summary_rows(group: SettingRecords, methods: Sequence[str]) -> int:
@@ -98,7 +83,8 @@ def probability_averages(group: SettingRecords) -> Cells:
     methods, header, columns = probability_methods(group), ["method"], []
     for metric, (name, unit) in PROBABILITIES.items():
         header.append(f"{name} ({unit})")
-        columns.append(_mark_lowest([group.average(method, metric) for method in methods]))
+        averages = [group.average(method, metric) for method in methods]
+        columns.append(best_of(averages, 3, is_lowest=True))
     return [header, *map(list, zip(methods, *columns, strict=True))]
 
 
@@ -107,13 +93,8 @@ def probability_cells(group: SettingRecords, metric: str) -> Cells:
     methods = probability_methods(group)
     rows: Cells = [["task", "rows", *methods]]
     for task, records in group.records.items():
-        means = [float(group.values(task, method, metric).mean()) for method in methods]
-        rows.append([task_cell(task, records), rows_cell(records), *_mark_lowest(means)])
+        means = [group.values(task, method, metric).mean() for method in methods]
+        cells = best_of(means, 3, is_lowest=True)
+        rows.append([task_cell(task, records), rows_cell(records), *cells])
     averages = [group.average(method, metric) for method in methods]
-    return [*rows, ["average", "", *_mark_lowest(averages)]]
-
-
-def _mark_lowest(means: Sequence[float]) -> list[str]:
-    """A cell for each mean; the lowest, as printed, are the best."""
-    negated = [-mean for mean in means]
-    return mark_best(negated, list(map("{:.3f}".format, means)), digits=3)
+    return [*rows, ["average", "", *best_of(averages, 3, is_lowest=True)]]

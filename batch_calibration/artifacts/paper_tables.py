@@ -8,13 +8,7 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import (
-    Cells,
-    best_mean,
-    best_of,
-    rows_cell,
-    task_cell,
-)
+from batch_calibration.artifacts.cells import Cells, best_of, rows_cell, task_cell
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import FORMULAS
 from batch_calibration.artifacts.robustness import Axis, accuracies, choice_rank
@@ -94,7 +88,7 @@ def bcl_cells(group: SettingRecords) -> Cells:
         strength = "-" if record.strength is None else f"{record.strength:+.1f}"
         cells = best_of([100 * group.values(task, method) for method in methods])
         rows.append([task_cell(task, [record]), rows_cell([record]), *cells, strength])
-    averages = best_mean([100 * group.average(method) for method in methods])
+    averages = best_of([100 * group.average(method) for method in methods])
     return [*rows, ["average", "", *averages, ""]]
 
 
@@ -177,4 +171,4 @@ def _better_of(axis: Axis, number: str) -> list[str]:
     records = axis.prompts.get(number)
     if not records:
         return ["-"] * len(REFERENCES)
-    return best_mean([float(accuracies(records, method).mean()) for method in REFERENCES])
+    return best_of([float(accuracies(records, method).mean()) for method in REFERENCES])

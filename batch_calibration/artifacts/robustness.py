@@ -215,7 +215,7 @@ def study_cells(axes: Iterable[Axis]) -> Cells:
         row = [axis.name, task_title(axis.task), shots, str(len(axis.prompts)), axis.seeds]
         for method in REFERENCES:
             row += [spread(axis.values(method)), _reach(axis, method)]
-        row += [gains.gain_cell(axis.gain), gains.gain_cell(axis.change) if axis.change else "-"]
+        row += [gains.gain_cell(axis.gain), gains.gain_cell(axis.change)]
         rows.append([*row, gains.count_verdicts(axis.gains)])
     return rows
 

@@ -12,9 +12,7 @@ from batch_calibration.artifacts.cells import (
     Cells,
     Second,
     best_of,
-    mark_best,
     rows_cell,
-    spread,
     task_cell,
 )
 from batch_calibration.artifacts.grouping import (
@@ -79,26 +77,19 @@ def model_cells(models: Models) -> Cells:
     rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
     shared = set.intersection(*(set(group.records) for group in models.groups))
     for group in models.groups:
-        # [method, task] in the order of `tasks`; what was not run is NaN.
-        means = np.full((len(group.paper_methods), len(tasks)), np.nan)
-        for i, method in enumerate(group.paper_methods):
-            for j, task in enumerate(tasks):
-                if task in group.records:
-                    means[i, j] = 100 * float(group.values(task, method).mean())
-        columns = [_marked(means[:, j]) for j in range(len(tasks))]
-        compared = [task in shared for task in tasks]
-        averages = [float(np.mean(row[compared])) if shared else np.nan for row in means]
-        columns.append(_marked(averages))
+        columns = []
+        # The last column is the average over the tasks that all models have.
+        for column_tasks in [*([task] for task in tasks), list(filter(shared.__contains__, tasks))]:
+            there = list(filter(group.records.__contains__, column_tasks))
+            samples = []
+            for method in group.paper_methods:
+                means = [100 * group.values(task, method).mean() for task in there]
+                samples.append([np.mean(means)] if means else [])
+            columns.append(best_of(samples))
         name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
         for row in zip(group.paper_methods, *columns, strict=True):
             rows.append([name, *row])
     return rows
-
-
-def _marked(means: Sequence[float] | np.ndarray) -> list[str]:
-    """A cell for each method's mean, the highest as printed marked; a dash for NaN."""
-    known = [None if np.isnan(mean) else float(mean) for mean in means]
-    return mark_best(known, ["-" if mean is None else f"{mean:.1f}" for mean in known])
 
 
 def compared_by_size() -> list[str]:
@@ -156,7 +147,9 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
     for name, group in columns:
         methods = group.among(compared_by_size())
         header += [f"{name} {method}" for method in methods]
-        averages += _ranked([np.array([100 * group.average(method)]) for method in methods])
+        averages += best_of(
+            [100 * group.average(method) for method in methods], marks=(Best, Second)
+        )
         for task, row in body.items():
             records = group.records.get(task)
             if records is None:
@@ -165,19 +158,9 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
             # The first model that has a task names it.
             if not row[0]:
                 row[:2] = [task_cell(task, records), rows_cell(records)]
-            row += _ranked([100 * group.values(task, method) for method in methods])
+            samples = [100 * group.values(task, method) for method in methods]
+            row += best_of(samples, marks=(Best, Second))
     return [header, *body.values(), averages]
-
-
-def _ranked(values: Sequence[np.ndarray]) -> list[str]:
-    """A cell for each method's values, the best and the second best marked, as printed."""
-    means = [round(float(accuracies.mean()), 1) for accuracies in values]
-    ranks = sorted(set(means), reverse=True)
-    marks = dict(zip(ranks, (Best, Second), strict=False))
-    cells = []
-    for mean, accuracies in zip(means, values, strict=True):
-        cells.append(marks.get(mean, str)(spread(accuracies)))
-    return cells
 
 
 class Grid(NamedTuple):
@@ -254,7 +237,7 @@ def grid_cells(grid: Grid) -> Cells:
         columns = []
         for across in grid.values(1):
             pair = [grid.accuracies(method, down, across) for method in REFERENCES]
-            columns.append(best_of(pair) if len(pair[0]) else ["-"] * len(REFERENCES))
+            columns.append(best_of(pair))
         for row in zip(REFERENCES, *columns, strict=True):
             rows.append([down, *row])
     return rows
