@@ -20,6 +20,7 @@ BACKEND = "TokenizersBackend"
 """The class that takes tokenizer.json as it stands."""
 REGISTERED = {
     "gpt2": "GPT2Tokenizer", "gptj": "GPT2Tokenizer", "opt": "GPT2Tokenizer",
+    "gpt_neo": "GPT2Tokenizer", "phi": "GPT2Tokenizer", "stablelm": BACKEND,
     "gpt_neox": "GPTNeoXTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "cohere2": "CohereTokenizer", "mistral": BACKEND, "ministral": BACKEND, "granite": BACKEND,

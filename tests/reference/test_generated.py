@@ -87,7 +87,7 @@ VALUES = {
         st.none(), st.lists(st.integers(0, 1), min_size=LAYERS, max_size=LAYERS)
     ),
     "no_rope_layer_interval": st.sampled_from([1, 2, 4]),
-    "head_dim": st.sampled_from([None, 4, 8]),
+    "head_dim": st.sampled_from([8, 4, None]),
     "rotary_dim": st.sampled_from([2, 4]),
     "num_ln_in_parallel_attn": st.sampled_from([None, 1, 2]),
     "query_pre_attn_scalar": st.sampled_from([4, 256]),
