@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from batch_calibration.calibration.base import (
     Calibrator,
@@ -56,8 +57,15 @@ def apply(state: Shift, log_probs: Rows, /) -> Scores:
 
 
 def apply_to_probs(state: Shift, log_probs: Rows, /) -> Scores:
-    """Removes a bias that is a probability: p_ij - gamma b_j, p normalized over the labels."""
-    return jnp.exp(label_normalized(log_probs)) - state.strength * state.bias
+    """Removes a bias that is a probability: p_ij - gamma b_j, p normalized over the labels.
+
+    A difference within four roundings of p is 0: compilers differ in the last bits of exp, and
+    where all rows are equal no label may win by them.
+    """
+    probs = jnp.exp(label_normalized(log_probs))
+    differences = probs - state.strength * state.bias
+    rounding = 4 * float(np.finfo(probs.dtype).eps) * probs
+    return jnp.where(jnp.abs(differences) <= rounding, 0.0, differences)
 
 
 def no_bias(log_probs: ProbeRows, weight: Weight | None = None) -> Bias:
