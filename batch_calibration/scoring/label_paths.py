@@ -44,34 +44,35 @@ def paths(row: int, labels: LabelTokens) -> list[Path]:
     return [Path(row, tokens, tuple(numbers)) for tokens, numbers in labels_of.items()]
 
 
-def read_labels(
-    logits: "torch.Tensor",
+def sum_label_tokens(
+    log_probs: "torch.Tensor",
     batch: list[Path],
     label_tokens: list[LabelTokens],
-    first_reads: list[int],
+    reads: Sequence[Sequence[int]],
 ) -> list[list[float]]:
-    """The log-probability of each label of each path, from `logits [b, t, v]`.
+    """The log-probability of each label of each path.
 
     Args:
-        logits: after each token that was fed.
-        batch: the paths, one a row.
+        log_probs: `[n, v]`, of the next token at every position that is read, path after path.
+        batch: the paths.
         label_tokens: of each row that was asked.
-        first_reads: where in `t` the first token of a label is read.
+        reads: the positions that are read of each path; a label's tokens are read at the first.
     """
     import torch
 
-    scores = []
-    for number, (path, first) in enumerate(zip(batch, first_reads, strict=True)):
-        reads = logits[number, first : first + len(path.tokens) + 1].float()
-        # In float32, as half precision rounds.
-        log_probs = torch.log_softmax(reads, dim=-1)
-        of_labels = []
+    chosen: list[tuple[int, int]] = []  # a read and a token
+    spans = []
+    start = 0
+    for path, positions in zip(batch, reads, strict=True):
         for label in path.labels:
             tokens = label_tokens[path.row][label]
-            token_log_probs = log_probs[range(len(tokens)), list(tokens)]
-            of_labels.append(float(token_log_probs.sum()))
-        scores.append(of_labels)
-    return scores
+            spans.append(range(len(chosen), len(chosen) + len(tokens)))
+            chosen += [(start + i, token) for i, token in enumerate(tokens)]
+        start += len(positions)
+    rows, tokens_read = torch.as_tensor(chosen, dtype=torch.long).reshape(-1, 2).T
+    values = log_probs[rows, tokens_read].cpu().numpy()
+    label_sums = iter([float(values[span.start : span.stop].sum()) for span in spans])
+    return [[next(label_sums) for _ in path.labels] for path in batch]
 
 
 def padded(lists: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,11 @@
 """Scores labels with any language model that transformers loads, on torch.
 
 For architectures without a network here; slower than `CausalLM`, which packs sequences. The
-beginning that all prompts share is run once, and each row is run once for each path of its label
-trie: for labels of one token, once.
+beginning that all prompts share is run once. Labels of several tokens go on from the cache of their
+row; where the network's cache cannot be copied, a row is run once for each path of its label trie.
 """
 
-import copy
-import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,15 +22,14 @@ from batch_calibration.scoring import (
     label_texts,
 )
 from batch_calibration.scoring.batches import batches
-from batch_calibration.scoring.label_paths import Path, padded, paths, read_labels
+from batch_calibration.scoring.label_paths import Path, paths
 from batch_calibration.scoring.tokens import LabelTokens, encode, token_ids
+from batch_calibration.scoring.torch_network import MOST_LOGITS, Prefix, TorchNetwork
 
 VERSION = "1"
 TOKENIZED_ROWS = 4096
 """Rows that are tokenized at a time; those of them that begin alike share that beginning."""
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
-MOST_LOGITS = 1 << 27
-"""Numbers of logits that a batch may hold: half a gigabyte in float32."""
 STEP = 16
 
 
@@ -55,7 +51,7 @@ class TransformersLM:
         self.checkpoint = checkpoint
         self.batch_size = batch_size
         self.notes: list[str] = []
-        self._options = set(inspect.signature(checkpoint.model.forward).parameters)
+        self._network = TorchNetwork(checkpoint.model)
 
     @property
     def identity(self) -> Identity:
@@ -158,116 +154,65 @@ class TransformersLM:
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Rows and their log-probabilities `[rows, k]`, batch by batch."""
         paths_of = [paths(row, labels) for row, labels in enumerate(label_tokens)]
-        shared, prefix = 0, None
+        prefix = Prefix(0, None)
         if not self.checkpoint.is_encoder_decoder:
-            shared, prefix = self._run_prefix(prompts)
+            prefix = self._network.run_prefix(prompts, STEP)
+            if max(map(len, paths_of)) > 1 and self._network.has_branching_cache:
+                yield from self._run_branches(prompts, label_tokens, paths_of, done, prefix)
+                return
+        yield from self._run_paths(prompts, label_tokens, paths_of, done, prefix)
+
+    def _run_branches(
+        self, prompts: list[list[int]], label_tokens: list[LabelTokens],
+        paths_of: list[list[Path]], done: set[int], prefix: Prefix,
+    ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
+        """Rows of equal length, each run once; the paths of its labels go on from its cache.
+
+        Equal lengths leave no padding between a prompt and its labels, which networks that count
+        places in the cache (GPT-Neo's windows, MPT's penalties) would take for tokens.
+        """
+        rows_by_length: dict[int, list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            if row not in done:
+                rows_by_length.setdefault(len(prompt), []).append(row)
+        for length, rows in sorted(rows_by_length.items(), reverse=True):
+            size = max(1, min(self.batch_size, self._budget // (length - prefix.length)))
+            for start in range(0, len(rows), size):
+                batch = rows[start : start + size]
+                batch_paths = [path for row in batch for path in paths_of[row]]
+                yield batch, self._network.score_branches(
+                    [prompts[row] for row in batch], [label_tokens[row] for row in batch],
+                    [path._replace(row=batch.index(path.row)) for path in batch_paths], prefix,
+                )  # fmt: skip
+
+    def _run_paths(
+        self, prompts: list[list[int]], label_tokens: list[LabelTokens],
+        paths_of: list[list[Path]], done: set[int], prefix: Prefix,
+    ) -> Iterator[tuple[list[int], np.ndarray]]:  # fmt: skip
+        """Rows of like length, each run once for each path of its labels."""
         longest = max(len(path.tokens) for row_paths in paths_of for path in row_paths)
         most_paths = max(map(len, paths_of))
-        lengths = [len(prompt) - shared + longest for prompt in prompts]
-        device = self.checkpoint.model.device.type
-        vocabulary = self.checkpoint.model.config.get_text_config().vocab_size
+        lengths = [len(prompt) - prefix.length + longest for prompt in prompts]
         # Padding within a batch is at most a bucket's, so that few logits beside those read come.
-        fit = max(1, MOST_LOGITS // (vocabulary * (longest + 2 * STEP) * most_paths))
-        budget = max(1, BATCH_TOKENS.get(device, 4096) // most_paths)
+        most_logits = self._network.vocabulary * (longest + 2 * STEP) * most_paths
+        fit = max(1, MOST_LOGITS // most_logits)
+        budget = max(1, self._budget // most_paths)
         size = max(1, min(self.batch_size // most_paths, fit))
         for rows, _, _ in batches(range(len(prompts)), lengths, size, budget, STEP):
             if done.issuperset(rows):
                 continue
             batch = [path for row in rows for path in paths_of[row]]
             if self.checkpoint.is_encoder_decoder:
-                token_scores = self._decode(rows, batch, prompts, label_tokens)
+                token_scores = self._network.decode(rows, batch, prompts, label_tokens)
             else:
-                token_scores = self._continue(batch, prompts, label_tokens, shared, prefix)
+                token_scores = self._network.score_paths(batch, prompts, label_tokens, prefix)
             scores = np.zeros((len(rows), len(label_tokens[0])), np.float32)
             place = {row: i for i, row in enumerate(rows)}
             for path, of_labels in zip(batch, token_scores, strict=True):
                 scores[place[path.row], list(path.labels)] = of_labels
             yield rows, scores
 
-    def _run_prefix(self, prompts: list[list[int]]) -> tuple[int, Any]:
-        """How many tokens all prompts begin with alike, and the cache of them."""
-        import torch
-
-        first, last = min(prompts), max(prompts)
-        most = min(map(len, prompts)) - 1  # a prompt keeps one token to read after
-        shared = next((i for i in range(most) if first[i] != last[i]), most)
-        if len(prompts) < 2 or shared < STEP:
-            return 0, None
-        with torch.inference_mode():
-            output = self._forward(
-                np.array([first[:shared]]), np.ones((1, shared), int), 0, None, 1
-            )
-        cache: Any = getattr(output, "past_key_values", None)
-        try:
-            copy.deepcopy(cache).batch_repeat_interleave(1)
-        except (AttributeError, NotImplementedError):
-            # Caches of some networks (state-space, convolution) cannot be repeated for many rows.
-            return 0, None
-        return shared, cache
-
-    def _forward(
-        self, ids: np.ndarray, mask: np.ndarray, shared: int, cache: Any, keep: int
-    ) -> Any:
-        """The network's output for `ids [b, t]` after `shared` cached tokens."""
-        import torch
-
-        model = self.checkpoint.model
-        seen = np.concatenate([np.ones((len(ids), shared), int), mask], axis=1)
-        options: dict[str, Any] = {}
-        if "position_ids" in self._options:
-            positions = np.broadcast_to(shared + np.arange(ids.shape[1]), ids.shape).copy()
-            options["position_ids"] = torch.as_tensor(positions, device=model.device)
-        if "logits_to_keep" in self._options:
-            options["logits_to_keep"] = keep
-        if cache is not None:
-            options["past_key_values"] = cache
-        return model(
-            input_ids=torch.as_tensor(ids, device=model.device),
-            attention_mask=torch.as_tensor(seen, device=model.device), use_cache=True, **options,
-        )  # fmt: skip
-
-    def _continue(
-        self, batch: list[Path], prompts: list[list[int]], label_tokens: list[LabelTokens],
-        shared: int, prefix: Any,
-    ) -> list[list[float]]:  # fmt: skip
-        """Log-probabilities of each path's labels, by a causal model."""
-        import torch
-
-        sequences = [[*prompts[path.row][shared:], *path.tokens] for path in batch]
-        ids, mask = padded(sequences)
-        first_reads = [len(prompts[path.row]) - shared - 1 for path in batch]
-        keep = ids.shape[1] - min(first_reads)
-        with torch.inference_mode():
-            cache = copy.deepcopy(prefix)  # a call adds to its cache
-            if cache is not None:
-                cache.batch_repeat_interleave(len(batch))
-            logits = self._forward(ids, mask, shared, cache, keep).logits
-            skipped = ids.shape[1] - logits.shape[1]
-            reads = [read - skipped for read in first_reads]
-            return read_labels(logits, batch, label_tokens, reads)
-
-    def _decode(
-        self, rows: list[int], batch: list[Path], prompts: list[list[int]],
-        label_tokens: list[LabelTokens],
-    ) -> list[list[float]]:  # fmt: skip
-        """Log-probabilities of each path's labels, by an encoder-decoder model."""
-        import torch
-        from transformers.modeling_outputs import BaseModelOutput
-
-        model = self.checkpoint.model
-        ids, mask = padded([prompts[row] for row in rows])
-        row_of_path = torch.as_tensor([rows.index(path.row) for path in batch])
-        begin = model.config.decoder_start_token_id
-        decoded, _ = padded([[begin, *path.tokens] for path in batch])
-        with torch.inference_mode():
-            seen = torch.as_tensor(mask, device=model.device)
-            encoded = model.get_encoder()(
-                input_ids=torch.as_tensor(ids, device=model.device), attention_mask=seen
-            ).last_hidden_state
-            row_of_path = row_of_path.to(model.device)
-            logits = model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[row_of_path]),
-                attention_mask=seen[row_of_path],
-                decoder_input_ids=torch.as_tensor(decoded, device=model.device),
-            ).logits
-            return read_labels(logits, batch, label_tokens, [0] * len(batch))
+    @property
+    def _budget(self) -> int:
+        """Tokens of a batch, padding included."""
+        return BATCH_TOKENS.get(self.checkpoint.model.device.type, 4096)
