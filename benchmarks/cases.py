@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from batch_calibration.data import read
 from batch_calibration.prompts.render import render as render_context
-from batch_calibration.prompts.template import prompt
+from batch_calibration.prompts.template import query
 from batch_calibration.settings import Settings
 from batch_calibration.tasks import TASKS
 
@@ -76,9 +76,8 @@ def many(data: Path, rows: int) -> dict[str, Any]:
     task = TASKS["mnli"]
     real = read(task, str(data), "validation").rows
     texts = [
-        prompt(
+        query(
             task.zero_shot,
-            [],
             # Each pass over the premises takes the hypotheses of one row further on.
             real[i % len(real)]
             | {"hypothesis": real[(i + i // len(real)) % len(real)]["hypothesis"]},

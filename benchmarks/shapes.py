@@ -1,5 +1,6 @@
 """Networks with random weights in the shapes that people use, and the work that texts cost them."""
 
+import json
 from collections.abc import Sequence
 from os.path import commonprefix
 from pathlib import Path
@@ -98,6 +99,9 @@ def random_checkpoint(directory: Path, tokenizer: Path, shape: dict[str, Any]) -
     directory.mkdir(parents=True)
     bpe = ByteLevelBPETokenizer(str(tokenizer / "encoder.json"), str(tokenizer / "vocab.bpe"))
     bpe.save(str(directory / "tokenizer.json"))
+    # Else transformers takes the class of the architecture, which may split texts otherwise.
+    tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
     family, random = FAMILIES[shape["model_type"]], np.random.default_rng(0)
     graph, state = nnx.split(_skeleton(directory, shape))
 

@@ -1,6 +1,7 @@
 """Who may import whom, read from the source: an arrow that runs the wrong way fails here."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -226,3 +227,20 @@ def test_the_diagram_of_the_architecture_is_up_to_date():
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_benchmarks_import_names_that_exist():
+    """They are not run here, and some need torch: what they import from us is looked up."""
+    missing = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(PACKAGE):
+                continue
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                is_there = hasattr(module, name.name)
+                if not is_there and hasattr(module, "__path__"):  # a module of a package
+                    is_there = importlib.util.find_spec(f"{node.module}.{name.name}") is not None
+                if not is_there:
+                    missing.append(f"{path.name}: {node.module}.{name.name}")
+    assert missing == []
