@@ -43,6 +43,22 @@ def test_sequences_hold_every_row_once_and_waste_little():
     assert all(len(packed.rows) == 1 for packed in alone)
 
 
+def test_rows_of_one_passage_lie_together_where_others_begin_alike():
+    """Passages with a few questions each, of which several begin with the same word."""
+    random = np.random.default_rng(0)
+    prompts, distinct = [], 0
+    for passage in range(40):
+        length, questions = random.integers(20, 70), random.integers(1, 5)
+        distinct += length
+        for question in range(questions):
+            ending = [100 + question, *[9] * random.integers(3, 40)]
+            prompts.append([passage % 3, *[50 + passage] * length, *ending])
+            distinct += len(ending)
+    sequences = pack(range(len(prompts)), prompts, 0, [0] * len(prompts), 64)
+    slots = sum(packed.length for packed in sequences)
+    assert sum(map(len, prompts)) > 1.5 * slots and distinct > 0.85 * slots
+
+
 def test_a_layout_lets_each_slot_see_its_own_tokens():
     trie = build_trie(((5, 6, 7), (5, 8), (9,), (5, 6, 3)))
     prompts = [[1, 2, 3], [1, 4]]
