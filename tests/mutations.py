@@ -142,11 +142,13 @@ def main() -> int:
     flags = parser.parse_args()
     parts = flags.files.split(",")
     files = [file for file in TESTS if any(part in file for part in parts)]
-    draw = random.Random(flags.seed)
     shuffled = {}
     for file in files:
         if mutants := list_mutants(file):
+            # A file's own seed: its draw stays what it is where another file changes.
+            draw = random.Random(f"{flags.seed} {file}")
             shuffled[file] = draw.sample(mutants, len(mutants))
+    draw = random.Random(flags.seed)
     # In each turn one mutant of every file that has some left, the files in another order.
     chosen = []
     for turn in range(flags.sample):
