@@ -28,26 +28,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One question.
+    """One question."""
 
-    Attributes:
-        id: the row's name.
-        scores: log-probability of each choice, nats.
-        choices: their texts; () where the choices stand in the prompt.
-        target: the right choice as the log has it: index, text, or a list of such; None if unknown.
-        right: whether the log counts the highest score as right; None where it does not say.
-        alone: log-probability of each choice without the question; () where it was not asked.
-        columns: values of the columns that `Reading.by` names.
-        bound: least log-probability that was returned; None where all were asked for.
-    """
-
-    id: str
-    scores: tuple[float, ...]
-    choices: tuple[str, ...] = ()
+    id: str  # the row's name
+    scores: tuple[float, ...]  # log-probability of each choice, nats
+    choices: tuple[str, ...] = ()  # their texts; () where the choices stand in the prompt
+    # The right choice as the log has it: index, text, or a list of such; None if unknown.
     target: Json = None
+    # Whether the log counts the highest score as right; None where it does not say.
     right: bool | None = None
+    # Log-probability of each choice without the question; () where it was not asked.
     alone: tuple[float, ...] = ()
+    # Values of the columns that `Reading.by` names.
     columns: Mapping[str, str] = field(default_factory=dict)
+    # Least log-probability that was returned; None where all were asked for.
     bound: float | None = None
 
     @property

@@ -31,27 +31,17 @@ MAX_SUM = 1.0 + 1e-3
 
 @dataclass(frozen=True)
 class Decision:
-    """One line.
+    """One line."""
 
-    Attributes:
-        where: its place in words.
-        id: the row's name.
-        number: among all decisions of the file, from 0.
-        log_probs: option -> nats, in the order of the options' names; minus infinity for 0.
-        choice: the option that was chosen, "" where the line does not say.
-        gold: the right option, "" where it is unknown.
-        is_content_free: whether the state that was asked about had no content.
-        columns: values of the columns that `Reading.by` names.
-    """
-
-    where: str
-    id: str
-    number: int
+    where: str  # its place in words
+    id: str  # the row's name
+    number: int  # among all decisions of the file, from 0
+    # Option -> nats, in the order of the options' names; minus infinity for 0.
     log_probs: Mapping[str, float]
-    choice: str
-    gold: str
-    is_content_free: bool
-    columns: Mapping[str, str]
+    choice: str  # the option that was chosen, "" where the line does not say
+    gold: str  # the right option, "" where it is unknown
+    is_content_free: bool  # whether the state that was asked about had no content
+    columns: Mapping[str, str]  # values of the columns that `Reading.by` names
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -13,19 +13,12 @@ MAX_LISTED = 8
 
 
 class Gaps(NamedTuple):
-    """How many rows of a file, or of a part of it, lack the score of a label.
+    """How many rows of a file, or of a part of it, lack the score of a label."""
 
-    Attributes:
-        rows: all rows.
-        lacking: those that lack the score of one label or of several.
-        empty: those without any score.
-        by_label: [k], those that lack each label; 0 of all.
-    """
-
-    rows: int = 0
-    lacking: int = 0
-    empty: int = 0
-    by_label: np.ndarray | int = 0
+    rows: int = 0  # all rows
+    lacking: int = 0  # those that lack the score of one label or of several
+    empty: int = 0  # those without any score
+    by_label: np.ndarray | int = 0  # [k], those that lack each label; 0 of all
 
     def plus(self, others: "Gaps") -> "Gaps":
         """Those of both parts together."""

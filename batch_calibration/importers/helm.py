@@ -31,19 +31,12 @@ REMEDY = "ask again with the same demonstrations in all prompts."
 
 
 class HelmRequest(NamedTuple):
-    """One request of a run.
+    """One request of a run."""
 
-    Attributes:
-        where: its place in the file, for sentences.
-        trial: the number of its demonstrations, drawn anew for each trial.
-        id: of the question.
-        state: what the file says of it.
-    """
-
-    where: str
-    trial: int
-    id: str
-    state: Mapping[str, Json]
+    where: str  # its place in the file, for sentences
+    trial: int  # the number of its demonstrations, drawn anew for each trial
+    id: str  # of the question
+    state: Mapping[str, Json]  # what the file says of it
 
     @property
     def key(self) -> tuple[int, str]:

@@ -25,21 +25,14 @@ SHUFFLED = "Choices were shuffled"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sample's answer stands.
+    """Where a sample's answer stands."""
 
-    Attributes:
-        before: tokens that the model wrote before it, None where the place cannot be told.
-        size: tokens that the model wrote.
-        names_label: whether any label stands in what it wrote.
-        log_probs: the likeliest tokens there, or at the beginning where the place is not known.
-        written: the token that the model wrote there, without what stands around it.
-    """
-
-    before: int | None
-    size: int
-    names_label: bool
+    before: int | None  # tokens that the model wrote before it, None where the place cannot be told
+    size: int  # tokens that the model wrote
+    names_label: bool  # whether any label stands in what it wrote
+    # The likeliest tokens there, or at the beginning where the place is not known.
     log_probs: Mapping[str, float]
-    written: str
+    written: str  # the token that the model wrote there, without what stands around it
 
 
 def read_sample(

@@ -37,25 +37,15 @@ GENERATED = "generated texts (generate_until)"
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of a log.
+    """One line of a log."""
 
-    Attributes:
-        row: the question.
-        prompt: before its first choice.
-        filter: which of the harness's filters the line is for, "" in older logs.
-        content_hash: of what was asked and answered.
-        document_hash: of the data set's own row.
-        request_hash: of what was asked, and of which document.
-        source: the task and the model, of lines that name them.
-    """
-
-    row: Row
-    prompt: str
-    filter: str
-    content_hash: int
-    document_hash: int
-    request_hash: int
-    source: tuple[str, ...]
+    row: Row  # the question
+    prompt: str  # before its first choice
+    filter: str  # which of the harness's filters the line is for, "" in older logs
+    content_hash: int  # of what was asked and answered
+    document_hash: int  # of the data set's own row
+    request_hash: int  # of what was asked, and of which document
+    source: tuple[str, ...]  # the task and the model, of lines that name them
 
 
 def recognizes(path: Path, start: bytes) -> bool:

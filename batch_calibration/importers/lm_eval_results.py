@@ -15,19 +15,12 @@ MAX_RESULTS_BYTES = 1 << 26
 
 
 class About(NamedTuple):
-    """What a log's name and the results beside it say.
+    """What a log's name and the results beside it say."""
 
-    Attributes:
-        context: of the log: task, model, data, shots ...
-        shots: the number of demonstrations, None where it is not known.
-        rows: how many documents were evaluated, None where it is not known.
-        results: the name of the file of results.
-    """
-
-    context: dict[str, Json]
-    shots: int | None
-    rows: int | None
-    results: str
+    context: dict[str, Json]  # of the log: task, model, data, shots
+    shots: int | None  # the number of demonstrations, None where it is not known
+    rows: int | None  # how many documents were evaluated, None where it is not known
+    results: str  # the name of the file of results
 
 
 def about_log(path: Path, reading: Reading) -> About:

@@ -26,27 +26,18 @@ SAME_NATS = 0.02
 
 @dataclass(frozen=True)
 class Line:
-    """One saved answer.
+    """One saved answer."""
 
-    Attributes:
-        where: the file and the line, for sentences.
-        body: the server's response.
-        fields: what stands beside it: an id, the right label.
-        number: how many answers stand before it in the file.
-        failure: what the server said where it did not answer, "" where it did.
-        request: where the response is from, of which this line is one choice; "" if it is whole.
-        choice: which of its choices.
-        choices: how many it has.
-    """
-
-    where: str
-    body: Mapping[str, object]
+    where: str  # the file and the line, for sentences
+    body: Mapping[str, object]  # the server's response
+    # What stands beside it: an id, the right label.
     fields: Mapping[str, object] = field(default_factory=dict)
-    number: int = 0
-    failure: str = ""
+    number: int = 0  # how many answers stand before it in the file
+    failure: str = ""  # what the server said where it did not answer, "" where it did
+    # Where the response is from, of which this line is one choice; "" if it is whole.
     request: str = ""
-    choice: int = 0
-    choices: int = 1
+    choice: int = 0  # which of its choices
+    choices: int = 1  # how many it has
 
     def without_id(self) -> "Line":
         """The same of one row of several that a response scores, whose id is no row's."""

@@ -24,17 +24,11 @@ FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false"
 
 
 class Prompt(NamedTuple):
-    """A prompt that was scored with labels.
+    """A prompt that was scored with labels."""
 
-    Attributes:
-        number: how many other prompts stand before it.
-        log_probs: label's index -> log-probability, nats.
-        lines: label's index -> the answer that has it.
-    """
-
-    number: int
-    log_probs: dict[int, float]
-    lines: dict[int, Line]
+    number: int  # how many other prompts stand before it
+    log_probs: dict[int, float]  # label's index -> log-probability, nats
+    lines: dict[int, Line]  # label's index -> the answer that has it
 
     def cells(self, name: str) -> list[object]:
         """A field of its lines, in the order of the labels."""

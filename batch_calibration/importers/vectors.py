@@ -28,27 +28,18 @@ Names = tuple[str, ...]
 
 
 class Vectors(NamedTuple):
-    """Scores that stand together in a row.
+    """Scores that stand together in a row."""
 
-    Attributes:
-        names: of the k labels.
-        scores: [n, k]; NaN where a row does not list a label.
-        lists: what each of the n rows lists, in the order of its scores; () where it lists nothing.
-        are_named: whether the table names the labels.
-        are_answers: whether the lists are other texts in each row, so that a label is a place.
-        source: the column that lists them, "" where none does.
-        are_ranked: whether the scores of each row stand in falling order.
-        notes: what was noticed.
-    """
-
-    names: Names
-    scores: np.ndarray
+    names: Names  # of the k labels
+    scores: np.ndarray  # [n, k]; NaN where a row does not list a label
+    # What each of the n rows lists, in the order of its scores; () where it lists nothing.
     lists: Sequence[Names] = ()
-    are_named: bool = True
+    are_named: bool = True  # whether the table names the labels
+    # Whether the lists are other texts in each row, so that a label is a place.
     are_answers: bool = False
-    source: str = ""
-    are_ranked: bool = False
-    notes: tuple[str, ...] = ()
+    source: str = ""  # the column that lists them, "" where none does
+    are_ranked: bool = False  # whether the scores of each row stand in falling order
+    notes: tuple[str, ...] = ()  # what was noticed
 
 
 def first_cell(column: Sequence[object] | np.ndarray) -> object:

@@ -9,21 +9,13 @@ from batch_calibration.responses import AROUND, SPACES
 
 
 class Mention(NamedTuple):
-    """A label in a text.
+    """A label in a text."""
 
-    Attributes:
-        start: of its first letter.
-        label: its name.
-        is_marked: whether "ANSWER:" stands before it.
-        is_line: whether it is marked so and the line holds nothing else, as far as a full stop.
-        is_article: whether it may be a word, as "A" is before another one.
-    """
-
-    start: int
-    label: str
-    is_marked: bool
-    is_line: bool
-    is_article: bool
+    start: int  # of its first letter
+    label: str  # its name
+    is_marked: bool  # whether "ANSWER:" stands before it
+    is_line: bool  # whether it is marked so and the line holds nothing else, as far as a full stop
+    is_article: bool  # whether it may be a word, as "A" is before another one
 
 
 def find_answer(written: Sequence[str], labels: Sequence[str], recorded: str = "") -> int | None:

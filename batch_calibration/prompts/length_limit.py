@@ -31,17 +31,11 @@ class TokenBudget(Protocol):
 
 
 class Fitted(NamedTuple):
-    """Texts that fit, and how many of them were changed.
+    """Texts that fit, and how many of them were changed."""
 
-    Attributes:
-        texts: One for each row.
-        dropped: Rows whose context lost demonstrations.
-        truncated: Rows whose text was cut on the left.
-    """
-
-    texts: Sequence[str]
-    dropped: int
-    truncated: int
+    texts: Sequence[str]  # One for each row
+    dropped: int  # Rows whose context lost demonstrations
+    truncated: int  # Rows whose text was cut on the left
 
 
 def fit(

@@ -31,21 +31,14 @@ class RowFormat(NamedTuple):
 
 
 class BlockRows(NamedTuple):
-    """The rows of a block.
+    """The rows of a block."""
 
-    Attributes:
-        prompt: `(number, skip)` -> a row's prompt without the first `skip` demonstrations.
-        labels: the gold label of each, -1 where it is unknown.
-        ids: names that lead back.
-        shots: how many demonstrations a prompt has.
-        together: as in `RenderedBlock`.
-    """
-
+    # `(number, skip)` -> a row's prompt without the first `skip` demonstrations.
     prompt: Callable[[int, int], str]
-    labels: Sequence[int]
-    ids: Sequence[str]
-    shots: int
-    together: int = 1
+    labels: Sequence[int]  # the gold label of each, -1 where it is unknown
+    ids: Sequence[str]  # names that lead back
+    shots: int  # how many demonstrations a prompt has
+    together: int = 1  # as in `RenderedBlock`
 
     @property
     def size(self) -> int:

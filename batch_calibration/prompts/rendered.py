@@ -29,21 +29,15 @@ BLOCK_CHOICES = {
 
 
 class RenderedBlock(NamedTuple):
-    """The inputs of one block, before any model is asked.
+    """The inputs of one block, before any model is asked."""
 
-    Attributes:
-        inputs: texts or images.
-        labels: the gold label of each, -1 where it is unknown.
-        row_ids: names that lead back to the rows.
-        spec: what made the inputs, settings that are not the default under `options`; another
-            spec makes a stored block stale.
-        together: how many inputs in a row count as one: where one of them has no scores, none has.
-    """
-
-    inputs: Inputs
-    labels: list[int]
-    row_ids: list[str]
+    inputs: Inputs  # texts or images
+    labels: list[int]  # the gold label of each, -1 where it is unknown
+    row_ids: list[str]  # names that lead back to the rows
+    # What made the inputs, settings that are not the default under `options`; another spec makes a
+    # stored block stale.
     spec: dict[str, Json]
+    # How many inputs in a row count as one: where one of them has no scores, none has.
     together: int = 1
 
     @property
@@ -53,21 +47,14 @@ class RenderedBlock(NamedTuple):
 
 
 class RenderedContext(NamedTuple):
-    """One context, rendered.
+    """One context, rendered."""
 
-    Attributes:
-        context: what it is: all that decides its numbers but the model.
-        label_names: names of the `k` labels.
-        label_texts: the texts of each label: surface forms of its words, or statements.
-        blocks: the inputs of each block.
-        notes: what a reader of the numbers must know, in sentences.
-    """
-
-    context: dict[str, Json]
-    label_names: tuple[str, ...]
+    context: dict[str, Json]  # what it is: all that decides its numbers but the model
+    label_names: tuple[str, ...]  # names of the `k` labels
+    # The texts of each label: surface forms of its words, or statements.
     label_texts: tuple[tuple[str, ...], ...]
-    blocks: dict[str, RenderedBlock]
-    notes: tuple[str, ...] = ()
+    blocks: dict[str, RenderedBlock]  # the inputs of each block
+    notes: tuple[str, ...] = ()  # what a reader of the numbers must know, in sentences
 
     @property
     def size(self) -> int:

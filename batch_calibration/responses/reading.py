@@ -76,14 +76,10 @@ def add_token(log_probs: dict[str, float], token: object, log_prob: object, wher
 
 
 class PromptTokens(NamedTuple):
-    """A prompt that ends with a label, token by token.
+    """A prompt that ends with a label, token by token."""
 
-    Attributes:
-        tokens: their texts.
-        log_probs: of each token given those before it, in nats; NaN where it is not known.
-    """
-
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...]  # their texts
+    # Of each token given those before it, in nats; NaN where it is not known.
     log_probs: tuple[float, ...]
 
 

@@ -20,20 +20,15 @@ ASK = "ask with logprobs=true and top_logprobs=20 (chat) or logprobs=5 (completi
 
 
 class ResponseFormat(NamedTuple):
-    """What one kind of server answers.
+    """What one kind of server answers."""
 
-    Attributes:
-        scorer: its name in score tables.
-        list_tokens: response -> the likeliest first tokens and their log-probabilities.
-        no_tokens: what to say where there are none, and how to ask for them.
-        has_prompt: whether a response scores the tokens of its prompt, not those after it.
-        read_prompt: such a response -> its prompt; None where the server has none.
-    """
-
-    scorer: str
+    scorer: str  # its name in score tables
+    # Response -> the likeliest first tokens and their log-probabilities.
     list_tokens: Callable[[Response, str], Iterator[tuple[object, object]]]
-    no_tokens: str
+    no_tokens: str  # what to say where there are none, and how to ask for them
+    # Whether a response scores the tokens of its prompt, not those after it.
     has_prompt: Callable[[Response], bool]
+    # Such a response -> its prompt; None where the server has none.
     read_prompt: Callable[[Response, str], PromptTokens] | None = None
 
     def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:

@@ -21,18 +21,13 @@ MIN_BEGINNING = 2
 
 
 class TopK(NamedTuple):
-    """What lists of the likeliest tokens say of labels.
+    """What lists of the likeliest tokens say of labels."""
 
-    Attributes:
-        log_probs: [n, k], nats; minus infinity where no token of the label was returned.
-        bound: [n], the least log-probability of each row's list: what is not in it lies below.
-        mass: [n], the probability of all labels together.
-        tokens: label -> the tokens that were taken for it, as the server wrote them.
-    """
-
-    log_probs: np.ndarray
+    log_probs: np.ndarray  # [n, k], nats; minus infinity where no token of the label was returned
+    # [n], the least log-probability of each row's list: what is not in it lies below.
     bound: np.ndarray
-    mass: np.ndarray
+    mass: np.ndarray  # [n], the probability of all labels together
+    # Label -> the tokens that were taken for it, as the server wrote them.
     tokens: dict[str, tuple[str, ...]]
 
 

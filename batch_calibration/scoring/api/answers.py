@@ -22,15 +22,10 @@ CHECKSUM_BYTES = 16
 
 
 class Request(NamedTuple):
-    """One request.
+    """One request."""
 
-    Attributes:
-        path: behind the server's address, such as "completions".
-        body: what is sent.
-    """
-
-    path: str
-    body: dict[str, Json]
+    path: str  # behind the server's address, such as "completions"
+    body: dict[str, Json]  # what is sent
 
 
 class Answers:

@@ -19,30 +19,19 @@ T = TypeVar("T")
 
 
 class ApiCost(NamedTuple):
-    """What a run will ask.
+    """What a run will ask."""
 
-    Attributes:
-        requests: that have no answer yet.
-        tokens: sent with them.
-        answered: requests that earlier runs asked.
-    """
-
-    requests: int
-    tokens: int
-    answered: int
+    requests: int  # that have no answer yet
+    tokens: int  # sent with them
+    answered: int  # requests that earlier runs asked
 
 
 class Failures(NamedTuple, Generic[T]):
-    """Requests that have no answer.
+    """Requests that have no answer."""
 
-    Attributes:
-        sentences: why, one for each request that failed for good.
-        stopped: whether requests after them were not sent.
-        refused: what requests are called that the server, which answers others, refuses; and why.
-    """
-
-    sentences: list[str]
-    stopped: bool
+    sentences: list[str]  # why, one for each request that failed for good
+    stopped: bool  # whether requests after them were not sent
+    # What requests are called that the server, which answers others, refuses; and why.
     refused: list[tuple[T, str]]
 
 

@@ -92,17 +92,12 @@ def label_log_probs(
 
 
 class _View(NamedTuple):
-    """A way of writing texts in which a tokenizer shows what it read.
+    """A way of writing texts in which a tokenizer shows what it read."""
 
-    Attributes:
-        write: a text -> the text in it.
-        fits: whether the texts of tokens look as if written so.
-        spaceless: whether spaces are left out.
-    """
-
-    write: Callable[[str], str]
+    write: Callable[[str], str]  # a text -> the text in it
+    # Whether the texts of tokens look as if written so.
     fits: Callable[[Sequence[str]], bool] = lambda _: True
-    spaceless: bool = False
+    spaceless: bool = False  # whether spaces are left out
 
 
 class _Match(NamedTuple):

@@ -25,19 +25,12 @@ SEVERAL, UNLIKE = 3, 1.2
 
 
 class FirstTokenScores(NamedTuple):
-    """What lists of first tokens say of labels.
+    """What lists of first tokens say of labels."""
 
-    Attributes:
-        scores: float32 [n, k], nats; NaN in rows that are not kept.
-        kept: [n], which rows have a score for every label.
-        lacking: how many lists lack a label.
-        never: a sentence on each label that no list has.
-    """
-
-    scores: np.ndarray
-    kept: np.ndarray
-    lacking: int
-    never: tuple[str, ...]
+    scores: np.ndarray  # float32 [n, k], nats; NaN in rows that are not kept
+    kept: np.ndarray  # [n], which rows have a score for every label
+    lacking: int  # how many lists lack a label
+    never: tuple[str, ...]  # a sentence on each label that no list has
 
 
 def score_first_tokens(

@@ -30,23 +30,14 @@ WHERE = "the answer"
 
 
 class Question(NamedTuple):
-    """One text and the labels that may follow it.
+    """One text and the labels that may follow it."""
 
-    Attributes:
-        model: what the server calls the model.
-        text: the prompt.
-        forms: the texts of all labels.
-        top: how many of the likeliest first tokens are asked for.
-        ids: the prompt's token ids, for protocols that send ids.
-        label_ids: the token id of each form, for such protocols.
-    """
-
-    model: str
-    text: str
-    forms: tuple[str, ...]
-    top: int
-    ids: tuple[int, ...] = ()
-    label_ids: tuple[int, ...] = ()
+    model: str  # what the server calls the model
+    text: str  # the prompt
+    forms: tuple[str, ...]  # the texts of all labels
+    top: int  # how many of the likeliest first tokens are asked for
+    ids: tuple[int, ...] = ()  # the prompt's token ids, for protocols that send ids
+    label_ids: tuple[int, ...] = ()  # the token id of each form, for such protocols
 
 
 FormScores = list[float] | Mapping[str, float]
@@ -54,23 +45,16 @@ FormScores = list[float] | Mapping[str, float]
 
 
 class ApiProtocol(NamedTuple):
-    """A way of asking.
+    """A way of asking."""
 
-    Attributes:
-        requests: of a question, in the order of its forms where each has one.
-        read: answer, question and number of the request -> what the answer says.
-        first_tokens: whether answers are lists of first tokens.
-        sends_ids: whether token ids are sent, which takes a tokenizer.
-        asks_all: whether one request names all labels.
-        instead: what to try where a server cannot do it.
-    """
-
+    # Of a question, in the order of its forms where each has one.
     requests: Callable[[Question], list[Request]]
+    # Answer, question and number of the request -> what the answer says.
     read: Callable[[Json, Question, int], FormScores]
-    first_tokens: bool = False
-    sends_ids: bool = False
-    asks_all: bool = False
-    instead: str = ""
+    first_tokens: bool = False  # whether answers are lists of first tokens
+    sends_ids: bool = False  # whether token ids are sent, which takes a tokenizer
+    asks_all: bool = False  # whether one request names all labels
+    instead: str = ""  # what to try where a server cannot do it
 
     @property
     def asks_once(self) -> bool:

@@ -17,17 +17,11 @@ LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http
 
 
 class Server(NamedTuple):
-    """Where requests go, and with which key.
+    """Where requests go, and with which key."""
 
-    Attributes:
-        address: such as "http://127.0.0.1:8000/v1".
-        key_variable: the environment variable that holds the key.
-        key: its value, "" for none.
-    """
-
-    address: str
-    key_variable: str = "API_KEY"
-    key: str = ""
+    address: str  # such as "http://127.0.0.1:8000/v1"
+    key_variable: str = "API_KEY"  # the environment variable that holds the key
+    key: str = ""  # its value, "" for none
 
     def __repr__(self) -> str:
         return f"Server({self.address!r})"  # without the key
