@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from batch_calibration.errors import InputError
-from batch_calibration.importers import Reading, read, unpacking
+from batch_calibration.importers import Reading, local_copies, read
 
 LABELS = ("no", "yes")
 
@@ -368,7 +368,7 @@ def as_parquet(rows):
 @pytest.fixture
 def small_limit(monkeypatch):
     """A file may unpack to a mebibyte."""
-    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(local_copies, "MAX_UNPACKED", 1 << 20)
 
 
 MANY = 1 << 18

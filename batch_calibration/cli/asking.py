@@ -13,8 +13,8 @@ from batch_calibration.cli import study_options, summaries
 from batch_calibration.cli.waiting import Waiting
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import write_whole
-from batch_calibration.importers.delimited import read_cells
 from batch_calibration.importers.text_files import json_rows
+from batch_calibration.importers.text_tables import read_cells
 from batch_calibration.scoring.api.scorer import ApiScorer
 from batch_calibration.settings import Settings, keys
 from batch_calibration.study.loading import ApiCost

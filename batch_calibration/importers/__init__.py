@@ -9,14 +9,13 @@ from batch_calibration.errors import InputError
 from batch_calibration.importers import (
     array_files,
     decisions,
-    delimited,
     frames,
     helm,
     inspect_ai,
-    json_tables,
     lighteval,
     lm_eval,
     server_logs,
+    text_tables,
 )
 from batch_calibration.importers.base import Imported, Reading, own_tables, to_table, to_tables
 from batch_calibration.importers.frames import tables_of
@@ -76,13 +75,17 @@ IMPORTERS: dict[str, Importer] = {
     "sglang": _server("sglang", SGLANG),
     "llama.cpp": _server("llama.cpp", LLAMA_CPP),
     "decisions": Importer(decisions.recognizes, decisions.read, DECISIONS),
-    "npz": Importer(array_files.is_npz, array_files.read_npz, NPY),
-    "npy": Importer(array_files.is_npy, array_files.read_npy, NPY),
-    "safetensors": Importer(array_files.is_safetensors, array_files.read_safetensors, SAFETENSORS),
-    "parquet": Importer(frames.is_parquet, frames.read_parquet, PARQUET),
-    "arrow": Importer(frames.is_arrow, frames.read_arrow, ARROW),
-    "json": Importer(json_tables.recognizes, json_tables.read, "https://jsonlines.org"),
-    "csv": Importer(delimited.recognizes, delimited.read, "RFC 4180"),
+    "npz": Importer(array_files.is_npz, partial(array_files.read, array_files.load_npz), NPY),
+    "npy": Importer(array_files.is_npy, partial(array_files.read, array_files.load_npy), NPY),
+    "safetensors": Importer(
+        array_files.is_safetensors,
+        partial(array_files.read, array_files.load_safetensors),
+        SAFETENSORS,
+    ),
+    "parquet": Importer(frames.is_parquet, partial(frames.read, frames.load_parquet), PARQUET),
+    "arrow": Importer(frames.is_arrow, partial(frames.read, frames.load_arrow), ARROW),
+    "json": Importer(text_tables.is_json, text_tables.read_json, "https://jsonlines.org"),
+    "csv": Importer(text_tables.is_delimited, text_tables.read_delimited, "RFC 4180"),
 }
 """Format -> importer; of those that recognize a file, the first one reads it."""
 

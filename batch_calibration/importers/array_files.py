@@ -4,7 +4,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import LABEL_NAMES, text_of
 from batch_calibration.importers.columns import SCORE_NAMES, label_rows
-from batch_calibration.importers.unpacking import check_archive
+from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.vectors import Vectors, read_vectors
 
 Arrays = dict[str, np.ndarray]
@@ -46,22 +46,8 @@ def is_safetensors(path: Path, start: bytes) -> bool:
     return path.suffix == ".safetensors" or start[5:9] == b"\0\0\0{"  # its length, then JSON
 
 
-def read_npz(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of an npz file; nothing in it is unpickled."""
-    return _read(path, reading, _load_npz)
-
-
-def read_npy(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of an npy file, an array [n, k]; nothing in it is unpickled."""
-    return _read(path, reading, _load_npy)
-
-
-def read_safetensors(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a safetensors file; lists of texts in its metadata are names."""
-    return _read(path, reading, _load_safetensors)
-
-
-def _load_npz(path: Path) -> Arrays:
+def load_npz(path: Path) -> Arrays:
+    """The arrays of an npz file."""
     with zipfile.ZipFile(path) as archive:
         check_archive(archive, path)
     # Without pickle: an array of objects could run code as it is read.
@@ -69,12 +55,14 @@ def _load_npz(path: Path) -> Arrays:
         return {name: archive[name] for name in archive.files}
 
 
-def _load_npy(path: Path) -> Arrays:
+def load_npy(path: Path) -> Arrays:
+    """The array of an npy file."""
     # Mapped, a header that declares more than the file holds is refused before memory is taken.
     return {"scores": np.array(np.load(path, mmap_mode="r", allow_pickle=False))}
 
 
-def _load_safetensors(path: Path) -> Arrays:
+def load_safetensors(path: Path) -> Arrays:
+    """The arrays of a safetensors file; lists of texts in its metadata are names."""
     with safe_open(path, framework="numpy") as file:
         arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = file.metadata() or {}
@@ -88,8 +76,8 @@ def _load_safetensors(path: Path) -> Arrays:
     return arrays
 
 
-def _read(path: Path, reading: Reading, load: Callable[[Path], Arrays]) -> list[Imported]:
-    """The contexts of a file that one function loads."""
+def read(load: Callable[[Path], Arrays], path: Path, reading: Reading) -> list[Imported]:
+    """The contexts of a file of arrays."""
     try:
         arrays = load(path)
     except InputError:
@@ -117,11 +105,7 @@ def from_arrays(
       `gold`, `labels`, `answers` ... holds the right labels. Whole numbers in `subject` beside
       texts in `subjects` stand for these.
 
-    Args:
-        where: what to call the arrays in sentences.
-        arrays: name -> array.
-        reading: what is said of them.
-        task: what to call the task where `reading` does not.
+    `task` is what to call the task where `reading` does not.
 
     Raises:
         InputError: no scores, or several that may be; a column that is named and not there; a
@@ -134,21 +118,19 @@ def from_arrays(
         at = f"{where}, {name}" if prefix else where
         task_name = f"{reading.task or task} {prefix.rstrip('_')}".strip()
         scores = np.asarray(read_numbers(arrays[name], at, SCORES, EACH_SCORE))
-        context: dict[str, Json]
-        # Names without the prefix come last and win.
-        context_arrays = dict(_arrays_beside(arrays, name, prefix))
+        arrays_beside = _arrays_beside(arrays, name, prefix)
+        context: dict[str, Json] = {"task": task_name}
         if scores.ndim == 2:
-            context = {"task": task_name}
-            contexts.append(_context(at, scores, context_arrays, reading, context, None, name))
+            contexts.append(_context(at, scores, arrays_beside, reading, context, None, name))
         elif scores.ndim == 3:  # [contexts, n, k]
-            kind, context_names = _context_names(context_arrays, len(scores))
+            kind, context_names = _context_names(arrays_beside, len(scores))
             for i, context_name in enumerate(context_names):
-                context = {"task": task_name, "model": context_name}
-                if kind != "model":
-                    context = {"task": f"{task_name} {context_name}"}
-                at_context = f"{at}, {context_name}"
+                context = {"task": f"{task_name} {context_name}"}
+                if kind == "model":
+                    context = {"task": task_name, "model": context_name}
+                where_context = f"{at}, {context_name}"
                 contexts.append(
-                    _context(at_context, scores[i], context_arrays, reading, context, i, name)
+                    _context(where_context, scores[i], arrays_beside, reading, context, i, name)
                 )
         else:
             raise InputError(
@@ -157,15 +139,13 @@ def from_arrays(
     return contexts
 
 
-def _arrays_beside(
-    arrays: Mapping[str, np.ndarray], name: str, prefix: str
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The other arrays; after them, those of this prefix alone by their names without it."""
-    other_arrays = [(key, array) for key, array in arrays.items() if key != name]
-    yield from other_arrays
-    for key, array in other_arrays:
+def _arrays_beside(arrays: Mapping[str, np.ndarray], name: str, prefix: str) -> Arrays:
+    """The other arrays, those of this prefix by their names without it too, which win."""
+    other_arrays = {key: array for key, array in arrays.items() if key != name}
+    for key, array in list(other_arrays.items()):
         if prefix and key.startswith(prefix):
-            yield key.removeprefix(prefix), array
+            other_arrays[key.removeprefix(prefix)] = array
+    return other_arrays
 
 
 def _score_arrays(
@@ -198,22 +178,15 @@ def _score_arrays(
 
 
 def _context(
-    where: str,
-    scores: np.ndarray,
-    arrays: Mapping[str, np.ndarray],
-    reading: Reading,
-    context: Mapping[str, Json],
-    index: int | None,
-    score_name: str,
-) -> Imported:
+    where: str, scores: np.ndarray, arrays: Arrays, reading: Reading,
+    context: Mapping[str, Json], index: int | None, score_name: str,
+) -> Imported:  # fmt: skip
     """One context's scores [n, k] with the arrays beside them; `index` is its leading index."""
     n, k = scores.shape
-    names_in_file = next(
-        (arrays[key] for key in LABEL_NAMES if _are_texts(arrays.get(key), k)), None
-    )
-    names = tuple(f"label {i}" for i in range(k))
-    if names_in_file is not None:
-        names = tuple(map(str, names_in_file))
+    names, names_in_file = tuple(f"label {i}" for i in range(k)), None
+    for key in reversed(LABEL_NAMES):  # the first such name wins
+        if _are_texts(arrays.get(key), k):
+            names_in_file, names = arrays[key], tuple(map(str, arrays[key]))
     vectors = Vectors(names, scores, are_named=names_in_file is not None)
     lists = {}  # what each row's scores are of
     for key, array in arrays.items():
@@ -234,9 +207,8 @@ def _context(
     for name in filter(None, (reading.gold, reading.ids, *reading.by)):
         if name not in columns:
             raise InputError(f"{where}: {InputError.unknown('array of its rows', name, columns)}")
-    may_be_gold = [name for name in GOLD if _may_be_gold(columns.get(name), vectors.names)]
-    gold_name = reading.gold or next(iter(may_be_gold), "")
-    reading = replace(reading, gold=gold_name)
+    may_be_gold = (name for name in GOLD if _may_be_gold(columns.get(name), vectors.names))
+    reading = replace(reading, gold=reading.gold or next(may_be_gold, ""))
     return label_rows(where, vectors, columns, reading, context, {score_name})
 
 

@@ -1,53 +1,25 @@
-"""Questions with choices, as logs hold them, as columns of scores that mean one thing each."""
+"""Questions with choices as columns of scores that mean one thing each, and which one is right."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import replace
 
 import numpy as np
 
-from batch_calibration.errors import InputError, shown
+from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.cells import (
     choose_labels,
     note_places,
-    numbered_names,
+    refuse_counted_from_one,
     renumber_labels,
 )
-from batch_calibration.importers.targets import gold_labels, note_other_accuracy
-from batch_calibration.responses import scores_of_top_k
+from batch_calibration.importers.rows import CHOICES, Row, choice_orders, label_names
 
-CHOICES = "choices"
-"""The column of `Reading.by` that is a row's number of choices."""
 MIN_ROWS_TO_WARN = 10
 """Rows below which a right choice that is always the same one may be chance."""
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One question."""
-
-    id: str  # the row's name
-    scores: tuple[float, ...]  # log-probability of each choice, nats
-    choices: tuple[str, ...] = ()  # their texts; () where the choices stand in the prompt
-    # The right choice as the log has it: index, text, or a list of such; None if unknown.
-    target: Json = None
-    # Whether the log counts the highest score as right; None where it does not say.
-    right: bool | None = None
-    # Log-probability of each choice without the question; () where it was not asked.
-    alone: tuple[float, ...] = ()
-    # Values of the columns that `Reading.by` names.
-    columns: Mapping[str, str] = field(default_factory=dict)
-    # Least log-probability that was returned; None where all were asked for.
-    bound: float | None = None
-
-    @property
-    def bare_choices(self) -> tuple[str, ...]:
-        """The texts without the spaces around them."""
-        return tuple(map(str.strip, self.choices))
 
 
 def to_imported(
@@ -144,85 +116,104 @@ def _stack_rows(
     )
 
 
-def score_by_first_tokens(
-    rows: Sequence[Row], lists: Sequence[Mapping[str, float]], where: str, reading: Reading
-) -> list[Row]:
-    """Rows whose choices are answers of one token, with the scores of these.
+def gold_labels(
+    rows: Sequence[Row], predicted: np.ndarray, where: str
+) -> tuple[np.ndarray, list[str]]:
+    """The right choice [n] of each row, -1 where unknown, and notes on how it was found.
 
-    Args:
-        rows: n questions without scores.
-        lists: for each, token -> log-probability where the model answered, in nats.
-        where: what to call the log in sentences.
-        reading: its `tokens` say which tokens mean a choice.
+    A target that is the text of one choice and the index of another is what agrees with what the
+    log counts as right, or what all targets can be. Where no target is a choice, and there are two,
+    what the log counts as right tells it.
+
+    Raises:
+        InputError: nothing tells indices from texts; indices that are counted from 1.
     """
-    scored = list(rows)
-    for choices in dict.fromkeys(row.choices for row in rows):
-        indices = [i for i, row in enumerate(rows) if row.choices == choices]
-        tokens = {name: texts for name, texts in reading.tokens.items() if name in choices}
-        top = scores_of_top_k([lists[i] for i in indices], choices, tokens, where)
-        for name, taken in top.tokens.items():
-            if not taken:
-                likely = [max(lists[i], key=lists[i].__getitem__) for i in indices[:5]]
-                raise InputError(
-                    f"{where}: no row's list has a token of the answer {shown(name)}; the "
-                    f"likeliest are {shown(likely)}: ask for more tokens (top_logprobs=20), or "
-                    "name those that mean it (tokens)."
-                )
-        for i, scores, bound in zip(indices, top.log_probs, top.bound, strict=True):
-            scored[i] = replace(scored[i], scores=tuple(map(float, scores)), bound=float(bound))
-    return scored
-
-
-def by_columns(
-    fields: Mapping[str, object], where: str, reading: Reading, *, kind: str = "document"
-) -> dict[str, str]:
-    """The values of the columns of `reading.by` among a row's fields; `kind` is what has them."""
-    names = [name for name in reading.by if name != CHOICES]
-    return {name: str(_field(fields, name, where, kind)) for name in names}
-
-
-def target_of(
-    fields: Mapping[str, T], target: T, where: str, reading: Reading, *, kind: str = "document"
-) -> T:
-    """The right choice of a row: the log's own, or the field that `reading.gold` names."""
-    return _field(fields, reading.gold, where, kind) if reading.gold else target
-
-
-def _field(fields: Mapping[str, T], name: str, where: str, kind: str) -> T:
-    """A field by its name, which may begin with "doc." as the harness's own documents do."""
-    name = name.removeprefix("doc.")
-    if name not in fields:
-        listed = ", ".join(map(shown, list(fields)[:20])) or "none"
-        raise InputError(
-            f"{where}: the {kind} has no field {shown(name)}; it has {listed}, and --by takes "
-            "'choices' too."
+    index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
+    n, k, notes = len(rows), len(rows[0].scores), []
+    right = np.array([-1 if row.right is None else int(row.right) for row in rows])
+    have_target = (index >= 0) | (text >= 0)
+    # All others would be taken for the next choice.
+    if (index == k).any() and (index[have_target] > 0).all() and (text[have_target] < 0).all():
+        refuse_counted_from_one(where, set(map(str, index[have_target])), k)
+    index = np.where(index < k, index, -1)
+    as_index, as_text = np.where(index >= 0, index, text), np.where(text >= 0, text, index)
+    gold = as_index
+    if (as_index != as_text).any():
+        kinds = {"indices": as_index, "texts": as_text}
+        agreement = {}
+        for kind, labels in kinds.items():
+            agreement[kind] = int((((predicted == labels) == right) & (right >= 0)).sum())
+        kind, other_kind = sorted(agreement, key=lambda kind: -agreement[kind])
+        reason = (
+            f"agrees with what the log counts as right in {agreement[kind]:,} of {n:,} rows, and "
+            f"otherwise in {agreement[other_kind]:,}"
         )
-    return fields[name]
+        if agreement[kind] == agreement[other_kind]:
+            are_whole = {"indices": (index >= 0)[have_target], "texts": (text >= 0)[have_target]}
+            possible = [kind for kind in kinds if are_whole[kind].all()]
+            if len(possible) != 1:
+                raise InputError(
+                    where=where,
+                    expected="right choices that are indices or texts",
+                    got="numbers that are both, and no `acc` that tells",
+                    remedy="name a field of the document that holds one of these, --gold=FIELD",
+                )
+            kind, reason = possible[0], "all of them can be"
+        gold = kinds[kind]
+        notes.append(
+            f"The targets are both indices and texts of choices; they are read as {kind}, which "
+            f"{reason}."
+        )
+    if (gold < 0).all() and len(rows[0].scores) == 2 and (right >= 0).any():
+        gold = np.where(right < 0, -1, np.where(right == 1, predicted, 1 - predicted))
+        notes.append(
+            "The log does not name the right choice; of two it is the one with the higher score "
+            "where the log counts the row as right, and the other where it does not."
+        )
+    if lacking := int((gold < 0).sum()):
+        several = int(are_several.sum())
+        why = f", {several:,} of them because several are right" if several else ""
+        notes.append(f"The right choice of {lacking:,} of {n:,} rows is not known{why}.")
+    return gold, notes
 
 
-def label_names(rows: Sequence[Row]) -> tuple[tuple[str, ...], bool]:
-    """Names of the labels, and whether they are the choices' own texts, in whatever order.
+def note_other_accuracy(rows: Sequence[Row], is_ours: np.ndarray, gold: np.ndarray) -> list[str]:
+    """A note where the log counts other rows as right than the highest score does."""
+    counted = [i for i, row in enumerate(rows) if row.right is not None and gold[i] >= 0]
+    differing = sum(bool(is_ours[i]) != rows[i].right for i in counted)
+    if not differing:
+        return []
+    log = 100 * float(np.mean([bool(rows[i].right) for i in counted]))
+    return [
+        f"The log's own accuracy is {log:.1f} % and that of the highest score "
+        f"{100 * is_ours[counted].mean():.1f} %: they differ in {differing:,} of {len(counted):,} "
+        "rows, so the log's counts something else, or a target was read wrongly."
+    ]
 
-    >>> label_names([Row("0", (-1.0, -2.0), (" no", " yes"))])
-    (('no', 'yes'), True)
-    >>> label_names([Row("0", (-1.0, -2.0), ("a", "b")), Row("1", (-1.0, -2.0), ("c", "d"))])
-    (('A', 'B'), False)
+
+def _target_labels(row: Row) -> tuple[int, int, bool]:
+    """A target as index, as text, -1 where it is none, and whether several are right.
+
+    An index may be k, as it is where they are counted from 1.
     """
-    first = rows[0].bare_choices
-    are_names = len(set(first)) == len(first) > 0 and all(first)
-    if are_names and choice_orders(rows) is not None:
-        return first, True
-    return numbered_names(len(rows[0].scores)), False
-
-
-def choice_orders(rows: Sequence[Row]) -> np.ndarray | None:
-    """Where each row [n, k] has the choices of the first row, None where they are other ones."""
-    first = rows[0].bare_choices
-    if not first or len(set(first)) < len(first):
-        return None
-    orders = []
-    for row in rows:
-        if len(row.choices) != len(first) or set(row.bare_choices) != set(first):
-            return None
-        orders.append([row.bare_choices.index(text) for text in first])
-    return np.array(orders)
+    target, k, texts = row.target, len(row.scores), row.bare_choices
+    listed = isinstance(target, str) and re.fullmatch(r"\s*\[(.*)\]\s*", target, re.DOTALL)
+    if listed and str(target).strip() not in texts:
+        # The repr of a list: logs since 0.4.9 hold every target as text.
+        target = [member.strip().strip("'\"") for member in listed[1].split(",")]
+    if isinstance(target, list):
+        if len(target) != 1:
+            return -1, -1, len(target) > 1
+        target = target[0]  # a list of one
+    if isinstance(target, int):
+        # A bool too: False and True are the first choice and the second.
+        return (int(target) if 0 <= target <= k else -1), -1, False
+    if not isinstance(target, str):
+        return -1, -1, False
+    target = target.strip()
+    text = texts.index(target) if texts.count(target) == 1 else -1
+    # Few enough digits for 32 bits.
+    index = int(target) if re.fullmatch(r"[0-9]{1,9}", target) else -1
+    if target in ("False", "True") and k == 2:
+        index = int(target == "True")
+    return (index if index <= k else -1), text, False

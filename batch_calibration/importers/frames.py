@@ -16,7 +16,7 @@ from batch_calibration.importers.array_files import from_arrays
 from batch_calibration.importers.base import Imported, Reading, to_tables
 from batch_calibration.importers.cells import Column, refuse_repeated_columns
 from batch_calibration.importers.columns import from_columns
-from batch_calibration.importers.unpacking import check_rows
+from batch_calibration.importers.local_copies import check_rows
 from batch_calibration.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -39,39 +39,31 @@ def is_arrow(path: Path, start: bytes) -> bool:
     return path.suffix.lower() in ARROW_ENDINGS or start.startswith(b"ARROW1")
 
 
-def read_parquet(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of a Parquet file."""
+def load_parquet(path: Path) -> "pa.Table":
+    """The table of a Parquet file."""
+    from pyarrow import parquet
 
-    def load() -> "pa.Table":
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path) as file:
-            check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
-            return file.read()
-
-    return _read(path, reading, load)
+    with parquet.ParquetFile(path) as file:
+        check_rows(path, file.metadata.num_rows, file.metadata.num_columns)
+        return file.read()
 
 
-def read_arrow(path: Path, reading: Reading) -> list[Imported]:
-    """The scores of an Arrow or Feather file."""
+def load_arrow(path: Path) -> "pa.Table":
+    """The table of an Arrow or Feather file."""
+    from pyarrow import feather, ipc
 
-    def load() -> "pa.Table":
-        from pyarrow import feather, ipc
-
-        with path.open("rb") as file:
-            if file.read(len(STREAM_START)) == STREAM_START:
-                file.seek(0)
-                return ipc.open_stream(file).read_all()
-        return feather.read_table(path)
-
-    return _read(path, reading, load)
+    with path.open("rb") as file:
+        if file.read(len(STREAM_START)) == STREAM_START:
+            file.seek(0)
+            return ipc.open_stream(file).read_all()
+    return feather.read_table(path)
 
 
-def _read(path: Path, reading: Reading, load: "Callable[[], pa.Table]") -> list[Imported]:
-    """The scores of a file that one function loads."""
+def read(load: "Callable[[Path], pa.Table]", path: Path, reading: Reading) -> list[Imported]:
+    """The scores of a file of columns."""
     need_pyarrow(str(path))
     with arrow_errors(path):
-        table = load()
+        table = load(path)
         # Damaged offsets would be followed out of memory.
         table.validate(full=True)
         columns = arrow_columns(str(path), table)

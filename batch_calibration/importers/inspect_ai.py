@@ -13,8 +13,10 @@ from pathlib import Path
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.choices import Row, to_imported
+from batch_calibration.importers.choices import to_imported
 from batch_calibration.importers.inspect_samples import Place, read_sample, score_samples
+from batch_calibration.importers.local_copies import check_archive
+from batch_calibration.importers.rows import Row
 from batch_calibration.importers.text_files import (
     fields,
     members,
@@ -22,7 +24,6 @@ from batch_calibration.importers.text_files import (
     read_text,
     text_or_empty,
 )
-from batch_calibration.importers.unpacking import check_archive
 from batch_calibration.responses import value_at
 
 HEADERS = ("header.json", "_journal/start.json")

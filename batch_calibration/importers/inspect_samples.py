@@ -8,7 +8,7 @@ from itertools import compress
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Reading
-from batch_calibration.importers.choices import Row, by_columns, score_by_first_tokens, target_of
+from batch_calibration.importers.rows import Row, by_columns, score_by_first_tokens, target_of
 from batch_calibration.importers.text_files import fields, members, text_or_empty
 from batch_calibration.importers.written_answers import find_answer, names_label
 from batch_calibration.responses import AROUND, add_token, fold, value_at

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,8 +11,13 @@ from typing import Any
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import temporary_folder
-from batch_calibration.importers.unpacking import GIB, MAX_RATIO, MAX_UNPACKED
 
+MAX_UNPACKED, GIB = 1 << 29, 1 << 30
+"""Bytes that any file may unpack to; of a GiB."""
+MAX_RATIO = 100
+"""Times its own size that a larger one may unpack to: scores and logs compress 2 to 30 times."""
+NUMBER_SIZE = 8
+"""Bytes of a number in memory."""
 CHUNK = 1 << 20
 """Bytes in memory at a time."""
 SCHEME = re.compile(r"([a-z][a-z0-9+]+):/+(?=[^/])")
@@ -80,37 +86,42 @@ def local_copy(path: Path) -> Iterator[Path]:
     Raises:
         InputError: no such file; a package is not installed; it unpacks to far more than it holds.
     """
-    start = b""
-    if not is_remote(path):
-        if path.is_file():
-            with path.open("rb") as file:
-                start = file.read(4)
-        if not start.startswith((GZIP, ZSTANDARD)):
-            yield path
-            return
+    if not is_remote(path) and not _start(path).startswith((GZIP, ZSTANDARD)):
+        yield path
+        return
     with temporary_folder() as folder:
-        copy = folder / path.name
+        copy = path
         if is_remote(path):
+            copy = folder / path.name
             _fetch(path, copy)
-            with copy.open("rb") as file:
-                start = file.read(4)
-        else:
-            copy = path
+        start = _start(copy)
         if start.startswith((GZIP, ZSTANDARD)):
             copy = _unpack(copy, folder, is_gzip=start.startswith(GZIP), where=address(path))
-        _bring_results(path, folder)
+        _copy_results(path, copy.parent)
         try:
             yield copy
         except InputError as error:
             raise InputError(str(error).replace(str(copy), address(path))) from error
 
 
+def _start(path: Path) -> bytes:
+    """The first bytes of a file, which tell how it is compressed; none where it is no file."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def _max_unpacked(path: Path) -> int:
+    return max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size)
+
+
 def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
-    """A file without its compression, in a folder; never more than `unpacking` allows."""
+    """A file without its compression, in a folder; never more than `MAX_UNPACKED` allows."""
     name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSED else path.name
     plain = folder / "plain" / name
     plain.parent.mkdir()
-    most, size = max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size), 0
+    most, size = _max_unpacked(path), 0
     try:
         with _open_compressed(path, is_gzip, where) as source, plain.open("wb") as target:
             while chunk := source.read(CHUNK):
@@ -165,23 +176,20 @@ def _fetch(path: Path, target: Path) -> None:
                 file.write(chunk)
 
 
-def _bring_results(path: Path, folder: Path) -> None:
+def _copy_results(path: Path, folder: Path) -> None:
     """The harness's results beside a log of samples, of which they tell the model and the shots."""
     dated = re.fullmatch(r"samples_.+_(\d{4}-.*)\.jsonl(\.gz|\.zst)?", path.name)
     if not dated:
         return
-    beside = path.with_name(f"results_{dated[1]}.json")
-    for place in {folder, folder / "plain"}:
-        if not place.is_dir():
-            continue
-        copy = place / beside.name
-        if not is_remote(beside):
-            if beside.is_file():
-                copy.write_bytes(beside.read_bytes())
-            continue
-        system, name = _file_system(address(beside))
-        if system.exists(name):
-            _fetch(beside, copy)
+    results = path.with_name(f"results_{dated[1]}.json")
+    copy = folder / results.name
+    if not is_remote(results):
+        if results.is_file():
+            copy.write_bytes(results.read_bytes())
+        return
+    system, name = _file_system(address(results))
+    if system.exists(name):
+        _fetch(results, copy)
 
 
 def _file_system(name: str) -> tuple[Any, str]:
@@ -220,3 +228,29 @@ def _reachable(name: str) -> Iterator[None]:
             got=f"{type(error).__name__}: {str(error)[:200]}",
             remedy="check the address and your access to it",
         ) from error  # fmt: skip
+
+
+def check_unpacked(path: Path, unpacked: int) -> None:
+    """Refuse a file that says to unpack to far more than it holds."""
+    size, most = path.stat().st_size, _max_unpacked(path)
+    if unpacked > most:
+        raise InputError(
+            where=path,
+            expected=f"a file of {size:,} bytes to unpack to at most {most / GIB:.3g} GiB",
+            got=f"{unpacked / GIB:.3g} GiB",
+            remedy="such files fill the memory on purpose, or by one number repeated; if it is "
+            "meant, save it without compression",
+        )
+
+
+def check_archive(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse a zip whose files unpack to far more than it holds.
+
+    zipfile reads no more of a file than its header declares, so the declared sizes bound the real.
+    """
+    check_unpacked(path, sum(member.file_size for member in archive.infolist()))
+
+
+def check_rows(path: Path, rows: int, columns: int) -> None:
+    """Refuse a file of columns whose rows, run-length encoded, are far more than it holds."""
+    check_unpacked(path, NUMBER_SIZE * rows * columns)

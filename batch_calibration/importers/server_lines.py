@@ -10,7 +10,7 @@ import numpy as np
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
-from batch_calibration.importers.text_files import fields, parse, read_text
+from batch_calibration.importers.text_files import fields, numbered_lines, parse, read_text
 from batch_calibration.responses import value_at
 
 ID = "custom_id"
@@ -89,8 +89,7 @@ def read_lines(path: Path) -> list[Line]:
 
 def _json_values(text: str, where: str) -> Iterator[tuple[str, Json]]:
     """Each JSON value with its place: one a line, or the whole text."""
-    # JSON allows U+2028 within a text: only this one ends a line.
-    numbered = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    numbered = numbered_lines(text)
     if len(numbered) > 1 and numbered[0][1].strip() in ("{", "["):  # one value, indented
         document = parse(text, where)
         for i, member in enumerate(document if isinstance(document, list) else [document]):

@@ -78,6 +78,12 @@ def parse_object(text: str, where: str, unit: str = "file") -> dict[str, Json]:
     return document
 
 
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """The lines of a text that are not blank, with their numbers."""
+    # JSON allows U+2028 and others within a text: only this one ends a line.
+    return [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+
+
 def json_rows(path: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     """Each object of JSON Lines or of one JSON list, with its place in words; one is in memory."""
     with readable(path), path.open(encoding="utf-8-sig") as file:
