@@ -473,8 +473,8 @@ NO_LINE = [f"{i} goes to sea. {i + 1} goes to town. {i * i} goes to" for i in ra
     ],
 )  # fmt: skip
 def test_whether_prompts_are_one_context(prompts, shots, differ):
-    note = note_differing_demonstrations(prompts, shots, "do so.")
-    assert bool(note) == differ and (not differ or note.endswith("do so."))
+    notes = note_differing_demonstrations(prompts, shots, "do so.")
+    assert len(notes) == differ and all(note.endswith("do so.") for note in notes)
 
 
 @pytest.mark.parametrize(

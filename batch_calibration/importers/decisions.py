@@ -58,8 +58,8 @@ def recognizes(path: Path, start: bytes) -> bool:
     except ValueError:
         return False
     decisions = [decision for _, decision in _decisions_of(fields(line), "")]
-    are_whole = [isinstance(decision.get("probabilities"), dict) for decision in decisions]
-    return all("choice" in decision for decision in decisions) and any(are_whole)
+    has_probabilities = any(isinstance(d.get("probabilities"), dict) for d in decisions)
+    return has_probabilities and all("choice" in decision for decision in decisions)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:
@@ -87,17 +87,16 @@ def _decisions_of(line: Mapping[str, Json], where: str) -> Iterator[tuple[str, M
     if "probabilities" in line or not isinstance(answers, dict):
         yield where, line
         return
-    around = {key: value for key, value in line.items() if key not in ("response", "answers")}
     for name, answer in answers.items():
         decision = fields(answer)
         if isinstance(decision.get("probabilities"), dict):
-            beside = dict(around)
-            gold = beside.get(GOLD)
+            line_fields = {key: line[key] for key in line if key not in ("response", "answers")}
+            gold = line_fields.get(GOLD)
             if isinstance(gold, dict):  # of several questions the right option of each
-                beside[GOLD] = gold.get(name)
-            if len(answers) > 1 and "id" in around:
-                beside["id"] = f"{around['id']} {name}"
-            yield f"{where}, answer {name!r}", {QUESTION: name, **beside, **decision}
+                line_fields[GOLD] = gold.get(name)
+            if len(answers) > 1 and "id" in line:
+                line_fields["id"] = f"{line['id']} {name}"
+            yield f"{where}, answer {name!r}", {QUESTION: name, **line_fields, **decision}
 
 
 def _read_line(line: Mapping[str, Json], where: str, number: int, reading: Reading) -> Decision:
@@ -119,21 +118,20 @@ def _read_line(line: Mapping[str, Json], where: str, number: int, reading: Readi
             where=where, expected=f"the right option, one of {shown(list(log_probs))}",
             got=shown(gold), remedy="write null where it is not known",
         )  # fmt: skip
+    # The names of the options stand for a question that has no name.
     options = ", ".join(log_probs)
-    known = {QUESTION: options, OPTIONS: options, **line}
+    line = {QUESTION: options, OPTIONS: options, **line}
+    columns = by_columns(line, where, reading, kind="line")
+    columns |= {QUESTION: str(line[QUESTION]), OPTIONS: str(line[OPTIONS])}
     return Decision(
         where, str(line.get(reading.ids or "id", number)), number, log_probs,
-        _text(line.get("choice")), _text(gold), line.get(CONTENT_FREE) is True,
-        # The names of the options stand for a question that has no name.
-        by_columns(known, where, reading, kind="line") | {
-            name: str(known[name]) for name in (QUESTION, OPTIONS)
-        },
+        _text(line.get("choice")), _text(gold), line.get(CONTENT_FREE) is True, columns,
     )  # fmt: skip
 
 
-def _text(value: Json) -> str:
+def _text(name: Json) -> str:
     """A name as a text, "" for none: options may be numbers."""
-    return "" if value is None else str(value)
+    return "" if name is None else str(name)
 
 
 def _log(probability: Json, where: str) -> float:
@@ -155,28 +153,29 @@ def _to_imported(decisions: Sequence[Decision], path: Path, reading: Reading) ->
                 remedy=f"say --by={','.join((*reading.by, column))}, which makes each {column} a "
                 "context of its own",
             )  # fmt: skip
-    asked = [decision for decision in decisions if not decision.is_content_free]
-    if not asked:
+    rows, content_free = list[Decision](), list[Decision]()
+    for decision in decisions:
+        (content_free if decision.is_content_free else rows).append(decision)
+    if not rows:
         raise InputError(
             where=path, expected="a decision with content", got="content-free ones alone"
         )
     names, indices = choose_labels(str(path), options, reading.labels, are_named=True)
-    gold = np.array([options.index(row.gold) if row.gold else -1 for row in asked])
-    blocks = {}
-    if content_free := [row for row in decisions if row.is_content_free]:
-        blocks["cc"] = _scores(content_free)[:, indices]
-    columns = {name: [row.columns[name] for row in asked] for name in reading.by}
+    gold = np.array([options.index(row.gold) if row.gold else -1 for row in rows])
+    columns = {}
+    for name in reading.by:
+        columns[name] = [row.columns[name] for row in rows]
     return Imported(
         str(path),
-        _scores(asked)[:, indices],
+        _scores(rows)[:, indices],
         names,
         renumber_labels(str(path), gold, options, indices),
-        tuple(row.id for row in asked),
+        tuple(row.id for row in rows),
         about={"task": path.stem},
         columns=columns,
-        blocks=blocks,
-        notes=tuple(_notes(asked, reading)),
-        file_rows=np.array([row.number for row in asked]),
+        blocks={"cc": _scores(content_free)[:, indices]} if content_free else {},
+        notes=tuple(_notes(rows, reading)),
+        file_rows=np.array([row.number for row in rows]),
     )
 
 
@@ -186,8 +185,7 @@ def _scores(decisions: Sequence[Decision]) -> np.ndarray:
 
 def _notes(decisions: Sequence[Decision], reading: Reading) -> list[str]:
     """What the probabilities do not say: choices that are others, questions that are several."""
-    notes = []
-    differing = 0
+    notes, differing = [], 0
     for decision in decisions:
         likeliest = max(decision.log_probs.values())
         if decision.choice:

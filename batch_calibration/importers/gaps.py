@@ -7,9 +7,7 @@ import numpy as np
 
 from batch_calibration.arrays import Missing
 from batch_calibration.errors import InputError
-
-MAX_LISTED = 8
-"""Labels that a sentence lists."""
+from batch_calibration.importers.cells import MAX_LISTED
 
 
 class Gaps(NamedTuple):
@@ -20,14 +18,9 @@ class Gaps(NamedTuple):
     empty: int = 0  # those without any score
     by_label: np.ndarray | int = 0  # [k], those that lack each label; 0 of all
 
-    def plus(self, others: "Gaps") -> "Gaps":
+    def plus(self, gaps: "Gaps") -> "Gaps":
         """Those of both parts together."""
-        return Gaps(
-            self.rows + others.rows,
-            self.lacking + others.lacking,
-            self.empty + others.empty,
-            self.by_label + others.by_label,
-        )
+        return Gaps(*(ours + theirs for ours, theirs in zip(self, gaps, strict=True)))
 
     def notes(
         self, label_names: Sequence[str], missing: Missing | None, *, is_named: bool
@@ -40,8 +33,9 @@ class Gaps(NamedTuple):
         notes = [f"{self.lacking:,} of {self.rows:,} rows lack the score of a label: {way}."]
         if missing != "drop" and self.empty:
             notes.append(f"{self.empty:,} rows had no label at all and are left out.")
-        rare_labels = "" if is_named else self.rare_labels(label_names)
-        return (*notes, *filter(None, [rare_labels]))
+        if not is_named:
+            notes.append(self.rare_labels(label_names))
+        return tuple(filter(None, notes))
 
     def rare_labels(self, label_names: Sequence[str]) -> str:
         """A sentence on the labels that more than half of the rows lack, "" where none is so.
@@ -55,8 +49,8 @@ class Gaps(NamedTuple):
             return ""
         listed = [f"{name!r} ({count:,} of {self.rows:,})" for name, count in rare.items()]
         names = ", ".join(listed[:MAX_LISTED]) + (" ..." if len(listed) > MAX_LISTED else "")
-        others = [name for name in label_names if name not in rare]
-        flag = ",".join(others) if len(others) > 1 else "A,B"
+        frequent = [name for name in label_names if name not in rare]
+        flag = ",".join(frequent) if len(frequent) > 1 else "A,B"
         return (
             f"Most rows lack {names}; if that is none of the labels that were asked for, leave it "
             f"out: --labels={flag}."

@@ -18,8 +18,15 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import to_imported
 from batch_calibration.importers.demonstrations import note_differing_demonstrations
 from batch_calibration.importers.rows import Row, by_columns, score_by_first_tokens, target_of
-from batch_calibration.importers.text_files import beginning, fields, members, parse, read_text
-from batch_calibration.responses import read_log_prob
+from batch_calibration.importers.text_files import (
+    beginning,
+    count_of,
+    fields,
+    members,
+    parse,
+    read_text,
+)
+from batch_calibration.responses import read_log_prob, value_at
 
 SEPARATE, JOINT = "multiple_choice_separate_", "multiple_choice_joint"
 REMEDY = "ask again with the same demonstrations in all prompts."
@@ -45,24 +52,23 @@ class HelmRequest(NamedTuple):
 
     def references(self) -> tuple[tuple[str, ...], Json]:
         """The texts of the choices, and which are right."""
-        texts, right = [], []
-        for i, reference in enumerate(
-            members(fields(self.state.get("instance")).get("references"))
-        ):
-            text = fields(fields(reference).get("output")).get("text")
+        texts, right = [], list[Json]()
+        references = members(value_at(self.state, "instance", "references"))
+        for i, reference in enumerate(references):
+            text = value_at(reference, "output", "text")
             if not isinstance(text, str):
                 raise InputError(
                     where=self.where, expected=f"the text of choice {i}", got=shown(text)
                 )
             texts.append(text)
             # Several may be right; `choices` makes such a row's label unknown.
-            if "correct" in members(fields(reference).get("tags")):
+            if "correct" in members(value_at(reference, "tags")):
                 right.append(i)
-        return tuple(texts), [*right]
+        return tuple(texts), right
 
     def completion(self) -> list[dict[str, Json]]:
         """The tokens of the only completion."""
-        completions = members(fields(self.state.get("result")).get("completions"))
+        completions = members(value_at(self.state, "result", "completions"))
         if len(completions) != 1:
             raise InputError(
                 where=self.where,
@@ -70,7 +76,7 @@ class HelmRequest(NamedTuple):
                 got=len(completions),
                 remedy="run HELM again if the request failed",
             )
-        return list(map(fields, members(fields(completions[0]).get("tokens"))))
+        return list(map(fields, members(value_at(completions[0], "tokens"))))
 
     def row(
         self, scores: list[float], choices: tuple[str, ...], alone: list[float], reading: Reading
@@ -80,14 +86,9 @@ class HelmRequest(NamedTuple):
         # A data set's own fields may not hide those that all instances have.
         known_fields = {**fields(instance.get("extra_data")), **instance}
         _, right = self.references()
-        return Row(
-            self.id,
-            tuple(scores),
-            choices,
-            target_of(known_fields, right, self.where, reading, kind="instance"),
-            alone=tuple(alone),
-            columns=by_columns(known_fields, self.where, reading, kind="instance"),
-        )
+        target = target_of(known_fields, right, self.where, reading, kind="instance")
+        columns = by_columns(known_fields, self.where, reading, kind="instance")
+        return Row(self.id, tuple(scores), choices, target, alone=tuple(alone), columns=columns)
 
 
 def recognizes(path: Path, start: bytes) -> bool:
@@ -125,15 +126,12 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     context: dict[str, Json] = {"task": reading.task or path.parent.name, "scorer": "HELM"}
     if isinstance(spec.get("model"), str):
         context["model"] = spec["model"]
-    shots = spec.get("max_train_instances")
-    shots = shots if type(shots) is int and shots >= 0 else None
-    if shots is not None:
+    if (shots := count_of(spec.get("max_train_instances"))) is not None:
         context["shots"] = shots
     contexts = []
     for trial, trial_prompts in prompts.items():
         trial_rows = [row for key, row in rows.items() if key[0] == trial]
-        note = note_differing_demonstrations(trial_prompts, shots, REMEDY)
-        notes = [note] if note else []
+        notes = note_differing_demonstrations(trial_prompts, shots, REMEDY)
         contexts += to_imported(trial_rows, str(path), reading, {**context, "seed": trial}, notes)
     if not contexts:
         raise InputError(

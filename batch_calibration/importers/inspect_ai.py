@@ -14,7 +14,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
 from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import to_imported
-from batch_calibration.importers.inspect_samples import Place, read_sample, score_samples
+from batch_calibration.importers.inspect_samples import AnswerPosition, read_sample, score_samples
 from batch_calibration.importers.local_copies import check_archive
 from batch_calibration.importers.rows import Row
 from batch_calibration.importers.text_files import (
@@ -46,7 +46,7 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a log's samples, of the first epoch."""
     header: Mapping[str, Json] = {}
     rows: list[Row] = []
-    places: list[Place] = []
+    positions: list[AnswerPosition] = []
     later_epochs = failed = 0
     for where, sample in _header_and_samples(path):
         if "eval" in sample and "id" not in sample:
@@ -56,15 +56,15 @@ def read(path: Path, reading: Reading) -> list[Imported]:
         elif sample.get("error") or value_at(sample, "output", "error"):
             failed += 1
         else:
-            row, place = read_sample(sample, where, reading)
+            row, position = read_sample(sample, where, reading)
             rows.append(row)
-            places.append(place)
+            positions.append(position)
     notes = []
     if failed:
         notes.append(f"{failed:,} samples ended in an error and are left out.")
     if later_epochs:
         notes.append(f"{later_epochs:,} samples of later epochs are left out.")
-    rows, answer_notes = score_samples(rows, places, str(path), reading)
+    rows, answer_notes = score_samples(rows, positions, str(path), reading)
     notes = answer_notes + notes
     version = text_or_empty(value_at(header, "packages", "inspect_ai"))
     context: dict[str, Json] = {

@@ -24,7 +24,7 @@ SHUFFLED = "Choices were shuffled"
 
 
 @dataclass(frozen=True)
-class Place:
+class AnswerPosition:
     """Where a sample's answer stands."""
 
     before: int | None  # tokens that the model wrote before it, None where the place cannot be told
@@ -37,15 +37,12 @@ class Place:
 
 def read_sample(
     sample: Mapping[str, Json], where: str, reading: Reading, order: Sequence[int] | None = None
-) -> tuple[Row, Place]:
+) -> tuple[Row, AnswerPosition]:
     """A sample's question, without scores, and where its answer stands.
 
-    Args:
-        sample: as a log has it.
-        where: what to call it in sentences.
-        reading: its `labels` are the answers of a sample without choices.
-        order: the number of the choice that the model saw under each letter, where a solver
-            shuffled them; None to find it in the explanation of Inspect's own scorer.
+    `reading.labels` are the answers of a sample without choices. `order` is the number of the
+    choice that the model saw under each letter, where a solver shuffled them; None to find it in
+    the explanation of Inspect's own scorer.
 
     Raises:
         InputError: no log-probabilities; no choices and no labels; choices that were shuffled in
@@ -56,35 +53,33 @@ def read_sample(
     if order is None:
         order = _shown_order(sample, grades, where)
     # The letter that the model saw in place of a letter of the log.
-    seen = {labels[choice]: labels[place] for place, choice in enumerate(order or ())}
-    place = _place(sample, labels, seen, grades, where)
+    seen = {labels[choice]: letter for letter, choice in zip(labels, order or (), strict=False)}
+    position = _answer_position(sample, labels, seen, grades, where)
     if not seen:
-        _refuse_other_letter(sample, place, labels, where)
-    return _row(sample, labels, seen, grades, where, reading), place
+        _refuse_other_letter(sample, position, labels, where)
+    return _row(sample, labels, seen, grades, where, reading), position
 
 
 def score_samples(
-    rows: Sequence[Row], places: Sequence[Place], where: str, reading: Reading
+    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str, reading: Reading
 ) -> tuple[list[Row], list[str]]:
     """The samples whose answer has a place, with their scores, and notes on the others."""
-    answered, answered_places, notes = keep_answered(rows, places, where)
+    answered, answered_positions, notes = keep_answered(rows, positions, where)
     if not answered:
         return [], notes
-    lists = [place.log_probs for place in answered_places]
+    lists = [position.log_probs for position in answered_positions]
     return score_by_first_tokens(answered, lists, where, reading), notes
 
 
 def keep_answered(
-    rows: Sequence[Row], places: Sequence[Place], where: str
-) -> tuple[list[Row], list[Place], list[str]]:
+    rows: Sequence[Row], positions: Sequence[AnswerPosition], where: str
+) -> tuple[list[Row], list[AnswerPosition], list[str]]:
     """The samples whose answer has a place, and notes on the others and on what stands before."""
-    told = {place.before for place in places if place.before is not None}
-    longest = max((place.size for place in places), default=0)
+    starts = {position.before for position in positions if position.before is not None}
+    longest = max((position.size for position in positions), default=0)
     # Where the others answer by their first token, it is the place of an answer that is no label.
-    is_at_once = told == {0} or (not told and longest <= MAX_TOKENS_AT_ONCE)
-    is_kept = [
-        place.before is not None or (is_at_once and not place.names_label) for place in places
-    ]
+    is_at_once = starts == {0} or (not starts and longest <= MAX_TOKENS_AT_ONCE)
+    is_kept = [p.before is not None or (is_at_once and not p.names_label) for p in positions]
     open_count = is_kept.count(False)
     if rows and open_count == len(rows):
         raise InputError(
@@ -94,9 +89,9 @@ def keep_answered(
             remedy="evaluate again with a prompt that asks for 'ANSWER: $LETTER'",
         )
     notes = []
-    if any(told):
+    if any(starts):
         notes.append(
-            f"The scores are of the token where the answer stands, after {max(told):,} tokens at "
+            f"The scores are of the token where the answer stands, after {max(starts):,} tokens at "
             "most that the model wrote itself: they are given what it wrote."
         )
     if open_count:
@@ -104,7 +99,7 @@ def keep_answered(
             f"{open_count:,} of {len(rows):,} samples name no answer, or several without "
             "'ANSWER:' before one, and are left out."
         )
-    return list(compress(rows, is_kept)), list(compress(places, is_kept)), notes
+    return list(compress(rows, is_kept)), list(compress(positions, is_kept)), notes
 
 
 def _grades(sample: Mapping[str, Json]) -> list[Mapping[str, Json]]:
@@ -121,31 +116,29 @@ def _shown_order(
     Inspect's scorer of choices repeats what was sent to the model where a solver shuffled them.
     """
     explanations = [text_or_empty(grade.get("explanation")) for grade in grades]
-    shown_text = next((text for text in explanations if SHUFFLED in text), "")
-    if not shown_text:
+    explanation = next((text for text in explanations if SHUFFLED in text), "")
+    if not explanation:
         return None
     texts = list(map(text_or_empty, members(sample.get("choices"))))
-    rest = (
-        shown_text.partition(SHUFFLED)[2].partition("\n\n")[2].rpartition("\nShuffled answer:")[0]
-    )
+    sent = explanation.partition(SHUFFLED)[2].partition("\n\n")[2]
+    sent = sent.rpartition("\nShuffled answer:")[0] + "\n"
     order: list[int] = []
-    for place in range(len(texts)):
-        begins = [
-            i for i, text in enumerate(texts)
-            if i not in order and f"{rest}\n".startswith(f"{chr(65 + place)}) {text}\n")
-        ]  # fmt: skip
+    for letter in map(chr, range(65, 65 + len(texts))):
         # Of texts that begin alike the longest is meant; what stands twice has no one place.
-        longest = max((len(texts[i]) for i in begins), default=0)
-        fitting = [i for i in begins if len(texts[i]) == longest]
-        if len(fitting) != 1 or texts.count(texts[fitting[0]]) > 1:
+        fitting = None
+        for i, text in enumerate(texts):
+            is_here = i not in order and sent.startswith(f"{letter}) {text}\n")
+            if is_here and (fitting is None or len(text) > len(fitting)):
+                fitting = text
+        if fitting is None or texts.count(fitting) > 1:
             raise InputError(
                 where=where,
                 expected="choices whose order for the model the log tells: they were shuffled",
-                got=f"no single choice under {chr(65 + place)}",
+                got=f"no single choice under {letter}",
                 remedy="evaluate with shuffled data in place of shuffled choices",
             )
-        order.append(fitting[0])
-        rest = rest[len(f"A) {texts[fitting[0]]}\n") :]
+        order.append(texts.index(fitting))
+        sent = sent[len(f"A) {fitting}\n") :]
     return order
 
 
@@ -164,7 +157,7 @@ def _labels(sample: Mapping[str, Json], where: str, reading: Reading) -> tuple[s
 
 
 def _refuse_other_letter(
-    sample: Mapping[str, Json], place: Place, labels: Sequence[str], where: str
+    sample: Mapping[str, Json], position: AnswerPosition, labels: Sequence[str], where: str
 ) -> None:
     """Refuse an answer whose text names another letter than its tokens.
 
@@ -172,21 +165,21 @@ def _refuse_other_letter(
     """
     text = text_or_empty(value_at(sample, "output", "choices", 0, "message", "content"))
     rewritten = re.fullmatch(r"ANSWER: ([A-Z])", text)
-    written = fold(place.written)
+    written = fold(position.written)
     if rewritten and written != fold(rewritten[1]) and written in map(fold, labels):
         raise InputError(
             where=where,
             expected=f"the answer {rewritten[1]} among the tokens that the model wrote",
-            got=f"{place.written!r}: choices were shuffled, and the order is not told",
+            got=f"{position.written!r}: choices were shuffled, and the order is not told",
             remedy="keep the scores of Inspect's own scorer, which tell it (inspect score "
             "--action append)",
         )
 
 
-def _place(
+def _answer_position(
     sample: Mapping[str, Json], labels: Sequence[str], seen: Mapping[str, str],
     grades: Sequence[Mapping[str, Json]], where: str,
-) -> Place:  # fmt: skip
+) -> AnswerPosition:  # fmt: skip
     """Where a sample's answer stands."""
     content = value_at(sample, "output", "choices", 0, "logprobs", "content")
     tokens = list(map(fields, members(content)))
@@ -206,8 +199,9 @@ def _place(
     log_probs: dict[str, float] = {}
     for likely in listed:
         add_token(log_probs, value_at(likely, "token"), value_at(likely, "logprob"), where)
-    answer = written[before or 0].strip(f"{AROUND}Ġ▁")
-    return Place(before, len(tokens), names_label("".join(written), labels), log_probs, answer)
+    token = written[before or 0].strip(f"{AROUND}Ġ▁")
+    is_named = names_label("".join(written), labels)
+    return AnswerPosition(before, len(tokens), is_named, log_probs, token)
 
 
 def _row(

@@ -62,8 +62,8 @@ def read(path: Path, reading: Reading) -> list[Imported]:
     context: dict[str, Json] = {"task": reading.task or task, "scorer": "lighteval"}
     if shots is not None:
         context["shots"] = shots
-    note = note_differing_demonstrations(prompts, shots, REMEDY)
-    return to_imported(rows, str(path), reading, context, [note] if note else [])
+    notes = note_differing_demonstrations(prompts, shots, REMEDY)
+    return to_imported(rows, str(path), reading, context, notes)
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Json]]:

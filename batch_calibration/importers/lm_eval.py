@@ -91,17 +91,16 @@ def read(path: Path, reading: Reading) -> list[Imported]:
             )
     if reading.filter and not samples and filters:
         raise InputError.unknown("filter", reading.filter, filters)
-    about = about_log(path, reading)
-    demonstrations = note_differing_demonstrations(prompts, about.shots, REMEDY)
-    notes = [demonstrations] if demonstrations else []
+    run = about_log(path, reading)
+    notes = note_differing_demonstrations(prompts, run.shots, REMEDY)
     notes += _note_repeated(list(samples.values()), str(path))
-    if samples and about.rows not in (None, len(samples)):
+    if samples and run.rows not in (None, len(samples)):
         notes.append(
-            f"The log holds {len(samples):,} rows, and {about.rows:,} were evaluated, as "
-            f"{about.results} says: it was cut, or is not of that run."
+            f"The log holds {len(samples):,} rows, and {run.rows:,} were evaluated, as "
+            f"{run.results_name} says: it was cut, or is not of that run."
         )
     rows = [sample.row for sample in samples.values()]
-    return to_imported(rows, str(path), reading, about.context, notes)
+    return to_imported(rows, str(path), reading, run.context, notes)
 
 
 def _note_repeated(samples: list[Sample], where: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from batch_calibration.files import Json, parse_json
 from batch_calibration.importers.base import Reading
-from batch_calibration.importers.text_files import fields
+from batch_calibration.importers.text_files import count_of, fields
 
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 MAX_RESULTS_BYTES = 1 << 26
@@ -20,7 +20,7 @@ class About(NamedTuple):
     context: dict[str, Json]  # of the log: task, model, data, shots
     shots: int | None  # the number of demonstrations, None where it is not known
     rows: int | None  # how many documents were evaluated, None where it is not known
-    results: str  # the name of the file of results
+    results_name: str  # the name of the file of results
 
 
 def about_log(path: Path, reading: Reading) -> About:
@@ -32,8 +32,7 @@ def about_log(path: Path, reading: Reading) -> About:
     name, averages, task = results_of(path)
     configs = fields(averages.get("configs"))
     config, run = fields(configs.get(task)), fields(averages.get("config"))
-    shots = fields(averages.get("n-shot")).get(task, config.get("num_fewshot"))
-    shots = shots if type(shots) is int and shots >= 0 else None
+    shots = count_of(fields(averages.get("n-shot")).get(task, config.get("num_fewshot")))
     seed = run.get("fewshot_seed")
     context: dict[str, Json] = {
         "task": reading.task or task,

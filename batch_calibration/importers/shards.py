@@ -19,20 +19,26 @@ def join_shards(shards: Sequence[Imported]) -> Imported:
     """
     first = shards[0]
     shards = [_order_labels(shard, first) for shard in shards]
-    about = dict(first.about)
+    context = dict(first.about)
     for shard in shards:
-        about = {key: fact for key, fact in about.items() if shard.about.get(key) == fact}
+        context = {key: fact for key, fact in context.items() if shard.about.get(key) == fact}
     # Of files that are called by their own names the folder is what they share.
-    about.setdefault("task", Path(first.where).resolve().parent.name)
+    context.setdefault("task", Path(first.where).resolve().parent.name)
     file_rows, row_ids, rows_before = list[np.ndarray](), list[str](), 0
+    columns: dict[str, list[str]] = {name: [] for name in first.columns}
+    notes: dict[str, None] = {}  # what several shards say is said once
     for shard in shards:
         n = len(shard.log_probs)
         rows = np.arange(n) if shard.file_rows is None else shard.file_rows
         file_rows.append(rows_before + rows)
         row_ids += shard.row_ids or ()
         rows_before += n
-    columns = {name: [c for shard in shards for c in shard.columns[name]] for name in first.columns}
-    blocks = {name: np.concatenate([s.blocks[name] for s in shards]) for name in first.blocks}
+        for name, cells in columns.items():
+            cells += shard.columns[name]
+        notes |= dict.fromkeys(shard.notes)
+    blocks = {}
+    for name in first.blocks:
+        blocks[name] = np.concatenate([shard.blocks[name] for shard in shards])
     return replace(
         first,
         where=f"{first.where} and {len(shards) - 1} more",
@@ -41,10 +47,10 @@ def join_shards(shards: Sequence[Imported]) -> Imported:
         bound=_join([shard.bound for shard in shards]),
         row_ids=tuple(row_ids) or None,
         file_rows=np.concatenate(file_rows),
-        about=about,
+        about=context,
         columns=columns,
         blocks=blocks,
-        notes=tuple(dict.fromkeys(note for shard in shards for note in shard.notes)),
+        notes=tuple(notes),
     )
 
 
@@ -70,7 +76,7 @@ def _order_labels(shard: Imported, first: Imported) -> Imported:
     blocks = {name: scores[:, indices] for name, scores in shard.blocks.items()}
     gold = shard.labels
     if gold is not None:
-        gold = renumber_labels(shard.where, np.asarray(gold), names, indices)
+        gold = renumber_labels(shard.where, gold, names, indices)
     return replace(
         shard, log_probs=shard.log_probs[:, indices], label_names=first.label_names, labels=gold,
         blocks=blocks,

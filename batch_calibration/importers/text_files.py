@@ -146,6 +146,11 @@ def members(document: object) -> list[Json]:
     return document if isinstance(document, list) else []
 
 
+def count_of(document: object) -> int | None:
+    """A whole number of JSON from 0 on, or None."""
+    return document if type(document) is int and document >= 0 else None
+
+
 def text_or_empty(document: object) -> str:
     """A JSON text, or an empty one."""
     return document if isinstance(document, str) else ""

@@ -36,7 +36,7 @@ from batch_calibration.errors import InputError, shown
 from batch_calibration.importers import Reading, to_table
 from batch_calibration.importers.choices import to_imported
 from batch_calibration.importers.inspect_samples import (
-    Place,
+    AnswerPosition,
     keep_answered,
     read_sample,
     score_samples,
@@ -117,16 +117,16 @@ def _as_in_a_log(state: TaskState, target: Target) -> tuple[dict[str, Any], list
     return sample, order if order != sorted(order) else None
 
 
-def _label_scores(row: Row, place: Place, where: str, missing: str) -> dict[str, float]:
+def _label_scores(row: Row, position: AnswerPosition, where: str, missing: str) -> dict[str, float]:
     """Label -> log-probability in nats of one sample, for a reader of the log."""
-    keep_answered([row], [place], where)  # refuses a sample that names no label
-    top = scores_of_top_k([place.log_probs], row.choices, where=where)
+    keep_answered([row], [position], where)  # refuses a sample that names no label
+    top = scores_of_top_k([position.log_probs], row.choices, where=where)
     scores, is_kept = fill_scores(top.log_probs, check_missing(missing), top.bound)
     if not is_kept.any():
         raise InputError(
             where=where,
             expected=f"the labels {', '.join(row.choices)} among the tokens shown for the answer",
-            got=shown(list(place.log_probs)),
+            got=shown(list(position.log_probs)),
             remedy="ask for more of them, --top-logprobs 20",
         )
     return dict(zip(row.choices, map(float, scores[0]), strict=True))
@@ -153,14 +153,14 @@ def _of_all(value: Callable[[Block, Mapping[str, Any]], float]) -> Metric:
 def _block(records: Sequence[Mapping[str, Any]]) -> Block:
     """The scores of all samples as the importer of logs makes them."""
     reading = Reading(labels=tuple(records[0]["labels"]), missing=records[0]["missing"])
-    rows, places = [], []
+    rows, positions = [], []
     for number, record in enumerate(records):
         row = record["row"]
         # JSON has no tuples; ids may repeat where epochs are not averaged.
         lists = {name: tuple(row[name]) for name in ("choices", "scores", "alone")}
         rows.append(Row(**{**row, **lists, "id": str(number)}))
-        places.append(Place(**record["place"]))
-    answered, _ = score_samples(rows, places, WHERE, reading)
+        positions.append(AnswerPosition(**record["place"]))
+    answered, _ = score_samples(rows, positions, WHERE, reading)
     (imported,) = to_imported(answered, WHERE, reading, {})
     return to_table(imported, reading).blocks["test"]
 
@@ -201,15 +201,15 @@ def label_bias(
         if not any(choice.logprobs for choice in state.output.choices):
             return Score.unscored(reason="scoring_failed", explanation=NO_LOG_PROBS)
         try:
-            row, place = read_sample(sample, where, reading, order)
-            label_scores = _label_scores(row, place, where, missing)
+            row, position = read_sample(sample, where, reading, order)
+            label_scores = _label_scores(row, position, where, missing)
         # One sample that names no answer leaves the others.
         except InputError as error:
             return Score.unscored(reason="scoring_failed", explanation=str(error))
         answer = max(label_scores, key=label_scores.__getitem__)
         is_known = row.target in row.choices
         value = NOANSWER if not is_known else CORRECT if answer == row.target else INCORRECT
-        record = {"row": vars(row), "place": vars(place), "options": options, "labels": names,
+        record = {"row": vars(row), "place": vars(position), "options": options, "labels": names,
                   "missing": missing}  # fmt: skip
         # As text: all of it comes back from a log as it was, tokens that are keys too.
         metadata = {"label_scores": label_scores, KEY: json.dumps(record)}
