@@ -64,11 +64,12 @@ def _read_cells(column: Column) -> tuple[np.ndarray, list[int]]:
     cells = list(map(number_of, column))
     if None in cells and _have_decimal_commas(column):
         cells = [number_of(str(cell).replace(",", ".")) for cell in column]
-    bad_rows = [row for row, number in enumerate(cells) if number is None]
     numbers = np.array(cells, np.float64)  # None becomes NaN
-    if bad_rows and np.isfinite(numbers).any():
-        dashes = (text_of(column[row]).translate(MINUS_SIGNS) in DASHES for row in bad_rows)
-        bad_rows = [row for row, is_dash in zip(bad_rows, dashes, strict=True) if not is_dash]
+    has_numbers, bad_rows = np.isfinite(numbers).any(), []
+    for row, number in enumerate(cells):
+        is_dash = has_numbers and text_of(column[row]).translate(MINUS_SIGNS) in DASHES
+        if number is None and not is_dash:
+            bad_rows.append(row)
     return numbers, bad_rows
 
 
@@ -124,10 +125,9 @@ def number_of(cell: object) -> float | None:
         return np.nan
     if isinstance(cell, str):
         return parse_number(cell)
-    if isinstance(cell, bool) or not isinstance(cell, int | float | np.integer | np.floating):
-        return None
     try:
-        return float(cell)
+        is_number = isinstance(cell, int | float | np.integer | np.floating)
+        return float(cell) if is_number and not isinstance(cell, bool) else None  # type: ignore
     except OverflowError:  # a whole number of hundreds of digits
         return None
 
@@ -160,12 +160,8 @@ def choose_labels(
 ) -> tuple[tuple[str, ...], list[int]]:
     """The labels' names, and which columns of the scores they stand for.
 
-    Args:
-        where: what to call the scores in sentences.
-        names: the name of each column.
-        chosen: the names a person gave: some of these in another order; new ones for all columns
-            where the file itself names none.
-        are_named: whether the file itself names the labels.
+    `chosen` are the names a person gave: some of `names`, those of the columns, in another order;
+    new ones for all columns where the file itself names none (`are_named`).
 
     >>> choose_labels("f", ("A", "B", "C"), ("C", "A"), are_named=True)
     (('C', 'A'), [2, 0])
@@ -175,11 +171,11 @@ def choose_labels(
     if len(set(chosen)) < len(chosen):
         twice = first_repeated(chosen)
         raise InputError(f"{where}: --labels names {twice!r} twice; name each label once.")
-    if set(chosen) <= set(names):
+    lacking = [name for name in chosen if name not in names]
+    if not lacking:
         return tuple(chosen), [names.index(name) for name in chosen]
     if are_named:
-        lacking = next(name for name in chosen if name not in names)
-        raise InputError(f"{where}: {InputError.unknown('label', lacking, names)}")
+        raise InputError(f"{where}: {InputError.unknown('label', lacking[0], names)}")
     if len(chosen) != len(names):
         raise InputError(
             where=where,
@@ -257,11 +253,13 @@ def renumber_labels(
     where: str, gold: np.ndarray, names: Sequence[str], chosen: Sequence[int]
 ) -> np.ndarray:
     """Indices among all labels as indices among those that were chosen."""
-    new_index = {-1: -1, **{label: i for i, label in enumerate(chosen)}}
-    for row, label in enumerate(gold.tolist()):
-        if label not in new_index:
-            raise InputError(
-                f"{where}, row {row} (counted from 0): its right label is {names[label]!r}, "
-                "which --labels leaves out; name it too, or drop the row."
-            )
-    return np.array([new_index[label] for label in gold.tolist()], np.int32)
+    lost = np.flatnonzero(~np.isin(gold, [-1, *chosen]))
+    if len(lost):
+        row, label = lost[0], names[gold[lost[0]]]
+        raise InputError(
+            f"{where}, row {row} (counted from 0): its right label is {label!r}, which --labels "
+            "leaves out; name it too, or drop the row."
+        )
+    new_index = np.full(len(names) + 1, -1, np.int32)  # the last is that of -1
+    new_index[list(chosen)] = range(len(chosen))
+    return new_index[gold]

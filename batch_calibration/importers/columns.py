@@ -39,18 +39,12 @@ def from_columns(
     task: str,
     label_names: Sequence[str] = (),
 ) -> Imported:
-    """The scores in a table of named columns.
+    """The scores in a table of named columns, all of one length.
 
     The columns of `reading.labels` hold the scores; without these all columns of real numbers do,
     but for the gold, id and by columns; or one column holds all scores of a row as a list or dict.
-    What is not plain is refused, never guessed.
-
-    Args:
-        where: what to call the table in sentences.
-        columns: name -> values, all of one length.
-        reading: what is said of it.
-        task: what to call the task where `reading` does not.
-        label_names: names of the labels where the table says them elsewhere.
+    What is not plain is refused, never guessed. `task` is what to call the task where `reading`
+    does not, `label_names` are the labels' where the table says them elsewhere.
 
     Raises:
         InputError: no rows; a column that is named and not there; a cell that is no number; a
@@ -61,20 +55,17 @@ def from_columns(
     reading, gold_notes = recognize_gold(columns, reading)
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
-    named_labels = reading.labels
     if vector_name is None:
         names, notes = named_or_real_columns(where, candidates, reading)
         scores = [_score_column(where, name, candidates[name]) for name in names]
         vectors = Vectors(names, np.stack(scores, axis=1), notes=notes)
     else:
-        # --labels may name the column itself, and then no label.
-        named_labels = () if named_labels == (vector_name,) else named_labels
-        labels_alone = replace(reading, labels=named_labels)
-        vectors = read_vectors(where, candidates, vector_name, labels_alone, label_names)
+        if reading.labels == (vector_name,):  # the column itself, and no label
+            reading = replace(reading, labels=())
+        vectors = read_vectors(where, candidates, vector_name, reading, label_names)
     vectors = vectors._replace(notes=(*vectors.notes, *gold_notes))
     context = {"task": reading.task or task}
-    named = replace(reading, labels=named_labels)
-    return label_rows(where, vectors, columns, named, context, {vector_name})
+    return label_rows(where, vectors, columns, reading, context, {vector_name})
 
 
 def label_rows(
@@ -87,13 +78,8 @@ def label_rows(
 ) -> Imported:
     """Scores with their labels chosen, and with the columns that say something of the rows.
 
-    Args:
-        where: what to call the table in sentences.
-        vectors: the scores of all labels.
-        columns: name -> values, the right labels, ids and names of contexts among them.
-        reading: what is said of them.
-        context: what is known of the context.
-        read_names: columns that hold scores.
+    `columns` are the right labels, ids and names of contexts among others; `read_names` are those
+    that hold scores.
     """
     chosen, indices = choose_labels(
         where, vectors.names, reading.labels, are_named=vectors.are_named
@@ -107,9 +93,9 @@ def label_rows(
         notes += gold_notes + note_never_first(gold, names)
         gold = renumber_labels(at, gold, names, indices)
     told_apart: dict[str, list[str]] = {}
-    others = {*read_names, *vectors.names, reading.gold, reading.ids}
+    names_in_use = {*read_names, *vectors.names, reading.gold, reading.ids}
     for name, column in columns.items():
-        if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in others):
+        if name in reading.by or (name.lower() in CONTEXT_NAMES and name not in names_in_use):
             told_apart[name] = list(map(text_of, column))
     return Imported(
         where,
@@ -173,8 +159,7 @@ def _vector_column(
 def _is_real(column: Column) -> bool:
     """Whether a column holds numbers that are not whole."""
     numbers, bad_rows = numbers_of(column)
-    # More numbers than other cells.
-    return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not are_whole(numbers)
+    return np.count_nonzero(~np.isnan(numbers)) > len(bad_rows) and not are_whole(numbers)
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:

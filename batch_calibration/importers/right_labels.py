@@ -23,8 +23,8 @@ MIN_ROWS_TO_WARN = 10
 
 def note_never_first(gold: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:
     """A note where many right labels are known, and none is the first."""
-    known = gold[gold >= 0]
-    if len(known) < MIN_ROWS_TO_WARN * len(names) or known.min() != 1:
+    known_labels = gold[gold >= 0]
+    if len(known_labels) < MIN_ROWS_TO_WARN * len(names) or known_labels.min() != 1:
         return ()
     return (
         f"The right label is {names[0]!r} in no row: where the column counts labels from 1, "
@@ -51,15 +51,19 @@ def gold_of_rows(
     if are_plain and all(names[: len(listed)] == listed for listed in vectors.lists):
         return gold_indices(where, cells, names), ()
     refuse_counted_from_one(where, set(cells) - set(names), k)
-    label_of = {name: label for label, name in enumerate(names)}
+    unknown = {"": -1, "-1": -1}
+    label_of = dict(zip(names, range(k), strict=True))
     by_text, by_index = [], []
     for listed in vectors.lists:
-        labels = range(k) if vectors.are_answers else [label_of[text] for text in listed]
-        indices = {str(i): label for i, label in enumerate(labels)}
-        # A text that stands twice in a row says nothing.
-        texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
-        by_text.append({"": -1, "-1": -1, **(texts if vectors.are_answers else label_of)})
-        by_index.append({"": -1, "-1": -1, **indices, **(label_of if vectors.are_answers else {})})
+        if vectors.are_answers:
+            # A text that stands twice in a row says nothing.
+            texts = {text: i for i, text in enumerate(listed) if listed.count(text) == 1}
+            by_text.append({**unknown, **texts})
+            by_index.append({**unknown, **{str(i): i for i in range(k)}, **label_of})
+        else:
+            by_text.append({**unknown, **label_of})
+            indices = {str(i): label_of[text] for i, text in enumerate(listed)}
+            by_index.append({**unknown, **indices})
     are_texts = all(cell in row for cell, row in zip(cells, by_text, strict=True))
     are_indices = all(cell in row for cell, row in zip(cells, by_index, strict=True))
     if are_texts and not (vectors.are_answers and are_indices):

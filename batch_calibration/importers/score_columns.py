@@ -44,12 +44,12 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
     """
     if reading.gold or reading.labels:
         return reading, []
-    named = {reading.ids, *reading.by}
+    label_names = columns.keys() - {reading.ids, *reading.by}
     gold_names = []
     for name, column in columns.items():
-        if name.lower() in GOLD and name not in named:
+        if name.lower() in GOLD and name in label_names:
             texts = set(map(text_of, column)) - {""}
-            if texts and texts <= columns.keys() - named:
+            if texts and texts <= label_names:
                 gold_names.append(name)
     if len(gold_names) != 1:
         return reading, []
@@ -174,14 +174,13 @@ def _is_like_a_number(cell: object) -> bool:
 
 def _is_like_others(name: str, real: Mapping[str, np.ndarray]) -> bool:
     """Whether a column fits the others: all log-probabilities, or probabilities of one row."""
-    others = [numbers for other, numbers in real.items() if other != name]
-    if not others:
+    other_names = [column for column in real if column != name]
+    if not other_names:
         return False
-    low, high = np.nanmin(np.stack(others)), np.nanmax(np.stack(others))
-    if high <= 0:
+    if max(np.nanmax(real[column]) for column in other_names) <= 0:
         return bool(np.nanmax(real[name]) <= 0)
-    sums = np.nansum(np.stack([real[name], *others]), axis=0)
-    return bool(low >= 0 and np.nanmin(real[name]) >= 0 and sums.max() <= 1 + 1e-3)
+    numbers = np.stack(list(real.values()))  # [columns, n]
+    return bool(np.nanmin(numbers) >= 0 and np.nansum(numbers, axis=0).max() <= 1 + 1e-3)
 
 
 def _refuse_ranks(
@@ -216,18 +215,22 @@ def _note_measures(real: Mapping[str, np.ndarray]) -> list[str]:
     """A note on columns taken as labels whose names or numbers are not like those of scores."""
     doubtful = []
     for name, numbers in real.items():
-        words = re.split(r"[^a-z]+", name.lower())
-        others = [column for other, column in real.items() if other != name]
+        parts_of_name = re.split(r"[^a-z]+", name.lower())
         # Log-probabilities are not above 0, and those of a label are seldom all the same.
-        is_positive = np.nanmin(numbers) > 0 and np.nanmax(np.concatenate(others)) <= 0
-        is_constant = len(others) > 1 and np.nanmin(numbers) == np.nanmax(numbers)
-        if not MEASURES.isdisjoint(words) or is_positive or (is_constant and len(numbers) > 2):
+        highest_beside = max(np.nanmax(real[column]) for column in real if column != name)
+        is_positive = np.nanmin(numbers) > 0 and highest_beside <= 0
+        is_constant = len(real) > 2 and np.nanmin(numbers) == np.nanmax(numbers)
+        if (
+            not MEASURES.isdisjoint(parts_of_name)
+            or is_positive
+            or (is_constant and len(numbers) > 2)
+        ):
             doubtful.append(name)
     if not doubtful:
         return []
-    rest = [name for name in real if name not in doubtful]
+    likely = [name for name in real if name not in doubtful]
     return [
         f"The columns of scores are {', '.join(map(repr, real))}; "
         f"{', '.join(map(repr, doubtful))} may be no label's: name those that are, "
-        f"--labels={','.join(rest if len(rest) > 1 else real)}."
+        f"--labels={','.join(likely if len(likely) > 1 else real)}."
     ]

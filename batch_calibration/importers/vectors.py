@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -96,10 +97,12 @@ def read_vectors(
     """
     at = f"{where}, column {vector_name!r}"
     cells = list(map(_plain, candidates[vector_name]))
+    keys, rows = _read_cells(at, cells)
     if isinstance(first_cell(cells), dict):
-        is_dict = isinstance(first_cell(candidates[vector_name]), dict)
-        return _read_dicts(at, cells)._replace(source="" if is_dict else vector_name)
-    rows = _read_lists(at, cells)
+        # Of a list of {"label": ..., "score": ...} the order may say which is the likeliest.
+        is_list = not isinstance(first_cell(candidates[vector_name]), dict)
+        vectors = _by_name(at, keys, rows)
+        return vectors._replace(source=vector_name if is_list else "", are_ranked=are_ranked(rows))
     source, lists = _find_lists(where, candidates, vector_name, rows)
     if source and are_labels(lists, rows):
         vectors = _by_name(f"{where}, column {source!r}", lists, rows, names_of_table)
@@ -127,35 +130,25 @@ def _other_cell(where: str, row: int, k: int, cell: object) -> InputError:
     )
 
 
-def _read_dicts(where: str, cells: Sequence[object]) -> Vectors:
-    lists: list[Names] = []
+def _read_cells(where: str, cells: Sequence[object]) -> tuple[list[Names], list[list[float]]]:
+    """The keys of each row's dict, and its numbers; none where a cell is empty."""
+    kind = dict if isinstance(first_cell(cells), dict) else list
+    keys: list[Names] = []
     rows: list[list[float]] = []
     for row, cell in enumerate(cells):
-        scores = {} if cell is None else cell
-        numbers = list(map(number_of, scores.values())) if isinstance(scores, dict) else [None]
+        scores = kind() if cell is None else cell
+        numbers: list[float | None] = [None]
+        if isinstance(scores, kind):
+            numbers = list(map(number_of, scores_of(scores)))
         if None in numbers:
-            raise _other_cell(where, row, len(lists[0] if lists else numbers), cell)
-        lists.append(tuple(map(str, scores)))  # type: ignore[call-overload]
-        rows.append(numbers)  # type: ignore[arg-type]
-    return _by_name(where, lists, rows)._replace(are_ranked=are_ranked(rows))
-
-
-def _read_lists(where: str, cells: Sequence[object]) -> list[list[float]]:
-    """The numbers of each row, none where its cell is empty."""
-    rows: list[list[float]] = []
-    for row, cell in enumerate(cells):
-        numbers = list(map(number_of, cell)) if isinstance(cell, list) else [None]
-        if cell is not None and None in numbers:
             raise _other_cell(where, row, len(rows[0] if rows else numbers), cell)
-        rows.append([] if cell is None else numbers)  # type: ignore[arg-type]
-    return rows
+        keys.append(tuple(map(str, scores)) if isinstance(scores, dict) else ())
+        rows.append(numbers)  # type: ignore[arg-type]
+    return keys, rows
 
 
 def _find_lists(
-    where: str,
-    candidates: Mapping[str, Column],
-    vector_name: str,
-    rows: Sequence[Sequence[float]],
+    where: str, candidates: Mapping[str, Column], vector_name: str, rows: list[list[float]]
 ) -> tuple[str, list[Names]]:
     """The column that lists what each of a row's scores is of, and its lists; "" without one.
 
@@ -163,19 +156,18 @@ def _find_lists(
         InputError: lists of other lengths in some rows; several columns, or one of another name,
             that may list the labels.
     """
-    known: dict[str, list[Names]] = {}
+    named: dict[str, list[Names]] = {}  # lists of a known name
     shuffled = []  # columns of the same texts in other orders
     for name, column in candidates.items():
         may_be_real = name.lower() in OWN_LISTS
         lists = None if name == vector_name else _read_texts(column, may_be_real)
         if lists is None:
             continue
-        pairs = enumerate(zip(rows, lists, strict=True))
-        other_lengths = [row for row, (scores, listed) in pairs if len(listed) != len(scores)]
+        other_lengths = np.flatnonzero(np.array([*map(len, lists)]) != [*map(len, rows)]).tolist()
         if not other_lengths and len(set(lists)) > len(set(map(frozenset, lists))) == 1:
             shuffled.append(name)
         if name.lower() in LIST_NAMES and len(other_lengths) < len(lists):
-            known[name] = lists
+            named[name] = lists
             if other_lengths:
                 row = other_lengths[0]
                 raise InputError(
@@ -184,25 +176,25 @@ def _find_lists(
                     got=shown(list(lists[row])),
                 )
     # Without a list of a known name, texts that change places can be no chance.
-    shuffled = [name for name in shuffled if name in known or not known]
-    if shuffled and list(known) != shuffled[:1]:
+    shuffled = [name for name in shuffled if name in named or not named]
+    if shuffled and list(named) != shuffled[:1]:
         raise InputError(
             where=where,
             expected=f"one column that lists the labels of {vector_name!r}",
-            got=f"{', '.join(map(repr, dict.fromkeys((*known, *shuffled))))}, of which "
+            got=f"{', '.join(map(repr, dict.fromkeys((*named, *shuffled))))}, of which "
             f"{shuffled[0]!r} lists the same texts in another order from row to row",
             remedy="call the one that does 'labels', and leave the others out",
         )
-    if shuffled and set(known[shuffled[0]]) == {("0", "1"), ("1", "0")}:
+    if shuffled and set(named[shuffled[0]]) == {("0", "1"), ("1", "0")}:
         raise InputError(
             where=f"{where}, column {shuffled[0]!r}",
             expected="the names of the labels in the order of the scores",
             got="[0, 1] and [1, 0], which may be flags of the right label",
             remedy="write names in place of numbers, or call the flags otherwise",
         )
-    fixed = [name for name in known if len(set(known[name])) == 1]
-    source = next(iter([*fixed, *known]), "")
-    return source, known.get(source, [])
+    fixed = [name for name in named if len(set(named[name])) == 1]
+    source = next(iter([*fixed, *named]), "")
+    return source, named.get(source, [])
 
 
 def _read_texts(column: Column, may_be_real: bool) -> list[Names] | None:
@@ -235,7 +227,7 @@ def are_labels(lists: Sequence[Names], rows: Sequence[Sequence[float]]) -> bool:
     different_lists = set(filter(None, lists))  # a question may stand there twice
     if len(set(map(frozenset, different_lists))) == 1 or are_ranked(rows):
         return True
-    counts = Counter(text for listed in different_lists for text in listed)
+    counts = Counter(chain.from_iterable(different_lists))
     are_all_different = len(counts) == counts.total()
     k = max(map(len, lists))
     return not are_all_different and len(counts) <= MAX_TEXTS_PER_PLACE * k
@@ -247,13 +239,10 @@ def are_ranked(rows: Sequence[Sequence[float]]) -> bool:
 
 
 def _by_name(
-    where: str,
-    lists: Sequence[Names],
-    rows: Sequence[Sequence[float]],
-    names_of_table: Sequence[str] = (),
+    where: str, lists: list[Names], rows: list[list[float]], names_of_table: Sequence[str] = ()
 ) -> Vectors:
     """Each score under the name that its row lists for it."""
-    names = dict.fromkeys(name for listed in lists for name in listed)
+    names = dict.fromkeys(chain.from_iterable(lists))
     if set(names_of_table) >= names.keys():
         names = dict.fromkeys(names_of_table)
     index = {name: label for label, name in enumerate(names)}
