@@ -262,4 +262,4 @@ def renumber_labels(
         )
     new_index = np.full(len(names) + 1, -1, np.int32)  # the last is that of -1
     new_index[list(chosen)] = range(len(chosen))
-    return new_index[gold]
+    return np.asarray(new_index[gold])

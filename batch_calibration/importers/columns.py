@@ -159,7 +159,7 @@ def _vector_column(
 def _is_real(column: Column) -> bool:
     """Whether a column holds numbers that are not whole."""
     numbers, bad_rows = numbers_of(column)
-    return np.count_nonzero(~np.isnan(numbers)) > len(bad_rows) and not are_whole(numbers)
+    return int(np.sum(~np.isnan(numbers))) > len(bad_rows) and not are_whole(numbers)
 
 
 def _score_column(where: str, name: str, column: Column) -> np.ndarray:

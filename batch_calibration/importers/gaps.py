@@ -20,7 +20,8 @@ class Gaps(NamedTuple):
 
     def plus(self, gaps: "Gaps") -> "Gaps":
         """Those of both parts together."""
-        return Gaps(*(ours + theirs for ours, theirs in zip(self, gaps, strict=True)))
+        lacking, empty = self.lacking + gaps.lacking, self.empty + gaps.empty
+        return Gaps(self.rows + gaps.rows, lacking, empty, self.by_label + gaps.by_label)
 
     def notes(
         self, label_names: Sequence[str], missing: Missing | None, *, is_named: bool
