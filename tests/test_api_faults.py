@@ -158,7 +158,8 @@ async def ask(handler, time, jitter=lambda: 1.0):
     async with httpx2.AsyncClient(
         base_url=server.address, transport=httpx2.MockTransport(handler)
     ) as connection:
-        return await Client(server, connection, time.pace(), jitter).ask(Request("completions", {}))
+        client = Client(server, connection, time.pace(), jitter=jitter)
+        return await client.ask(Request("completions", {}))
 
 
 @pytest.mark.parametrize("error", [httpx2.ReadTimeout, httpx2.ConnectTimeout, httpx2.ReadError])

@@ -79,13 +79,13 @@ class Answers:
 
     def get(self, server: str, request: Request) -> Json:
         """The answer to a request, None where there is none, or a damaged one."""
-        asked = _hash(server, request)
+        request_hash = _hash(server, request)
         query = "SELECT answer FROM answers WHERE asked = ?"
-        row = self._open_rows.execute(query, (asked,)).fetchone()
+        row = self._open_rows.execute(query, (request_hash,)).fetchone()
         try:
-            return parse_json(_unpack(asked, row[0])) if row else None
+            return parse_json(_unpack(request_hash, row[0])) if row else None
         except (ValueError, TypeError, zlib.error):
-            self.damaged.add(asked)
+            self.damaged.add(request_hash)
             return None
 
     def start(self, server: str, request: Request) -> None:
@@ -96,12 +96,12 @@ class Answers:
 
     def keep(self, server: str, request: Request, answer: str) -> None:
         """Keep the text of an answer."""
-        asked = _hash(server, request)
+        request_hash = _hash(server, request)
         with self._open_rows as transaction:
             # Another run may have asked the same.
-            row = (asked, _pack(asked, answer))
+            row = (request_hash, _pack(request_hash, answer))
             transaction.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
-            transaction.execute("DELETE FROM started WHERE asked = ?", (asked,))
+            transaction.execute("DELETE FROM started WHERE asked = ?", (request_hash,))
 
     def give_up(self, server: str, request: Request) -> None:
         """Keep that a request is not under way: it failed."""
@@ -140,26 +140,26 @@ def _hash(server: str, request: Request) -> bytes:
     return hashlib.sha256(canonical([server, request.path, request.body]).encode()).digest()
 
 
-def _pack(asked: bytes, answer: str) -> bytes:
+def _pack(request_hash: bytes, answer: str) -> bytes:
     """An answer as it is kept, with a checksum of it and of what was asked."""
     compressed = zlib.compress(answer.encode())
-    return CHECKED + _checksum(asked, compressed) + compressed
+    return CHECKED + _checksum(request_hash, compressed) + compressed
 
 
-def _unpack(asked: bytes, kept: bytes) -> str:
+def _unpack(request_hash: bytes, stored: bytes) -> str:
     """The answer in what `_pack` gave.
 
     Raises:
         ValueError, TypeError, zlib.error: it is damaged.
     """
-    if not isinstance(kept, bytes):  # a damaged row may hold anything
+    if not isinstance(stored, bytes):  # a damaged row may hold anything
         raise TypeError("no bytes")
-    if kept.startswith(CHECKED):
-        checksum, kept = kept[1 : 1 + CHECKSUM_BYTES], kept[1 + CHECKSUM_BYTES :]
-        if checksum != _checksum(asked, kept):
+    if stored.startswith(CHECKED):
+        checksum, stored = stored[1 : 1 + CHECKSUM_BYTES], stored[1 + CHECKSUM_BYTES :]
+        if checksum != _checksum(request_hash, stored):
             raise ValueError("another checksum")
-    return zlib.decompress(kept).decode()
+    return zlib.decompress(stored).decode()
 
 
-def _checksum(asked: bytes, compressed: bytes) -> bytes:
-    return hashlib.sha256(asked + compressed).digest()[:CHECKSUM_BYTES]
+def _checksum(request_hash: bytes, compressed: bytes) -> bytes:
+    return hashlib.sha256(request_hash + compressed).digest()[:CHECKSUM_BYTES]

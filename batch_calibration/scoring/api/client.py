@@ -50,9 +50,9 @@ class Client:
         server: where requests go.
         connection: an open `httpx2.AsyncClient`.
         pace: when they may be sent.
-        jitter: a number from 0 to 1, drawn for each wait.
         timeout: seconds in which a whole answer must come; infinity is no limit.
         notify: called with a sentence on a long wait and its reason; of several at a time one.
+        jitter: a number from 0 to 1, drawn for each wait.
     """
 
     def __init__(
@@ -60,9 +60,10 @@ class Client:
         server: Server,
         connection: "httpx2.AsyncClient",
         pace: Pace,
-        jitter: Callable[[], float] = random.random,
         timeout: float = math.inf,
         notify: Callable[[str], None] | None = None,
+        *,
+        jitter: Callable[[], float] = random.random,
     ):
         self.server = server
         self._notify = notify

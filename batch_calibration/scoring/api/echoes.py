@@ -38,14 +38,8 @@ def label_log_probs(
 
     All that the server scored is compared with what was sent. Not compared is what tokens do not
     show: one that begins each text, how a byte of a letter looks alone, the spaces that decoding a
-    SentencePiece token alone takes away, or what it normalizes.
-
-    Args:
-        prompt: what the server scored, token by token.
-        text: the prompt that was sent.
-        form: the label that was sent behind it.
-        where: the answer, for sentences.
-        hides_first: whether the server does not show the first token, which may then be any.
+    SentencePiece token alone takes away, or what it normalizes. With `hides_first` the server does
+    not show the first token, which may then be any.
 
     Raises:
         InputError: the server scored another text; where the label begins, or a log-probability of
@@ -137,53 +131,49 @@ def _match(texts: Sequence[str], hides_first: bool, sent: str) -> _Match | None:
             return None
         for view in _VIEWS:
             if view.fits(texts[begin:]):
-                whole = view.write(sent)
-                bare = whole.removeprefix(" ")  # SentencePiece puts a space before the first word
+                written = view.write(sent)
+                bare = written.removeprefix(" ")  # SentencePiece puts a space before the first word
                 for empty in ("", LOST):
                     pattern = view.write("".join(text or empty for text in texts[begin:]))
                     is_whole = GAP not in pattern and LOST not in pattern
-                    rest = _rest(pattern, whole)
-                    if rest == "" or _rest(pattern.removeprefix(" "), bare) == "":
+                    before = _text_before(pattern, written)
+                    if before == "" or _text_before(pattern.removeprefix(" "), bare) == "":
                         return _Match(view, is_whole)
-                    if rest and begin == first == 1 and _is_one_token(rest, view, sent):
+                    if before and begin == first == 1 and _is_one_token(before, view, sent):
                         return _Match(view, is_whole)
     return None
 
 
-def _is_one_token(rest: str, view: _View, sent: str) -> bool:
+def _is_one_token(beginning: str, view: _View, sent: str) -> bool:
     """Whether the beginning of what was sent, which reads so in a view, is surely one token."""
     for end in range(len(sent)):
-        if view.write(sent[:end]) == rest:
+        if view.write(sent[:end]) == beginning:
             return _ONE_TOKEN.fullmatch(sent[:end]) is not None
-        if len(view.write(sent[:end])) > len(rest):
+        if len(view.write(sent[:end])) > len(beginning):
             break
     return False
 
 
-def _rest(pattern: str, sent: str) -> str | None:
+def _text_before(pattern: str, sent: str) -> str | None:
     """What stands in `sent` before the pattern, with which it ends; None if it does not.
 
     A run of gaps stands for one letter of several bytes at least and as many as they are at most,
     and for none that a pattern begins with: there a server may have cut. Two are one letter.
 
-    >>> _rest("Caf\ufffd\ufffd?", "Café?"), _rest("here?", "Is it here?"), _rest("there?", "here?")
-    ('', 'Is it ', None)
+    >>> _text_before("Caf\ufffd\ufffd?", "Café?"), _text_before("here?", "Is it here?")
+    ('', 'Is it ')
     """
     pieces = re.split(f"([{GAP}{LOST}]+)", pattern)
     end = len(sent)
-    for place in reversed(range(0, len(pieces), 2)):
-        piece = pieces[place]
-        gaps = pieces[place + 1] if place + 1 < len(pieces) else ""
+    for i in reversed(range(0, len(pieces), 2)):
+        piece, gaps = pieces[i], "".join(pieces[i + 1 : i + 2])
         sizes = range(-(-len(gaps) // MOST_PARTS), len(gaps) + 1)
-        if gaps and place == 0 and not piece:
+        if gaps and i == 0 and not piece:
             sizes = range(1, 2 if gaps == 2 * GAP else 1)
         for size in sizes:
             letters = sent[max(end - size, 0) : end]
-            if (
-                len(letters) == size
-                and not any(map(str.isascii, letters))
-                and sent.endswith(piece, 0, end - size)
-            ):
+            is_letters = len(letters) == size and not any(map(str.isascii, letters))
+            if is_letters and sent.endswith(piece, 0, end - size):
                 end -= size + len(piece)
                 break
         else:
@@ -214,10 +204,10 @@ def _decode(tokens: Sequence[str], sent: str) -> list[str]:
 def _byte_alphabet() -> dict[str, int]:
     """The letter of each byte in byte-level vocabularies: its own where that can be printed."""
     printed = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = sorted(set(range(256)) - printed)
-    return {chr(byte): byte for byte in printed} | {
-        chr(256 + place): byte for place, byte in enumerate(others)
-    }
+    byte_of = {chr(byte): byte for byte in printed}
+    for i, byte in enumerate(sorted(set(range(256)) - printed)):
+        byte_of[chr(256 + i)] = byte
+    return byte_of
 
 
 def _first_token(texts: Sequence[str], form: str, view: _View) -> int | None:

@@ -28,7 +28,7 @@ class FirstTokenScores(NamedTuple):
     """What lists of first tokens say of labels."""
 
     scores: np.ndarray  # float32 [n, k], nats; NaN in rows that are not kept
-    kept: np.ndarray  # [n], which rows have a score for every label
+    is_kept: np.ndarray  # [n], which rows have a score for every label
     lacking: int  # how many lists lack a label
     never: tuple[str, ...]  # a sentence on each label that no list has
 
@@ -38,11 +38,7 @@ def score_first_tokens(
 ) -> FirstTokenScores:
     """Scores of labels; `responses.scores_of_top_k` says which tokens mean one.
 
-    Args:
-        rows: for each answer token -> log-probability in nats.
-        labels: k labels, each a text or several.
-        missing: what is done about labels that a list lacks.
-        where: the server, for sentences.
+    `rows` are of each answer token -> log-probability in nats.
 
     Raises:
         InputError: lists that are none of log-probabilities; labels that one token begins.
@@ -59,29 +55,23 @@ def score_first_tokens(
     top = scores_of_top_k(rows, names, tokens, where)
     # The likeliest token of each row, five different ones at most.
     likely = list(dict.fromkeys(max(row, key=row.__getitem__) for row in rows))[:5]
-    never = tuple(
-        f"No answer has a token of the label {name!r} among its likeliest; the first are "
-        f"{shown(likely)}: raise config.top_logprobs, choose label words that the model answers "
-        "with, or ask for whole labels (config.api_scores=echo)."
-        for name in names
-        if not top.tokens[name]
+    remedy = (
+        f"the first are {shown(likely)}: raise config.top_logprobs, choose label words that the "
+        "model answers with, or ask for whole labels (config.api_scores=echo)"
     )
+    absent = [name for name in names if not top.tokens[name]]
+    never = [
+        f"No answer has a token of the label {n!r} among its likeliest; {remedy}." for n in absent
+    ]
     filled, is_kept = fill_scores(top.log_probs, missing, top.bound)
     scores = np.full(top.log_probs.shape, np.nan, np.float32)
     scores[is_kept] = filled
     lacking = int(find_missing(top.log_probs).any(axis=1).sum())
-    return FirstTokenScores(scores, is_kept, lacking, never)
+    return FirstTokenScores(scores, is_kept, lacking, tuple(never))
 
 
 def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: Path | None) -> None:
-    """Refuse the same scores for all texts, several numbers that no two texts share.
-
-    Args:
-        texts: what was asked about.
-        rows: what was answered about each.
-        where: the server.
-        path: the file that keeps its answers, if any.
-    """
+    """Refuse the same scores `rows` for all texts, several numbers that no two texts share."""
     count = len(set(texts))
     if count > 1 and len(rows[0]) > 1 and all(row == rows[0] for row in rows):
         raise InputError(
@@ -94,14 +84,7 @@ def refuse_same(texts: Sequence[str], rows: Sequence[Sized], where: str, path: P
 
 
 def refuse_equal(scores: np.ndarray, where: str, path: Path | None, instead: str) -> None:
-    """Refuse scores that are all the same number, and say how to ask again.
-
-    Args:
-        scores: [n k], in nats.
-        where: the server.
-        path: the file that keeps its answers, if any.
-        instead: another way of asking.
-    """
+    """Refuse scores [n k] that are all the same number, and say how to ask again."""
     try:
         refuse_constant(scores, where)
     except InputError as error:
@@ -175,9 +158,9 @@ class Notes:
         if isinstance(tokens, int):
             self._sizes.setdefault(tokens, set()).add(len(text.encode(errors="replace")))
 
-    def add_damaged(self, asked: set[bytes]) -> None:
+    def add_damaged(self, hashes: set[bytes]) -> None:
         """Note kept answers that could not be read."""
-        self._damaged |= asked
+        self._damaged |= hashes
 
     def sentences(self) -> list[str]:
         """A sentence on each thing to know."""
@@ -196,8 +179,8 @@ class Notes:
     def _note_models(self) -> list[str]:
         """A sentence if answers are of another model, or of several."""
         # A server may add a date or a folder to a name.
-        others = [name for name in self._models if self._model.lower() not in name.lower()]
-        if not others and len(self._models) < 2:
+        other_models = [name for name in self._models if self._model.lower() not in name.lower()]
+        if not other_models and len(self._models) < 2:
             return []
         counts = ", ".join(f"{count:,} of {name!r}" for name, count in self._models.most_common(3))
         return [f"config.model is {self._model!r}, and the server says of its answers: {counts}."]

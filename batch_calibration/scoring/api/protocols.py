@@ -1,6 +1,7 @@
 """The ways of asking a server for label scores: what is sent, and what is read from the answer."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,13 +9,7 @@ import numpy as np
 from batch_calibration.arrays import find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json
-from batch_calibration.responses import (
-    RESPONSE_FORMATS,
-    PromptTokens,
-    label_probs,
-    scores_of_top_k,
-    value_at,
-)
+from batch_calibration.responses import RESPONSE_FORMATS, label_probs, scores_of_top_k, value_at
 from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.echoes import label_log_probs
 from batch_calibration.settings import ApiScores
@@ -63,13 +58,9 @@ class ApiProtocol(NamedTuple):
 
 
 def _completion(question: Question, **fields: Json) -> Request:
-    body: dict[str, Json] = {
-        "model": question.model,
-        "prompt": question.text,
-        "max_tokens": 1,  # some servers refuse 0
-        "temperature": 0,
-    }
-    return Request("completions", body | fields)
+    body: dict[str, Json] = {"model": question.model, "prompt": question.text}
+    # Some servers refuse 0 tokens.
+    return Request("completions", body | {"max_tokens": 1, "temperature": 0} | fields)
 
 
 def _per_form(question: Question, **fields: Json) -> list[Request]:
@@ -77,46 +68,22 @@ def _per_form(question: Question, **fields: Json) -> list[Request]:
     return [_completion(question, prompt=question.text + form, **fields) for form in question.forms]
 
 
-def _echo(question: Question) -> list[Request]:
-    return _per_form(question, echo=True, logprobs=1)
-
-
-def _read_echo(answer: Json, question: Question, number: int) -> FormScores:
-    prompt = RESPONSE_FORMATS["openai"].prompt_tokens(_object(answer), WHERE)
-    return _read_prompt(prompt, question, number)
-
-
-def _prompt_logprobs(question: Question) -> list[Request]:
-    return _per_form(question, prompt_logprobs=0)
-
-
-def _read_prompt_logprobs(answer: Json, question: Question, number: int) -> FormScores:
-    prompt = RESPONSE_FORMATS["vllm"].prompt_tokens(_object(answer), WHERE)
-    return _read_prompt(prompt, question, number, hides_first=True)
-
-
-def _read_prompt(
-    prompt: PromptTokens, question: Question, number: int, hides_first: bool = False
-) -> FormScores:
+def _read_prompt(server: str, answer: Json, question: Question, number: int) -> FormScores:
     """The score of the form that a prompt ends with."""
+    prompt = RESPONSE_FORMATS[server].prompt_tokens(_object(answer), WHERE)
     # Of the prompt's tokens too: a server that has one above 0 gives no log-probabilities.
     for log_prob in prompt.log_probs:
         if log_prob > ROUNDING:
             _at_most_0(log_prob)
-    form = question.forms[number]
+    form, hides_first = question.forms[number], server == "vllm"
     log_probs = label_log_probs(prompt, question.text, form, WHERE, hides_first)
     return [_at_most_0(float(log_probs.sum()))]
 
 
 def _logprob_token_ids(question: Question) -> list[Request]:
-    request = _completion(
-        question,
-        prompt=list(question.ids),
-        logprobs=1,
-        logprob_token_ids=list(question.label_ids),
-        return_tokens_as_token_ids=True,
-    )
-    return [request]
+    ids: Json = list(question.label_ids)
+    asks = {"logprobs": 1, "logprob_token_ids": ids, "return_tokens_as_token_ids": True}
+    return [_completion(question, prompt=list(question.ids), **asks)]
 
 
 def _read_logprob_token_ids(answer: Json, question: Question, _: int) -> FormScores:
@@ -162,14 +129,9 @@ def _top_k(question: Question) -> list[Request]:
 
 
 def _chat(question: Question) -> list[Request]:
-    body: dict[str, Json] = {
-        "model": question.model,
-        "messages": [{"role": "user", "content": question.text}],
-        "max_tokens": 1,
-        "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": question.top,
-    }
+    messages: Json = [{"role": "user", "content": question.text}]
+    body: dict[str, Json] = {"model": question.model, "messages": messages}
+    body |= {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": question.top}
     return [Request("chat/completions", body)]
 
 
@@ -188,11 +150,9 @@ def _systemone(question: Question) -> list[Request]:
             where="config.api_scores=systemone", expected="labels of different names",
             got=shown(list(question.forms)), remedy="give each label one form of its own",
         )  # fmt: skip
-    asked: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
-    body: dict[str, Json] = {
-        "model": question.model, "state": question.text, "questions": {DECISION_NAME: asked},
-    }  # fmt: skip
-    return [Request("systemone", body)]
+    decision: Json = {"type": "choice", "instructions": DECISION, "criteria": options}
+    body: dict[str, Json] = {"model": question.model, "state": question.text}
+    return [Request("systemone", body | {"questions": {DECISION_NAME: decision}})]
 
 
 def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
@@ -222,11 +182,8 @@ def _read_systemone(answer: Json, question: Question, _: int) -> FormScores:
 def _at_most_0(log_prob: float) -> float:
     # Written so that NaN is refused too.
     if not log_prob <= ROUNDING or find_missing(np.array(log_prob)):
-        raise InputError(
-            where=WHERE,
-            expected="a label's log-probability in nats, at most 0",
-            got=f"{log_prob:g}",
-        )
+        expected = "a label's log-probability in nats, at most 0"
+        raise InputError(where=WHERE, expected=expected, got=f"{log_prob:g}")
     return log_prob
 
 
@@ -257,9 +214,15 @@ def _refuse_other_size(answer: Json, size: int) -> None:
 
 
 PROTOCOLS: dict[ApiScores, ApiProtocol] = {
-    "echo": ApiProtocol(_echo, _read_echo, instead="prompt_logprobs (vLLM), top_k or chat"),
+    "echo": ApiProtocol(
+        partial(_per_form, echo=True, logprobs=1),
+        partial(_read_prompt, "openai"),
+        instead="prompt_logprobs (vLLM), top_k or chat",
+    ),
     "prompt_logprobs": ApiProtocol(
-        _prompt_logprobs, _read_prompt_logprobs, instead="echo, score (SGLang), top_k or chat"
+        partial(_per_form, prompt_logprobs=0),
+        partial(_read_prompt, "vllm"),
+        instead="echo, score (SGLang), top_k or chat",
     ),
     "logprob_token_ids": ApiProtocol(
         _logprob_token_ids,

@@ -23,23 +23,10 @@ from batch_calibration.scoring import (
     Refused,
     label_texts,
 )
+from batch_calibration.scoring.api import asking, label_scores
 from batch_calibration.scoring.api.answers import Answers, Request
-from batch_calibration.scoring.api.asking import (
-    ApiCost,
-    Failures,
-    ask_all,
-    refuse_unanswered,
-    run,
-)
+from batch_calibration.scoring.api.asking import ApiCost, Failures
 from batch_calibration.scoring.api.client import Client, connect
-from batch_calibration.scoring.api.label_scores import (
-    Notes,
-    add_refused,
-    note_refused,
-    refuse_equal,
-    refuse_same,
-    score_first_tokens,
-)
 from batch_calibration.scoring.api.pace import Pace
 from batch_calibration.scoring.api.protocols import PROTOCOLS, FormScores, Question
 from batch_calibration.scoring.api.server import Server
@@ -114,18 +101,15 @@ class ApiScorer:
         self._tokenizer = tokenizer
         self._answers = Answers(answers)
         self._pace = pace or Pace(settings.per_minute)
-        self._notes = Notes(settings.top_logprobs, self._missing, model)
+        self._notes = label_scores.Notes(settings.top_logprobs, self._missing, model)
 
     @property
     def identity(self) -> Identity:
         """All that decides the numbers: no key, no price."""
         identity: Identity = {
-            "kind": "api",
-            "version": VERSION,
-            "server": self._server.address,
-            "model": self.model,
-            "api_scores": self.settings.api_scores,
-        }
+            "kind": "api", "version": VERSION, "server": self._server.address,
+            "model": self.model, "api_scores": self.settings.api_scores,
+        }  # fmt: skip
         if self._protocol.first_tokens:
             identity["top_logprobs"] = self.settings.top_logprobs
             identity["missing"] = str(self._missing)
@@ -165,14 +149,12 @@ class ApiScorer:
             try:
                 scores = self._protocol.read(answer, key.question, key.number)
             except InputError as error:
+                server, setting = self._server.address, self.settings.api_scores
                 if value_at(answer, "choices", 0, "finish_reason") == "content_filter":
-                    raise Refused(
-                        f"{self._server.address}: its content filter stops it."
-                    ) from error
-                setting = f"config.api_scores={self.settings.api_scores}"
+                    raise Refused(f"{server}: its content filter stops it.") from error
                 raise InputError(
-                    f"{self._server.address}, {setting}: {error} If the server cannot answer so, "
-                    f"try {self._protocol.instead}."
+                    f"{server}, config.api_scores={setting}: {error} If the server cannot answer "
+                    f"so, try {self._protocol.instead}."
                 ) from error
             answers[key.row][key.number] = scores
             self._notes.add_answer(key.question.text, answer)
@@ -181,19 +163,19 @@ class ApiScorer:
                 progress(rows_done)
 
         with self._answers.opened():
-            failures = run(self._ask(self._requests(texts, forms), receive))
+            failures = asking.run(self._ask(self._requests(texts, forms), receive))
         refused = {key.row: why for key, why in failures.refused}
-        kept = [row for row in range(len(texts)) if row not in refused]
-        unanswered = failures.sentences if kept else [*failures.sentences, *refused.values()]
-        refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
+        rows_left = [row for row in range(len(texts)) if row not in refused]
+        unanswered = failures.sentences + ([] if rows_left else [*refused.values()])
+        asking.refuse_unanswered(unanswered, failures.stopped, len(texts) * per_row)
         self._notes.add_damaged(self._answers.damaged)
         if refused:
-            self._notes.add(np.empty((0, 0)), sentences=[note_refused(refused, texts)])
+            self._notes.add(np.empty((0, 0)), sentences=[label_scores.note_refused(refused, texts)])
         # Answers come in any order: those of a row are put in the order of its requests.
-        rows = [[scores for _, scores in sorted(answers[row].items())] for row in kept]
-        answered = self._score_rows([texts[row] for row in kept], rows, labels)
+        rows = [list(dict(sorted(answers[row].items())).values()) for row in rows_left]
+        answered = self._score_rows([texts[row] for row in rows_left], rows, labels)
         self.notes = self._notes.sentences()
-        return add_refused(answered, refused) if refused else answered
+        return label_scores.add_refused(answered, refused) if refused else answered
 
     def _score_rows(
         self, texts: Sequence[str], rows: list[list[FormScores]], labels: LabelTexts
@@ -205,11 +187,11 @@ class ApiScorer:
             lists = [row[0] for row in rows]  # one request a row
             top = self._score_lists(lists, labels, tokens)
             if len(top.failed) < len(lists):  # lists without a label give no number
-                refuse_same(texts, lists, where, path)
+                label_scores.refuse_same(texts, lists, where, path)
             return top
         scores = np.array([list(chain(*row)) for row in rows], np.float32)  # [n, forms]
-        refuse_equal(scores, where, path, self._protocol.instead)
-        refuse_same(texts, scores.tolist(), where, path)
+        label_scores.refuse_equal(scores, where, path, self._protocol.instead)
+        label_scores.refuse_same(texts, scores.tolist(), where, path)
         scores = label_texts.sum_probabilities(scores, label_texts.flatten(labels)[1])  # [n, k]
         # Whole labels of several tokens have little mass in any case.
         if self._protocol.sends_ids:
@@ -221,10 +203,12 @@ class ApiScorer:
     ) -> LabelScores:
         """Scores from lists of first tokens; rows without a score of every label have failed."""
         tokens_of_rows = [row for row in lists if isinstance(row, Mapping)]
-        top = score_first_tokens(tokens_of_rows, labels, self._missing, self._server.address)
-        self._notes.add(top.scores[top.kept], top.lacking, top.never)
+        top = label_scores.score_first_tokens(
+            tokens_of_rows, labels, self._missing, self._server.address
+        )
+        self._notes.add(top.scores[top.is_kept], top.lacking, top.never)
         why = " ".join(top.never) or "A label is not among its likeliest tokens."
-        failed = dict.fromkeys(np.flatnonzero(~top.kept).tolist(), why)
+        failed = dict.fromkeys(np.flatnonzero(~top.is_kept).tolist(), why)
         return LabelScores(top.scores, tokens, failed)
 
     def estimate(self, inputs: Inputs, labels: LabelTexts) -> ApiCost:
@@ -250,9 +234,9 @@ class ApiScorer:
                     seen.add(content)
                     if self._answers.get(self._server.address, request) is not None:
                         answered += 1
-                        continue
-                    unanswered += 1
-                    tokens += counts[key.row - start] + label_tokens[key.number]
+                    else:
+                        unanswered += 1
+                        tokens += counts[key.row - start] + label_tokens[key.number]
         return ApiCost(unanswered, tokens, answered)
 
     def count_interrupted(self) -> int:
@@ -284,14 +268,11 @@ class ApiScorer:
         requests: Iterator[tuple[RequestKey, Request]],
         receive: Callable[[RequestKey, Json], None],
     ) -> Failures[RequestKey]:
-        timeout = self.settings.timeout
+        timeout, in_flight = self.settings.timeout, self.settings.in_flight
         with self._server.logs_without_key():
             async with connect(self._server, timeout) as connection:
-                client = Client(
-                    self._server, connection, self._pace, timeout=timeout, notify=self.notify
-                )
-                in_flight = self.settings.in_flight
-                return await ask_all(requests, client, self._answers, receive, in_flight)
+                client = Client(self._server, connection, self._pace, timeout, self.notify)
+                return await asking.ask_all(requests, client, self._answers, receive, in_flight)
 
 
 def _texts(inputs: Inputs) -> Sequence[str]:

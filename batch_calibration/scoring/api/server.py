@@ -1,19 +1,37 @@
-"""The server that is asked."""
+"""The server that is asked, and its key, which is taken out of whatever the server says."""
 
+import base64
+import html
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from batch_calibration.errors import InputError
 from batch_calibration.files import Json
-from batch_calibration.scoring.api.keys import key_of
 
 LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2",
            "httpcore2.proxy", "httpcore2.socks")  # fmt: skip
 """The HTTP library's loggers, whose records hold headers and reasons of a server."""
+SHORTEST_KEY = 8
+"""Letters below which a key is a placeholder, such as EMPTY, and may be a word of an answer."""
+SHORTEST_SECRET = 16
+"""Letters and digits from which a key is searched for across signs and texts too; a shorter one,
+such as not-needed, may be words of an answer."""
+DECODINGS = 3
+"""How often escapes are undone, one inside another."""
+HIDDEN = "..."
+"""What stands where the key stood."""
+
+# Of JSON, Python and C: \u0073, \u{73}, \x73, \163, \/
+_ESCAPE = re.compile(r"\\(?:u\{?([0-9a-fA-F]{1,6})\}?|x([0-9a-fA-F]{2})|([0-7]{3})|(.))", re.DOTALL)
+_NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
+_NO_BASE64 = re.compile(r"[^0-9A-Za-z+/]+")
+_NO_HEX = re.compile(r"0x|[^0-9a-f]+")
 
 
 class Server(NamedTuple):
@@ -66,11 +84,11 @@ class Server(NamedTuple):
 
     def without_key(self, text: str) -> str:
         """A text from the server, without the key in any writing."""
-        return key_of(self.key).hide(text)
+        return _key_of(self.key).hide(text)
 
     def hide_key(self, document: Json) -> Json:
         """A JSON value from the server, without the key in any writing."""
-        return key_of(self.key).hide_in(document)
+        return _key_of(self.key).hide_in(document)
 
     @contextmanager
     def logs_without_key(self) -> Iterator[None]:
@@ -90,3 +108,133 @@ class Server(NamedTuple):
         finally:
             for logger in loggers:
                 logger.removeFilter(hide)
+
+
+class Key:
+    r"""A key, and all writings of it that a text is searched for.
+
+    >>> Key("sk-0123456789").hide("no quota for sk-0123456789"), Key("EMPTY").hide("EMPTY list")
+    ('no quota for ...', 'EMPTY list')
+    >>> Key("sk-0123456789").hide(r"no quota for sk\u002d0123456789")
+    '...'
+
+    Args:
+        text: the key; one of fewer letters than `SHORTEST_KEY` is searched for nowhere.
+    """
+
+    def __init__(self, text: str):
+        self._text = text
+        self._is_secret = len(text) >= SHORTEST_KEY
+        self._base64 = [_base64_middle(text.encode(), offset) for offset in range(3)]
+        self._hex = text.encode().hex()
+        letters = _NO_LETTERS.sub("", text).lower()
+        # Backwards too: some pages are written from right to left.
+        self._letters = (letters, letters[::-1]) if len(letters) >= SHORTEST_SECRET else ()
+
+    def hide(self, text: str) -> str:
+        """A text without the key: `HIDDEN` stands for it, or for a text that holds it escaped."""
+        if not self._is_secret:
+            return text
+        text = text.replace(self._text, HIDDEN)
+        return HIDDEN if self._is_in(text) else text
+
+    def hide_in(self, document: Json) -> Json:
+        """A JSON value without the key.
+
+        Raises:
+            InputError: the key is spread over several of its texts.
+        """
+        if not self._is_secret or not self._is_in(self._joined(document)):
+            return document
+        document = self._hide_in_each(document)
+        if self._is_in(self._joined(document)):
+            raise InputError(
+                where="the answer",
+                expected="no key in it",
+                got="parts of the key in several texts",
+                remedy="the server repeats what it is sent: ask another, and change the key",
+            )
+        return document
+
+    def _is_in(self, text: str) -> bool:
+        return any(map(self._is_in_plain, _decodings(text)))
+
+    def _is_in_plain(self, text: str) -> bool:
+        letters = _NO_LETTERS.sub("", text).lower()
+        digits = _NO_BASE64.sub("", text.replace("-", "+").replace("_", "/"))  # of URLs too
+        return (
+            self._text in text
+            or any(key in letters for key in self._letters)
+            or any(middle in digits for middle in self._base64)
+            or self._hex in _NO_HEX.sub("", text.lower())
+        )
+
+    def _joined(self, document: Json) -> str:
+        """All texts of a JSON value in their order; those of a short key stay apart."""
+        return ("" if self._letters else "\n").join(_texts(document))
+
+    def _hide_in_each(self, document: Json) -> Json:
+        if isinstance(document, str):
+            return self.hide(document)
+        if isinstance(document, dict):
+            return {
+                self.hide(name): self._hide_in_each(member) for name, member in document.items()
+            }
+        if isinstance(document, list):
+            codes = _text_of_codes(document)
+            if codes and self.hide(codes) != codes:
+                return []
+            return list(map(self._hide_in_each, document))
+        return document
+
+
+_key_of = lru_cache(Key)  # made once
+
+
+def _decodings(text: str) -> Iterator[str]:
+    """A text, and what is left of it each time that its escapes are undone."""
+    for _ in range(DECODINGS):
+        yield text
+        plain = html.unescape(unquote(_ESCAPE.sub(_unescape, text)))
+        if plain == text:
+            return
+        text = plain
+    yield text
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    unicode, hexadecimal, octal, letter = escape.groups()
+    if letter is not None:
+        return " " if letter in "bfnrt" else letter
+    number = int(octal, 8) if octal else int(unicode or hexadecimal, 16)
+    return chr(number) if number <= 0x10FFFF else ""
+
+
+def _texts(document: Json) -> Iterator[str]:
+    """Every text of a JSON value in its order, names of members among them."""
+    stack = [document]  # no recursion: a hostile answer is nested deeply
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            for name, member in reversed(value.items()):
+                stack += (member, name)
+        elif isinstance(value, list):
+            codes = _text_of_codes(value)
+            stack += [codes] if codes else reversed(value)
+
+
+def _text_of_codes(numbers: list[Json]) -> str:
+    """The text that a list of bytes spells, as servers write a token's; "" of any other list."""
+    try:
+        return bytes(numbers).decode("latin-1")  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+
+
+def _base64_middle(content: bytes, offset: int) -> str:
+    """The letters of base64 that some bytes decide alone, which stand behind `offset` others."""
+    letters = base64.b64encode(bytes(offset) + content).decode()
+    # Six bits each: a letter at either end may hold bits of a neighbor.
+    return letters[-(-8 * offset // 6) : 8 * (offset + len(content)) // 6]
