@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Protocol, cast, overload
+from typing import NamedTuple, Protocol, cast, overload
 
 
 class ImageRef(Protocol):
@@ -12,6 +12,21 @@ class ImageRef(Protocol):
 
     def read(self) -> bytes:
         """The encoded image (JPEG, PNG, ...); `InputError` where it cannot be read."""
+
+    def signature(self) -> str:
+        """What tells cheaply that the image was replaced under the same name; "" where nothing."""
+
+
+class ImageRows(NamedTuple):
+    """Rows of one split of an image task."""
+
+    images: tuple[ImageRef, ...]
+    labels: tuple[int, ...]  # -1 where it is unknown
+    ids: tuple[str, ...]  # names that lead back
+    where: str  # where they were read, in words
+    split: str = ""  # the split that served
+    present: tuple[int, ...] = ()  # the labels that the source has any images of
+    notes: tuple[str, ...] = ()  # what a reader of the numbers must know
 
 
 @dataclass(frozen=True)

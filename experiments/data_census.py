@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.data.images import image_splits, read_images
 from batch_calibration.data.task_file import load_task
 from batch_calibration.data.texts import read, splits
+from batch_calibration.inputs import ImageRows
 from batch_calibration.prompts import template
 from batch_calibration.tasks import TASKS, Rows, Task
 

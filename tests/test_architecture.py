@@ -38,7 +38,7 @@ ARROWS = {
     "prompts": {
         "errors", "files", "inputs", "settings", "tasks", "embedded.label_words",
     },
-    "data": {"errors", "files", "tasks", "prompts.template", "embedded"},
+    "data": {"errors", "files", "inputs", "tasks", "prompts.template", "embedded"},
     "models": {"errors", "files"},
     "scoring": {
         "errors", "processes", "files", "inputs", "settings", "arrays", "models", "scores",

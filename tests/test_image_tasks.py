@@ -13,7 +13,9 @@ from PIL import Image
 from rendering import images, label_texts, rendered
 
 from batch_calibration.data import binding
-from batch_calibration.data.image_refs import EmbeddedImage, ImageFile, ImageRecord
+from batch_calibration.data.image_folders import ImageFile
+from batch_calibration.data.image_records import ImageRecord
+from batch_calibration.data.images import EmbeddedImage
 from batch_calibration.data.images import image_splits as splits
 from batch_calibration.data.images import read_images as read
 from batch_calibration.data.task_file import load_task

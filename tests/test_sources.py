@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from batch_calibration.data import tfrecord
+from batch_calibration.data import tfds_folder
 from batch_calibration.data.task_file import load_task
 from batch_calibration.data.texts import read, splits
 from batch_calibration.errors import InputError
@@ -389,14 +389,14 @@ def test_checksums_of_many_lengths_agree_with_bit_by_bit():
     starts = rng.integers(0, 400, 20)
     lengths = rng.integers(0, 100, 20)
     parts = [data[s : s + n].tobytes() for s, n in zip(starts, lengths, strict=True)]
-    found = [tfrecord.masked(google_crc32c.value(part)) for part in parts]
+    found = [tfds_folder.masked(google_crc32c.value(part)) for part in parts]
     assert found == [crc(part) for part in parts]
 
 
 def test_tfrecords_without_the_checksum_library(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     with pytest.raises(InputError, match=r"needs google-crc32c; pip install 'batch-calibration\[d"):
-        tfrecord.records(tmp_path / "x.tfrecord")
+        tfds_folder.read_tfrecord(tmp_path / "x.tfrecord")
 
 
 def test_what_is_not_a_tfds_folder(folder):

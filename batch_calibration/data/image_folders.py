@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from batch_calibration.data import files
 from batch_calibration.data.binding import bind, label_of, labels_by_name, plain
-from batch_calibration.data.image_refs import ImageFile, ImageRow
 from batch_calibration.errors import InputError
+from batch_calibration.inputs import ImageRef
 from batch_calibration.tasks.base import IMAGE, Task
 
 ENDINGS = (
@@ -23,14 +23,50 @@ SPLITS = {
     "val": "validation", "valid": "validation", "validation": "validation",
 }  # fmt: skip
 """What a folder or table of one split may be called."""
+MAX_BYTES = 2**28  # 256 MiB, of one image
 WHOLE, TRAIN_ONE_IN = "all", 5
 """Images in no splits are `all`; of each class one in so many is `train`, and the rest `test`."""
+
+
+class ImageFile(NamedTuple):
+    """An image in a file of its own."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def read(self) -> bytes:
+        """The file's bytes.
+
+        Raises:
+          InputError: there is no such file, it cannot be read, or it is larger than 256 MiB.
+        """
+        try:
+            size = self.path.stat().st_size
+            # Refused before it is read: memory may not hold it.
+            if size > MAX_BYTES:
+                raise InputError(
+                    f"{self.path}: an image of {size / 2**20:,.0f} MiB; 256 MiB is the most that "
+                    "is read: scale it down or take it out."
+                )
+            return self.path.read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: cannot be read ({error.strerror}); put the image there."
+            ) from error
+
+    def signature(self) -> str:
+        # Not a hash: it would read every image of a run before the first is scored.
+        """Its size in bytes."""
+        return str(self.path.stat().st_size) if self.path.is_file() else ""
 
 
 class Image(NamedTuple):
     """One image: where it lies, its name within its source, its label (-1 unknown)."""
 
-    reference: ImageRow
+    reference: ImageRef
     name: str
     label: int
 

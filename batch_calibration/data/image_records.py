@@ -6,7 +6,7 @@ Only array_record can be read in any order; TensorFlow is not needed, and pixels
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from batch_calibration.data import tfds_folder
 from batch_calibration.data.binding import label_of
@@ -16,6 +16,26 @@ from batch_calibration.tasks.base import IMAGE, Task
 CHUNK = 256  # records read at once
 OBJECTS = "objects"
 """The feature whose length is CLEVR's label."""
+
+
+class ImageRecord(NamedTuple):
+    """An image in a record of a TFDS folder."""
+
+    folder: Path
+    split: str
+    number: int
+
+    def __str__(self) -> str:
+        """Folder, split and number."""
+        return f"{self.folder}#{self.split}[{self.number}]"
+
+    def read(self) -> bytes:
+        """The record's image, still encoded; `InputError` where it is gone or damaged."""
+        return encoded(self.folder, self.split, self.number)
+
+    def signature(self) -> str:
+        """Nothing: a prepared folder is not edited record by record."""
+        return ""
 
 
 def splits(task: Task, folder: Path) -> tuple[str, ...]:

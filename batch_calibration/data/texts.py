@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from batch_calibration.data import files, images, tfds_folder
 from batch_calibration.data.binding import bind
-from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.embedded import MINI, suite
 from batch_calibration.errors import InputError
+from batch_calibration.inputs import ImageRows
 from batch_calibration.tasks.base import Rows, Task
 
 ReadRecords = Callable[[], Iterator[tuple[str, Mapping[str, object]]]]

@@ -1,10 +1,10 @@
 """Renders one context of an image task: references to images and the statements of the labels."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from batch_calibration.errors import InputError
-from batch_calibration.inputs import ImageInputs, ImageRef
+from batch_calibration.inputs import ImageInputs, ImageRows
 from batch_calibration.prompts import demonstrations
 from batch_calibration.prompts.rendered import (
     USUAL,
@@ -22,45 +22,6 @@ ENSEMBLE = "ensemble"
 """The template of an image task that stands for all its statements."""
 POOL = 10_000
 """Images of the train split that the labeled set is drawn from, at most."""
-
-
-class SignedImageRef(ImageRef, Protocol):
-    """A reference to an image that can tell whether the image was replaced."""
-
-    def signature(self) -> str:
-        """What changes, cheaply, where the image does."""
-
-
-class ImageRows(Protocol):
-    """Rows of one split of an image task, as `data.ImageRows` holds them."""
-
-    @property
-    def images(self) -> Sequence[SignedImageRef]:
-        """Where the images lie."""
-
-    @property
-    def labels(self) -> Sequence[int]:
-        """The gold label of each, -1 where it is unknown."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Names that lead back."""
-
-    @property
-    def where(self) -> str:
-        """Where they were read, in words."""
-
-    @property
-    def split(self) -> str:
-        """The split that served."""
-
-    @property
-    def present(self) -> Sequence[int]:
-        """The labels that the source has any images of."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a reader of the numbers must know."""
 
 
 class _Classes(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from batch_calibration.data import RowReader, image_splits, load_task
-from batch_calibration.data.image_refs import ImageRows
 from batch_calibration.errors import InputError
+from batch_calibration.inputs import ImageRows
 from batch_calibration.prompts.render import render
 from batch_calibration.prompts.render_images import POOL, render_images
 from batch_calibration.prompts.rendered import RenderedContext
