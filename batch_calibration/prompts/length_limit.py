@@ -54,13 +54,8 @@ def fit(
     no more than that: `common_skip` says what all rows leave out. `error` renders the rows as they
     are: the scorer knows its positions and refuses what does not fit.
 
-    Args:
-        policy: What is done with a prompt that is too long.
-        budget: The model's; `error` needs none.
-        render: `(row, skip)` -> the prompt of a row without the first `skip` demonstrations.
-        rows: How many there are.
-        shots: Demonstrations in the context.
-        labels: Label texts, for the positions that they take.
+    `render` gives the prompt of a row without the first `skip` demonstrations; `labels` are the
+    label texts, for the positions that they take.
 
     Raises:
         InputError: no budget for a policy that counts tokens; labels that fit no prompt.
@@ -75,8 +70,8 @@ def fit(
 
     def too_long(candidates: Sequence[int]) -> dict[int, int]:
         """Rows that do not fit, and by how many positions."""
-        asked = LazyTexts(len(candidates), lambda i: texts[candidates[i]])
-        needs = budget.positions_needed(asked, labels) if candidates else []
+        prompts = LazyTexts(len(candidates), lambda i: texts[candidates[i]])
+        needs = budget.positions_needed(prompts, labels) if candidates else []
         excesses = np.array(needs, int) - budget.positions
         return {candidates[i]: int(excesses[i]) for i in np.flatnonzero(excesses > 0).tolist()}
 
@@ -110,19 +105,16 @@ def common_skip(
 ) -> int:
     """How many demonstrations all prompts of a context leave out so that each of them fits.
 
-    All of them where a prompt is too long even without any.
-
-    Args:
-        budget: The model's.
-        blocks: Of each block `(row, skip)` -> a row's prompt, and its number of rows.
-        shots: Demonstrations in the context.
-        labels: Label texts, for the positions that they take.
+    All of them where a prompt is too long even without any. `blocks` are of each block
+    `(row, skip)` -> a row's prompt, and its number of rows.
 
     Raises:
         InputError: no budget.
     """
     budget = _require(budget, "same_context")
-    over = [(render, row) for render, rows in blocks for row in range(rows)]
+    over = []
+    for render, rows in blocks:
+        over += [(render, row) for row in range(rows)]
     # Rows that fit once fit with fewer demonstrations too, so only the others are asked again.
     for skip in range(shots):
         needs = budget.positions_needed([render(row, skip) for render, row in over], labels)

@@ -87,11 +87,13 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
     cc = probe_inputs.content_free(("input",))
     filled = [template.fill(inputs, row) for row in rows]
     dc = [{"input": text} for text in probe_inputs.original_random_words(filled, cell.seed)]
+    dc_ids, cc_ids = (
+        _numbered(f"dc_original/{cell.seed}", len(dc)),
+        _numbered("cc_original", len(cc)),
+    )
     return {
-        "dc_original": rendered_rows(
-            dc, _numbered(f"dc_original/{cell.seed}", len(dc)), row_format.fill, shots
-        ),
-        "cc_original": rendered_rows(cc, _numbered("cc_original", len(cc)), row_format.fill, shots),
+        "dc_original": rendered_rows(dc, dc_ids, row_format.fill, shots),
+        "cc_original": rendered_rows(cc, cc_ids, row_format.fill, shots),
     }
 
 
@@ -108,15 +110,15 @@ def left_out(row_format: RowFormat, train: Rows, chosen: Sequence[int]) -> Block
 
     Where a context leaves out its first demonstrations, they are asked all the same.
     """
-    asked = train.pick(chosen)
+    queries = train.pick(chosen)
 
     def prompt(row: int, skip: int) -> str:
         # Its own demonstration is left out by place: another may have the same text.
         shown = [text for i, text in enumerate(row_format.shown) if i >= skip and i != row]
         assert row_format.compose is not None
-        return row_format.compose(template.query(row_format.template, asked.rows[row]), shown)
+        return row_format.compose(template.query(row_format.template, queries.rows[row]), shown)
 
-    return BlockRows(prompt, asked.labels, asked.ids, len(chosen) - 1)
+    return BlockRows(prompt, queries.labels, queries.ids, len(chosen) - 1)
 
 
 def permuted(task: Task, cell: Cell, row_format: RowFormat, test: Rows) -> BlockRows:

@@ -38,7 +38,7 @@ def random_words(
         length = max(1, round(sum(map(len, row_words)) / len(row_words)))  # mean words of the field
         # `[texts, length]`, drawn with replacement.
         draws = rng.integers(len(bag), size=(texts, length))
-        columns[field] = [" ".join(bag[i] for i in draw) for draw in draws]
+        columns[field] = [_join_words(bag, draw) for draw in draws]
     # From a list of texts for each field to a row with all fields.
     return [dict(zip(fields, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -60,7 +60,11 @@ def original_random_words(inputs: Sequence[str], seed: int = 0) -> list[str]:
     # The legacy generator, as theirs: a new one would draw other words from the same seed.
     random = np.random.RandomState(seed)
     draws = [random.choice(len(bag), size=length) for _ in range(ORIGINAL_TEXTS)]
-    return [" ".join(bag[i] for i in draw) + " ." for draw in draws]
+    return [_join_words(bag, draw) + " ." for draw in draws]
+
+
+def _join_words(bag: Sequence[str], draw: np.ndarray) -> str:
+    return " ".join(bag[i] for i in draw)
 
 
 def permuted_rows(rows: int, seed: int = 0) -> list[int]:
@@ -83,12 +87,9 @@ def cyclic_permutations(row: Row, options: Sequence[str]) -> list[Row]:
     >>> cyclic_permutations({"a": "one", "b": "two"}, ("a", "b"))
     [{'a': 'one', 'b': 'two'}, {'a': 'two', 'b': 'one'}]
     """
-    k = len(options)
     contents = [row[option] for option in options]
-    return [
-        row | dict(zip(options, contents[shift:] + contents[:shift], strict=True))
-        for shift in range(k)
-    ]
+    orders = [contents[shift:] + contents[:shift] for shift in range(len(options))]
+    return [row | dict(zip(options, order, strict=True)) for order in orders]
 
 
 def reversal(row: Row, options: Sequence[str]) -> list[Row]:

@@ -1,25 +1,22 @@
 """Renders one context: every text that a model will be asked about, before any model is there."""
 
 import hashlib
+from functools import partial
 from itertools import chain
 
-from batch_calibration.embedded import label_words
+from batch_calibration.embedded import label_words as drawn_words
 from batch_calibration.errors import InputError
-from batch_calibration.prompts import demonstrations, length_limit, probe_blocks, template
+from batch_calibration.prompts import (
+    demonstrations,
+    length_limit,
+    probe_blocks,
+    rendered,
+    template,
+)  # fmt: skip
 from batch_calibration.prompts.composing import ChatRenderer, Shown, chat, label_text, plain
 from batch_calibration.prompts.length_limit import TokenBudget
 from batch_calibration.prompts.probe_blocks import BlockRows, RowFormat, rendered_rows
-from batch_calibration.prompts.rendered import (
-    CHOICES,
-    OF_DEMONSTRATIONS,
-    USUAL,
-    RenderedBlock,
-    RenderedContext,
-    block_options,
-    description,
-    text_digest,
-    unusual,
-)
+from batch_calibration.prompts.rendered import USUAL, RenderedBlock, RenderedContext, text_digest
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Rows, Task
 from batch_calibration.tasks.base import LabelWords, first_form
@@ -78,22 +75,20 @@ def render(
         left_out = length_limit.common_skip(budget, prompts, shots, label_texts)
 
     def block(name: str, rows: BlockRows) -> RenderedBlock:
-        fitted = length_limit.fit(
-            cell.prompt.over_long,
-            budget,
-            lambda row, skip: rows.prompt(row, left_out + skip),
-            rows.size,
-            rows.shots,
-            label_texts,
-        )
+        def prompt(row: int, skip: int) -> str:
+            return rows.prompt(row, left_out + skip)
+
+        policy = cell.prompt.over_long
+        fitted = length_limit.fit(policy, budget, prompt, rows.size, rows.shots, label_texts)
         # Any change in what is asked makes the block stale.
-        spec = {"texts": text_digest(fitted.texts), **block_options(cell, name)}
-        if cell.prompt.over_long != USUAL.over_long:
+        spec = {"texts": text_digest(fitted.texts), **rendered.block_options(cell, name)}
+        if policy != USUAL.over_long:
             dropped = rows.size if left_out and rows.shots else fitted.dropped
             spec |= {"dropped": dropped, "truncated": fitted.truncated}
         return RenderedBlock(fitted.texts, list(rows.labels), list(rows.ids), spec, rows.together)
 
-    context = description(
+    choices = rendered.CHOICES + (rendered.OF_DEMONSTRATIONS if chosen else ())
+    description = rendered.describe(
         task,
         cell,
         rows=text_digest(map(str, test.rows)),
@@ -102,29 +97,24 @@ def render(
         demonstrations=train.pick(chosen).ids,
         label_texts=row_format.labels,
         form=row_format.context,
-        options=unusual(cell, (*CHOICES, *OF_DEMONSTRATIONS) if chosen else CHOICES),
+        options=rendered.unusual(cell, choices),
     )
     blocks = {name: block(name, rows) for name, rows in rows_of.items()}
-    rendered = RenderedContext(context, task.label_names, row_format.labels, blocks)
-    shortened = rendered.count("dropped") + rendered.count("truncated")
+    context = RenderedContext(description, task.label_names, row_format.labels, blocks)
+    shortened = context.count("dropped") + context.count("truncated")
     notes = length_limit.notes(cell.prompt.over_long, shots, shortened)
     if left_out:
         notes += (
             f"{task.name}, seed {cell.seed}: {left_out} of {shots} demonstrations are left "
             "out of every prompt, so that the longest fits the model's positions",
         )
-    return rendered._replace(notes=notes)
+    return context._replace(notes=notes)
 
 
 def _probe_rows(
-    task: Task,
-    cell: Cell,
-    row_format: RowFormat,
-    test: Rows,
-    train: Rows,
-    chosen: list[int],
+    task: Task, cell: Cell, row_format: RowFormat, test: Rows, train: Rows, chosen: list[int],
     log_probs: bool,
-) -> dict[str, BlockRows]:
+) -> dict[str, BlockRows]:  # fmt: skip
     """The blocks of probe inputs that can be used."""
     rows_of = probe_blocks.probes(cell, row_format, test.rows)
     # A dual encoder has no template to make further probes of.
@@ -186,7 +176,7 @@ def _label_words(task: Task, cell: Cell, shots: int) -> tuple[LabelWords, ...]:
             f"config.verbalizer: label_words={pool!r} takes drawn words in place of all of the "
             f"task's, so the verbalizer {choice!r} has no words to give; leave one of both out."
         )
-    return label_words.draw(pool, task, cell.seed)
+    return drawn_words.draw(pool, task, cell.seed)
 
 
 def _prompts(
@@ -197,16 +187,16 @@ def _prompts(
     # A text with braces is a template of its own; else it is the number of one of the task's.
     form = choice if "{" in choice else task.template(len(chosen), choice)
     template.check(form, task.fields)
-    words = _label_words(task, cell, len(chosen))
+    label_words = _label_words(task, cell, len(chosen))
     shown = []
     for i in chosen:
         # A demonstration shows the first surface form of its label.
-        label_word = first_form(words[train.labels[i]])
-        shown.append(Shown(template.query(form, train.rows[i]), label_word))
+        first_word = first_form(label_words[train.labels[i]])
+        shown.append(Shown(template.query(form, train.rows[i]), first_word))
     labels = []
-    for forms in words:
+    for forms in label_words:
         surface_forms = (forms,) if isinstance(forms, str) else forms
-        labels.append(tuple(label_text(form, cell.prompt, word) for word in surface_forms))
+        labels.append(tuple(label_text(form, cell.prompt, text) for text in surface_forms))
     form_of_input = template.whole_input(form)
     compose = plain(form)
     # All demonstrations as text, whatever becomes of them in a chat: contexts are found by it.
@@ -242,11 +232,11 @@ def _statements(task: Task, cell: Cell) -> RowFormat:
                 f"config.{key}: a dual encoder compares texts, cut at config.max_tokens, with the "
                 f"task's label statements, and knows no {setting!r}; leave it at {default!r}."
             )
-    words = [task.statement_words[name] for name in task.label_names]
+    statement_of = partial(task.statement.replace, "{label}")
     return RowFormat(
         task.statement_fields,
         {"template": task.statement, "shown": ""},
         lambda row, _: "\n".join(row[field] for field in task.statement_fields),
         lambda row, _: row["input"],
-        tuple((task.statement.replace("{label}", word),) for word in words),
+        tuple((statement_of(task.statement_words[name]),) for name in task.label_names),
     )

@@ -5,16 +5,8 @@ from typing import NamedTuple
 
 from batch_calibration.errors import InputError
 from batch_calibration.inputs import ImageInputs, ImageRows
-from batch_calibration.prompts import demonstrations
-from batch_calibration.prompts.rendered import (
-    USUAL,
-    RenderedBlock,
-    RenderedContext,
-    block_options,
-    description,
-    text_digest,
-    unusual,
-)
+from batch_calibration.prompts import demonstrations, rendered
+from batch_calibration.prompts.rendered import USUAL, RenderedBlock, RenderedContext, text_digest
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Task
 
@@ -58,8 +50,8 @@ def render_images(
     names = tuple(task.label_names[label] for label in classes.scored)
     label_texts = []
     for name in names:
-        word = task.statement_words[name]
-        label_texts.append(tuple(statement.replace("{label}", word) for statement in statements))
+        noun = task.statement_words[name]
+        label_texts.append(tuple(statement.replace("{label}", noun) for statement in statements))
     blocks = {"test": _block(test, range(len(test.images)), classes.scored)}
     if train is not None:
         # No image is shown in a prompt, so none is excluded.
@@ -67,9 +59,9 @@ def render_images(
             train.labels, len(classes.scored), cell.data.labeled_per_class, (), cell.seed
         )
         labeled = _block(train, chosen, classes.scored)
-        labeled.spec.update(block_options(cell, "labeled"))
+        labeled.spec.update(rendered.block_options(cell, "labeled"))
         blocks["labeled"] = labeled
-    context = description(
+    context = rendered.describe(
         task,
         cell,
         rows=text_digest(test.ids),
@@ -79,7 +71,7 @@ def render_images(
         label_texts=label_texts,
         form={"template": " | ".join(statements), "shown": ""},  # one text for all statements
         absent=list(classes.absent),
-        options=unusual(cell, ("template", "classes")),
+        options=rendered.unusual(cell, ("template", "classes")),
     )
     return RenderedContext(context, names, tuple(label_texts), blocks, (*notes, *classes.notes))
 

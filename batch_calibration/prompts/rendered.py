@@ -91,7 +91,7 @@ def block_options(cell: Cell, block: str) -> dict[str, Json]:
     return {"options": options} if options else {}
 
 
-def description(
+def describe(
     task: Task,
     cell: Cell,
     *,
@@ -103,18 +103,10 @@ def description(
     form: dict[str, Json],
     **optional: Json,
 ) -> dict[str, Json]:
-    """A context's description; what is as usual is not in it.
+    """A context's description; what is as usual, and what is empty in `optional`, is not in it.
 
-    Args:
-        task: the task.
-        cell: what was asked for.
-        rows: digest of the test rows.
-        served: the split that serves as the one asked for.
-        shots: demonstrations per class.
-        demonstrations: ids of the rows shown.
-        label_texts: the texts of each label.
-        form: the template and what it shows.
-        **optional: further keys; those that are empty are left out.
+    `rows` is a digest of the test rows, `served` the split that serves as the one asked for,
+    `demonstrations` are ids of the rows shown, and `form` is the template and what it shows.
     """
     has_own_data = bool(task.files or task.folder)
     form_counts = [len(texts) for texts in label_texts]

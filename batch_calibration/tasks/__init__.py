@@ -1,28 +1,16 @@
 """The tasks, in the order of the paper's tables: of language, three more, of images."""
 
 from batch_calibration.errors import InputError
+from batch_calibration.tasks import images, text_pairs, texts
 from batch_calibration.tasks.base import Row, Rows, Task
-from batch_calibration.tasks.images import AIRCRAFT, CLEVR, DTD, EUROSAT, SVHN, UCF101
-from batch_calibration.tasks.text_pairs import (
-    ANLI_R1,
-    ANLI_R2,
-    ANLI_R3,
-    CB,
-    MNLI,
-    MRPC,
-    QQP,
-    RTE,
-    WIC,
-)  # fmt: skip
-from batch_calibration.tasks.texts import AGNEWS, BOOLQ, COPA, MR, QNLI, SST2, TREC
 
-TASKS = {
-    task.name: task
-    for task in (
-        SST2, MNLI, QNLI, MRPC, QQP, BOOLQ, CB, COPA, RTE, WIC, ANLI_R1, ANLI_R2, ANLI_R3,
-        MR, AGNEWS, TREC, SVHN, EUROSAT, UCF101, CLEVR, AIRCRAFT, DTD,
-    )
-}  # fmt: skip
+IN_ORDER = (
+    texts.SST2, text_pairs.MNLI, texts.QNLI, text_pairs.MRPC, text_pairs.QQP, texts.BOOLQ,
+    text_pairs.CB, texts.COPA, text_pairs.RTE, text_pairs.WIC, text_pairs.ANLI_R1,
+    text_pairs.ANLI_R2, text_pairs.ANLI_R3, texts.MR, texts.AGNEWS, texts.TREC, images.SVHN,
+    images.EUROSAT, images.UCF101, images.CLEVR, images.AIRCRAFT, images.DTD,
+)  # fmt: skip
+TASKS = {task.name: task for task in IN_ORDER}
 PAPER_LANGUAGE = tuple(name for name, task in TASKS.items() if task.objective)
 """The paper's 13 tasks of text (Zhou et al. 2024, Table 4, which counts their rows)."""
 

@@ -106,10 +106,7 @@ AIRCRAFT = image_task(
     "aircraft",
     "Aircraft",
     dict(zip(VARIANTS, VARIANTS, strict=True)),
-    (
-        "a photo of a {label}, a type of aircraft.",
-        "a photo of the {label}, a type of aircraft.",
-    ),
+    ("a photo of a {label}, a type of aircraft.", "a photo of the {label}, a type of aircraft."),
     source="names: the data set's variants.txt (Maji et al. 2013); statement 1: CoOp (Zhou et al. "
     "2022), which BlackVIP keeps; both: CLIP (Radford et al. 2021), prompts.md",
 )
@@ -122,15 +119,15 @@ LISTED_TEXTURES = (
     "waffled woven wrinkled zigzagged"
 )
 TEXTURES = LISTED_TEXTURES.split()
-THINGS = ("texture", "pattern", "thing", "object")
+OF_TEXTURES = "texture", "pattern", "thing", "object"
 DTD = image_task(
     "dtd",
     "DTD",
     dict(zip(TEXTURES, TEXTURES, strict=True)),
     (
         "{label} texture.",
-        *(f"a photo of a {{label}} {thing}." for thing in THINGS),
-        *(f"a photo of the {{label}} {thing}." for thing in THINGS),
+        *(f"a photo of a {{label}} {noun}." for noun in OF_TEXTURES),
+        *(f"a photo of the {{label}} {noun}." for noun in OF_TEXTURES),
     ),
     tfds=("dtd",),
     source="statement 1: CoOp (Zhou et al. 2022), which BlackVIP keeps; the others: CLIP (Radford "

@@ -70,10 +70,9 @@ RTE_WORDS = (
     ("\U0001f646\u200d\u2642\ufe0f", "\U0001f645\u200d\u2642\ufe0f"),
     ("\u2714\ufe0f", "\u274c"),
 )  # fmt: skip
-VERBALIZERS = {
-    str(number): {"entailment": follows, "not_entailment": does_not}
-    for number, (follows, does_not) in enumerate(RTE_WORDS, 1)
-}
+VERBALIZERS = {}
+for number, (follows, does_not) in enumerate(RTE_WORDS, 1):
+    VERBALIZERS[str(number)] = {"entailment": follows, "not_entailment": does_not}
 RTE = text_task(
     "rte",
     "RTE",
