@@ -87,10 +87,8 @@ def original_probes(cell: Cell, row_format: RowFormat, rows: Sequence[Row]) -> d
     cc = probe_inputs.content_free(("input",))
     filled = [template.fill(inputs, row) for row in rows]
     dc = [{"input": text} for text in probe_inputs.original_random_words(filled, cell.seed)]
-    dc_ids, cc_ids = (
-        _numbered(f"dc_original/{cell.seed}", len(dc)),
-        _numbered("cc_original", len(cc)),
-    )
+    dc_ids = _numbered(f"dc_original/{cell.seed}", len(dc))
+    cc_ids = _numbered("cc_original", len(cc))
     return {
         "dc_original": rendered_rows(dc, dc_ids, row_format.fill, shots),
         "cc_original": rendered_rows(cc, cc_ids, row_format.fill, shots),
