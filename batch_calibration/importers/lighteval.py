@@ -18,7 +18,7 @@ from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differi
 from batch_calibration.importers.frames import need_pyarrow
 from batch_calibration.importers.lm_eval_results import DATE
 from batch_calibration.importers.local_copies import check_rows
-from batch_calibration.importers.rows import Row, by_columns, target_of
+from batch_calibration.importers.rows import Row, by_columns, read_flag, target_of
 from batch_calibration.importers.text_files import fields, members
 from batch_calibration.responses import check_log_prob
 
@@ -113,7 +113,7 @@ def _row(record: Mapping[str, Json], number: str, where: str, reading: Reading) 
         scores=tuple(scores),
         choices=tuple(map(str, choices)),
         target=_gold(target_of(known_fields, source.get("gold_index"), where, reading)),
-        right=bool(right) if right in (0, 1) else None,
+        right=read_flag(right),
         alone=tuple(alone),
         columns=by_columns(known_fields, where, reading),
     )

@@ -12,7 +12,7 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.choices import to_imported
 from batch_calibration.importers.demonstrations import MAX_PROMPTS, note_differing_demonstrations
 from batch_calibration.importers.lm_eval_results import about_log
-from batch_calibration.importers.rows import Row, by_columns, target_of
+from batch_calibration.importers.rows import Row, by_columns, read_flag, target_of
 from batch_calibration.importers.text_files import (
     beginning,
     fields,
@@ -183,7 +183,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
         scores=tuple(scores[i] for i in with_question),
         choices=choices,
         target=target_of(document, target, where, reading),
-        right=_right(line.get("acc")),
+        right=read_flag(line.get("acc")),
         alone=tuple(scores[i] for i in alone),
         columns=by_columns(document, where, reading),
     )
@@ -278,12 +278,3 @@ def _without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> li
         if answers[::2] == answers[1::2]:
             return list(range(1, n, 2))
     return []
-
-
-def _right(accuracy: Json) -> bool | None:
-    """What a log's own accuracy says of a row; None where it is none of 0 and 1."""
-    try:
-        number = float(accuracy) if isinstance(accuracy, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    return bool(number) if number in (0.0, 1.0) else None

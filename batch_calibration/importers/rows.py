@@ -14,6 +14,8 @@ from batch_calibration.responses import scores_of_top_k
 
 CHOICES = "choices"
 """The column of `Reading.by` that is a row's number of choices."""
+FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+"""How files say whether an answer is right."""
 T = TypeVar("T")
 
 
@@ -65,6 +67,11 @@ def score_by_first_tokens(
         for i, scores, bound in zip(indices, top.log_probs, top.bound, strict=True):
             scored[i] = replace(scored[i], scores=tuple(map(float, scores)), bound=float(bound))
     return scored
+
+
+def read_flag(cell: object) -> bool | None:
+    """Whether a cell says that an answer is right; None where it does not say."""
+    return FLAGS.get(str(cell).strip().lower())
 
 
 def by_columns(

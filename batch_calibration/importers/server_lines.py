@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,9 +42,7 @@ class Line:
 
     def without_id(self) -> "Line":
         """The same of one row of several that a response scores, whose id is no row's."""
-        return replace(
-            self, fields={name: cell for name, cell in self.fields.items() if name != ID}
-        )
+        return replace(self, fields={k: v for k, v in self.fields.items() if k != ID})
 
     def value(self, name: str) -> object:
         """A field beside the response; dots lead into it ("metadata.subject").
@@ -149,13 +148,13 @@ def split_choices(line: Line) -> list[Line]:
     if prompt_is_beside or any("message" in fields(choice) for choice in choices):
         return [line]
     count = len(choices)
-    places = [value_at(choice, "index") for choice in choices]
-    if any(place is not None for place in places):  # else in the order of the prompts
-        if sorted(map(str, places)) != sorted(map(str, range(count))):
+    numbers = [value_at(choice, "index") for choice in choices]
+    if numbers != [None] * count:  # else in the order of the prompts
+        if sorted(map(str, numbers)) != sorted(map(str, range(count))):
             raise InputError(
                 where=line.where,
                 expected=f"choices whose index is 0 to {count - 1}, each once",
-                got=shown(places),
+                got=shown(numbers),
                 remedy="write the response as the server sent it",
             )
         choices = sorted(choices, key=lambda choice: int(choice["index"]))
@@ -193,17 +192,13 @@ def _scored(choice: Json) -> object:
     return value_at(choice, "prompt_logprobs") or top or tokens  # an echo's first list is null
 
 
-def _are_alike(scored: object, other: object) -> bool:
+def _are_alike(first: Any, second: Any) -> bool:
     """Whether two choices score the same, to within what a server's own numbers differ."""
-    if not isinstance(scored, dict) or not isinstance(other, dict) or scored.keys() != other.keys():
-        return scored is not None and scored == other
-    for token, log_prob in scored.items():
-        numbers = (log_prob, other[token])
-        if not all(isinstance(number, int | float) for number in numbers):
-            return scored == other
-        if abs(numbers[0] - numbers[1]) > SAME_NATS:
-            return False
-    return True
+    try:
+        tokens = {**first, **second}
+        return all(abs(first[token] - second[token]) <= SAME_NATS for token in tokens)
+    except (KeyError, TypeError):  # other tokens, or no tokens with numbers
+        return bool(first is not None and first == second)
 
 
 # Lines as rows of scores
@@ -236,11 +231,16 @@ def to_imported(
         scores,
         reading.labels,
         labels=gold,
-        row_ids=tuple(line.text(ids) for line in lines) if ids else row_ids,
+        row_ids=tuple(_texts(lines, ids)) if ids else row_ids,
         about=context,
-        columns={name: [line.text(name) for line in lines] for name in reading.by},
+        columns={name: _texts(lines, name) for name in reading.by},
         full=True,
     )
+
+
+def _texts(lines: Sequence[Line], name: str) -> list[str]:
+    """A field of each line, as a text."""
+    return [line.text(name) for line in lines]
 
 
 def numbers_of(lines: Sequence[Line]) -> tuple[str, ...] | None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +45,11 @@ def recognizes(server: str, path: Path, start: bytes) -> bool:
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] not in (b"{", b"["):
         return False
-    return any(all(re.search(p, text) for p in patterns) for patterns in PATTERNS[server])
+    return any(map(partial(_has_all, text), PATTERNS[server]))
+
+
+def _has_all(text: bytes, patterns: tuple[bytes, ...]) -> bool:
+    return all(re.search(pattern, text) for pattern in patterns)
 
 
 def read(server: str, path: Path, reading: Reading) -> list[Imported]:
@@ -65,7 +71,7 @@ def read(server: str, path: Path, reading: Reading) -> list[Imported]:
         notes += _note_several_answers(answered)
     else:
         # A request of completions may hold several prompts, each a choice.
-        choices = [choice for line in answered for choice in split_choices(line)]
+        choices = list(chain.from_iterable(map(split_choices, answered)))
         prompts = [response_format.prompt_tokens(line.body, line.where) for line in choices]
         failed = len(lines) - len(answered)
         imported = read_prompts(path, choices, prompts, reading, response_format.scorer, failed)
@@ -113,12 +119,9 @@ def _note_several_answers(lines: Sequence[Line]) -> list[str]:
 
 
 def _from_first_tokens(
-    path: Path,
-    lines: Sequence[Line],
-    tops: Sequence[Mapping[str, float]],
-    reading: Reading,
+    path: Path, lines: Sequence[Line], tops: Sequence[Mapping[str, float]], reading: Reading,
     scorer: str,
-) -> Imported:
+) -> Imported:  # fmt: skip
     """Scores of labels from the likeliest first tokens of each line."""
     labels = named_labels(path, reading)
     top = scores_of_top_k(tops, labels, reading.tokens, str(path))
@@ -138,12 +141,9 @@ def _from_first_tokens(
 def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Imported:
     """The scores of SGLang's `/v1/score`, each response of one row or many."""
     labels = named_labels(path, reading)
-    blocks, row_lines = [], []
+    blocks, row_lines = [], list[Line]()
     for line in lines:
         block = label_probs(line.body, line.where)
-        blocks.append(block)
-        row_lines += [line] * len(block)
-    for line, block in zip(lines, blocks, strict=True):
         if block.shape[1] != len(labels):
             raise InputError(
                 where=line.where,
@@ -151,6 +151,8 @@ def _from_label_probs(path: Path, lines: list[Line], reading: Reading) -> Import
                 got=block.shape[1],
                 remedy="name the labels of its label_token_ids in their order",
             )
+        blocks.append(block)
+        row_lines += [line] * len(block)
     probs = np.concatenate(blocks)
     if len(row_lines) > len(lines):
         # The fields beside a response are of all its rows; none of them is an id of one.

@@ -9,6 +9,7 @@ import numpy as np
 
 from batch_calibration.errors import InputError, shown
 from batch_calibration.importers.base import Imported, Reading
+from batch_calibration.importers.rows import read_flag
 from batch_calibration.importers.server_lines import (
     Line,
     named_labels,
@@ -19,8 +20,6 @@ from batch_calibration.responses import SPACES, PromptTokens, end_log_prob
 
 MAX_TOKENS_FOR_MASS = 3
 """Tokens that a label may have for the mass of all labels to tell whether the model answers so."""
-FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-"""How a line says whether its label is the right one."""
 
 
 class Prompt(NamedTuple):
@@ -29,6 +28,10 @@ class Prompt(NamedTuple):
     number: int  # how many other prompts stand before it
     log_probs: dict[int, float]  # label's index -> log-probability, nats
     lines: dict[int, Line]  # label's index -> the answer that has it
+
+    def scores(self) -> list[float]:
+        """The log-probabilities in the order of the labels."""
+        return [self.log_probs[label] for label in sorted(self.log_probs)]
 
     def cells(self, name: str) -> list[object]:
         """A field of its lines, in the order of the labels."""
@@ -80,7 +83,7 @@ def read_prompts(
         path,
         list(map(Prompt.first_line, rows)),
         reading,
-        np.array([[row.log_probs[j] for j in range(len(labels))] for row in rows]),
+        np.array(list(map(Prompt.scores, rows))),
         scorer,
         gold=_right_labels(prompts, rows, reading) if reading.gold else None,
         row_ids=tuple(str(row.number) for row in rows),
@@ -140,16 +143,15 @@ def _right_labels(
                 )
     if all(prompt.shares(name) for prompt in prompts):
         return right_labels(list(map(Prompt.first_line, rows)), reading)
-    cells = [row.cells(name) for row in rows]
-    for own, kind in ((list(reading.labels), "name"), (list(range(k)), "index")):
-        texts = [str(cell).strip() for cell in own]
-        # A flag of JSON is no index, and the last label may be right in every row.
-        if all([str(cell).strip() for cell in row_cells] == texts for row_cells in cells):
-            raise InputError(
-                where=rows[0].first_line().where,
-                expected=f"the right label of its prompt in {name!r}",
-                got=f"the {kind} of the label that each line scores itself, in all lines",
-            )
+    cells = {tuple(str(cell).strip() for cell in row.cells(name)) for row in rows}
+    # A flag of JSON is no index, and the last label may be right in every row.
+    kinds = {tuple(map(str, range(k))): "index", tuple(map(str.strip, reading.labels)): "name"}
+    if len(cells) == 1 and (kind := kinds.get(*cells)):
+        raise InputError(
+            where=rows[0].first_line().where,
+            expected=f"the right label of its prompt in {name!r}",
+            got=f"the {kind} of the label that each line scores itself, in all lines",
+        )
     return np.array([_right_flag(row, reading) for row in rows], np.int32)
 
 
@@ -158,7 +160,7 @@ def _right_flag(row: Prompt, reading: Reading) -> int:
     cells = row.cells(reading.gold)
     if all(cell is None for cell in cells):
         return -1
-    flags = [FLAGS.get(str(cell).strip().lower()) for cell in cells]
+    flags = list(map(read_flag, cells))
     if flags.count(True) != 1 or None in flags:
         raise InputError(
             where=row.first_line().where,
