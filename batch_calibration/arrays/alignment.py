@@ -43,12 +43,6 @@ def in_row_order(
 ) -> Container:
     """Values of rows, such as right labels or weights, in the order of other rows.
 
-    Args:
-        values: one entry for each row, of any kind.
-        where: what to call them in the sentence.
-        rows: whose order counts.
-        rows_where: what to call these.
-
     Raises:
         InputError: both have an index, and nothing tells which rows belong together. (Another
             number of rows is refused where shapes are checked.)
@@ -99,12 +93,9 @@ def column_by_name(names: Sequence[Hashable]) -> dict[Hashable, int]:
 def column_numbers(
     labels: Container, names: Sequence[Hashable] | None, where: str = "labels"
 ) -> Container:
-    """Right labels as columns: names are looked up, all else stays as it came.
+    """Right labels, of any shape, as columns: names are looked up, all else stays as it came.
 
-    Args:
-        labels: of any shape; None, NaN and gaps beside names are unknown, as -1 is.
-        names: of the columns of the scores; None where they have none.
-        where: what to call the labels in the sentence.
+    None, NaN and gaps beside names are unknown, as -1 is. `names` are of the columns of the scores.
 
     Raises:
         InputError: a name that no column has.
@@ -153,14 +144,10 @@ def in_label_order(
 ) -> Container:
     """Values of labels, such as shares, in the order of the columns.
 
-    Args:
-        shares: name -> value, a mapping or a series of pandas (as `value_counts` gives it) or a
-            frame of polars of two columns; all else goes by place, and stays as it came.
-        names: of the columns of the scores. Where they are None, and where none of them is a whole
-            number, whole numbers are the indices of columns.
-        where: what to call them in the sentence.
-        k: how many labels there are, where there are no names; None for as many as shares.
-        absent: the value of a label that is not among them, which counts give 0; None refuses.
+    `shares` are name -> value, a mapping or a series of pandas (as `value_counts` gives it) or a
+    frame of polars of two columns; all else goes by place, and stays as it came. Where the columns
+    have no `names`, or none that is a whole number, whole numbers are their indices, of `k` labels.
+    A label that is not there has the value `absent`; None refuses.
 
     Raises:
         InputError: a name that no column has, one that comes twice, a label without a value.

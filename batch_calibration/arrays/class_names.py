@@ -16,15 +16,11 @@ def class_columns(
     *,
     needed: bool = True,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The class of each column, and the column of each row's class, -1 where it is unknown.
+    """The class of each of k columns, and the column of each row's class, -1 where it is unknown.
 
-    Args:
-        y: the class of each row, or -1 for unknown; None for none.
-        k: how many columns.
-        classes: the class of each column, where it is known.
-        names: the names of the columns, where they have any.
-        needed: whether a class without a column is refused; else a whole number is warned of, as
-            no prediction can be right there, and has no column.
+    `y` are the class of each row, -1 for unknown; `classes` that of each column, where it is known;
+    `names` those of the columns. A class without a column is refused where it is `needed`; else a
+    whole number is warned of, as no prediction can be right there, and has no column.
 
     Raises:
         InputError: classes that are not k different ones; a class without a column; texts, whose

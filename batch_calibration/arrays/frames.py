@@ -59,11 +59,7 @@ def names_of(scores: object, columns: Iterable[Hashable] | None = None) -> list[
 def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None) -> np.ndarray:
     """The columns of a frame that hold scores, [n, k], in the order of `columns`.
 
-    Args:
-        frame: of pandas, polars or pyarrow.
-        where: what to call it in the sentence.
-        columns: which columns hold the scores; None for all, none of which may then look like right
-            labels, row numbers or texts.
+    Without `columns` all do, none of which may then look like right labels, row numbers or texts.
 
     Raises:
         InputError: unknown, repeated or too few names; columns that hold no scores.
@@ -77,12 +73,16 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
         )  # fmt: skip
     chosen = names if columns is None else _checked(columns, names, where)
     values_by_name = {name: _values(frame[name]) for name in chosen}  # type: ignore[index]
-    faults = {name: why for name in chosen if (why := _why_no_scores(values_by_name[name]))}
+    faults = {}
+    for name in chosen:
+        kind_of_values = values_by_name[name].dtype
+        if kind_of_values.kind not in "iuf":
+            faults[name] = f"holds no numbers ({kind_of_values})"
     if columns is None:
-        whole = [name for name in names if _is_whole(values_by_name[name])]
+        whole_numbers = [name for name in names if _is_whole(values_by_name[name])]
         # Where all columns hold whole numbers, none stands out as labels or row numbers.
-        if len(whole) < len(names):
-            faults |= dict.fromkeys(whole, "holds whole numbers")
+        if len(whole_numbers) < len(names):
+            faults |= dict.fromkeys(whole_numbers, "holds whole numbers")
         faults |= dict.fromkeys(filter(_is_gold, names), "has the name of right labels")
     if faults:
         usable = [name for name in names if name not in faults]
@@ -132,11 +132,6 @@ def _values(column: object) -> np.ndarray:
     except (TypeError, ValueError):
         return array
     return plain if plain.ndim == 1 else array
-
-
-def _why_no_scores(column: np.ndarray) -> str:
-    """Why a column can hold no scores, whoever named it; "" where it can."""
-    return "" if column.dtype.kind in "iuf" else f"holds no numbers ({column.dtype})"
 
 
 def _is_gold(name: Hashable) -> bool:

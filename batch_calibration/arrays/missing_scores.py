@@ -65,10 +65,7 @@ def find_impossible(scores: np.ndarray) -> np.ndarray:
 def refuse_unusable(scores: np.ndarray, where: str, *, is_floored: bool = False) -> None:
     """Refuse scores [..., n, k] of which one is no finite number of nats.
 
-    Args:
-        scores: in nats; filled already where `missing=` was given.
-        where: what to call them in the sentence.
-        is_floored: a floor will raise minus infinity and sentinels, which are let through.
+    With `is_floored` a floor will raise minus infinity and sentinels, which are let through.
     """
     # One look at the extremes settles the usual case; NaN fails both comparisons.
     is_low = (scores < -LARGEST) | (scores == SENTINEL)
@@ -97,10 +94,8 @@ def check_missing(missing: object) -> Missing:
     >>> check_missing("least"), check_missing("-30")
     ('least', -30.0)
     """
-    if missing == "least":
-        return "least"
-    if missing == "drop":
-        return "drop"
+    if missing in ("least", "drop"):
+        return missing
     try:
         nats = float(str(missing))  # flags and configs give a text
     except ValueError:
@@ -156,13 +151,7 @@ def fill_every_row(
     bound: np.ndarray | None = None,
     where: str = "scores",
 ) -> np.ndarray:
-    """Scores [..., n, k] without missing labels, every row kept.
-
-    Args:
-        scores: in nats; `find_missing` says which are missing.
-        missing: "least" or a number, see `Missing`.
-        bound: [..., n], see `fill_scores`.
-        where: what to call them in the sentence.
+    """Scores [..., n, k] without missing labels, every row kept; `bound` [..., n] as there.
 
     Raises:
         InputError: missing="drop", which keeps fewer rows; a row that returned no label; a bound of

@@ -21,12 +21,6 @@ def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyA
     gradient; arrays of jax, traced ones too, are left alone. Truth values, complex numbers, dates,
     texts, records, ragged lists and arrays with masked entries are no numbers.
 
-    Args:
-        source: what came.
-        where: what to call it in the sentence.
-        expected: what ought to have come.
-        remedy: what to do.
-
     Raises:
         InputError: it is no array of numbers.
 
@@ -68,12 +62,7 @@ def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyA
 def read_scores(
     source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> AnyArray:
-    """An array of scores as it came, of any shape, or the columns of a frame that hold scores.
-
-    Args:
-        source: what came.
-        where: what to call it in the sentence.
-        columns: of a frame, the names of the columns to read (see `frames.matrix`).
+    """An array of scores as it came, of any shape, or the `columns` of a frame that hold scores.
 
     Raises:
         InputError: it is no array of numbers; a frame with other columns than scores.

@@ -72,18 +72,12 @@ def range_of_predictions(
 def prediction_range(
     picks: np.ndarray, k: int, labels: np.ndarray | None = None
 ) -> PredictionRange:
-    """How far predictions differ from one distance to the next.
-
-    Args:
-        picks: [d, n], the predicted label at each of d distances.
-        k: labels.
-        labels: [n], the right labels, -1 where unknown.
+    """How far predictions `picks` [d, n] differ from one distance to the next.
 
     >>> prediction_range(np.array([[0, 1], [0, 0]]), 2, np.array([0, 1]))[:3]
     (2, 1, (0.5, 1.0))
     """
-    # [k, d]
-    counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])
+    counts = np.stack([(picks == j).mean(axis=1) for j in range(k)])  # [k, d]
     accuracy = None
     if labels is not None and (is_known := labels >= 0).any():
         right = (picks == labels)[:, is_known].mean(axis=1)  # [d]

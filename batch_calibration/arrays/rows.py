@@ -32,13 +32,7 @@ def read_rows(
 
     Weights of True and False are 1 and 0. Labels and weights that have an index are brought into
     the order of the scores, or of the labels where the scores have none (`in_row_order`); labels
-    beside a frame may be names of its columns (`column_numbers`).
-
-    Args:
-        scores: [m, k], in nats.
-        labels: [m]; -1 means unknown.
-        weight: [m]; 0 means absent.
-        columns: the order of a frame's columns, by name; None for its own.
+    beside a frame may be names of its columns (`column_numbers`), whose order `columns` may give.
 
     Raises:
         InputError: no numbers; another shape, which would be broadcast in silence; an index that
@@ -110,11 +104,11 @@ def refuse_unordered(
     if weights is not None:
         is_bad &= np.asarray(weights) > 0
     if is_bad.any():
-        place = tuple(np.argwhere(is_bad)[0])
-        score = "NaN" if np.isnan(largest[place]) else f"{largest[place]:+g}"
+        index = tuple(np.argwhere(is_bad)[0])
+        score = "NaN" if np.isnan(largest[index]) else f"{largest[index]:+g}"
         raise InputError(
             where="scores", expected="rows whose largest score is a finite number",
-            got=f"{score} in row {place[-1] if place else 0}",
+            got=f"{score} in row {index[-1] if index else 0}",
             remedy="re-score that row or drop it; in metrics its label may be -1, for unknown",
         )  # fmt: skip
 
@@ -148,11 +142,7 @@ def read_labeled(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
     """What `read_rows` reads, where labels are needed and each row that counts favors one.
 
-    Args:
-        scores: [m, k], in nats.
-        labels: [m]; None is refused.
-        weight: [m].
-        are_answers: whether scores may be predicted labels [m].
+    With `are_answers` scores may be predicted labels [m].
     """
     if labels is None:
         read_whole_numbers(labels, "labels")

@@ -86,11 +86,8 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     6. From 0 to 1 with sums of at most 1: probabilities of a part of the vocabulary.
     7. exp(-s) sums to 1: losses. All else above 0 has to be told.
 
-    Missing scores say nothing.
-
-    Args:
-        scores: real numbers as they came.
-        names: of the columns that hold them, or of the one that holds all scores of a row.
+    Missing scores say nothing. `names` are of the columns that hold the scores, or of the one that
+    holds all scores of a row.
 
     >>> find_scale(np.array([[0.9, 0.1]])).kind, find_scale(np.array([[0.1, 2.3]])).kind
     ('probabilities', 'losses')
@@ -118,12 +115,12 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
     if (is_logs | is_probs).all() and is_logs.any() and is_probs.any():
         pair = [_row_of(scores, row_numbers[which]) for which in (is_probs, is_logs)]
         return Scale("both", f"probabilities in {pair[0]} and log-probabilities in {pair[1]}")
-    for kind, whole in (("probabilities", 1), ("percentages", 100)):
-        is_inside = (rows_low >= -DUST) & (rows_high <= whole * (1 + ROUNDING))
-        is_of_kind = is_inside & (np.abs(sums - whole) <= max(error, whole * ROUNDING))
+    for kind, total in (("probabilities", 1), ("percentages", 100)):
+        is_inside = (rows_low >= -DUST) & (rows_high <= total * (1 + ROUNDING))
+        is_of_kind = is_inside & (np.abs(sums - total) <= max(error, total * ROUNDING))
         if _speaks_for_all(is_of_kind):
             odd = "" if is_of_kind.all() else f" ({_row_of(scores, row_numbers[~is_of_kind])} not)"
-            shown = f"numbers from 0 to {whole} whose rows sum to about {whole}{odd}"
+            shown = f"numbers from 0 to {total} whose rows sum to about {total}{odd}"
             return Scale(kind, f"{shown}, which are {kind}")  # type: ignore[arg-type]
     named = _named_kind(names)
     listed = ", ".join(map(repr, list(names)[:3]))
@@ -131,8 +128,8 @@ def find_scale(scores: np.ndarray, names: Iterable[Hashable] = ()) -> Scale:
         return Scale("losses", f"{low:g} to {high:g} under {listed}, which are losses")
     if named == "log-probabilities" and high > MAX_LOG_PROB:
         at = _row_of(scores, row_numbers[rows_high.argmax() :][:1])
-        least = _row_of(scores, row_numbers[rows_low.argmin() :][:1])
-        return Scale("above 0", f"{high:+g} in {at} beside {low:+g} in {least} under {listed}")
+        at_low = _row_of(scores, row_numbers[rows_low.argmin() :][:1])
+        return Scale("above 0", f"{high:+g} in {at} beside {low:+g} in {at_low} under {listed}")
     if low < -DUST or named == "others":
         return Scale("others")
     if high <= 1 + ROUNDING and named == "probabilities":
@@ -160,16 +157,12 @@ def to_nats(
     names: Iterable[Hashable] = (),
     beside_others: bool = False,
 ) -> np.ndarray:
-    """Log-probabilities of what came, minus infinity where a probability is 0.
+    """Log-probabilities of real numbers [..., n, k], minus infinity where a probability is 0.
 
-    Args:
-        scores: [..., n, k], real numbers.
-        where: what to call them in the sentence.
-        from_probs: whether they are probabilities; False takes them as they come; None finds out
-            (see `find_scale`) and refuses what is no log-probability and no score of another kind.
-        names: of the columns that hold them, as `find_scale` reads them.
-        beside_others: scores of the same labels are of another kind, such as logits: numbers above
-            0 alone are no surprise then, as long as they are no probabilities.
+    `from_probs` says whether they are probabilities; False takes them as they come; None finds out
+    (`find_scale`) and refuses what is no log-probability and no score of another kind. Where scores
+    of the same labels are of another kind, such as logits (`beside_others`), numbers above 0 alone
+    are no surprise, as long as they are no probabilities.
 
     >>> to_nats(np.array([[1.0, 0.0]]), "scores", from_probs=True).tolist()
     [[0.0, -inf]]
@@ -238,8 +231,8 @@ def note_moved(scores: np.ndarray, moved: np.ndarray) -> tuple[str, ...]:
 
 
 def _speaks_for_all(is_of_kind: np.ndarray) -> bool:
-    share, (many, least) = is_of_kind.mean() if len(is_of_kind) else 0.0, MANY
-    return bool(share >= MOST_ROWS or (len(is_of_kind) >= many and share >= least))
+    share, (many, share_of_many) = is_of_kind.mean() if len(is_of_kind) else 0.0, MANY
+    return bool(share >= MOST_ROWS or (len(is_of_kind) >= many and share >= share_of_many))
 
 
 def _sum_error(numbers: np.ndarray, k: int) -> float:
@@ -254,9 +247,9 @@ def _named_kind(names: Iterable[Hashable]) -> Kind | None:
     """What all names say that the numbers are."""
     kinds = set[Kind | None]()
     for name in names:
-        words = re.findall(r"[a-z]+", str(name).lower()) or [""]
-        ends = {words[0], words[-1], "".join(words[:2]), "".join(words[-2:])}
-        kinds.add(next((kind for kind, known in _NAMES if known & ends), None))
+        name_parts = re.findall(r"[a-z]+", str(name).lower()) or [""]
+        ends = {name_parts[0], name_parts[-1], "".join(name_parts[:2]), "".join(name_parts[-2:])}
+        kinds.add(next((kind for kind, endings in _NAMES if endings & ends), None))
     return kinds.pop() if len(kinds) == 1 else None
 
 

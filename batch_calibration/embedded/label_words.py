@@ -54,11 +54,6 @@ def draw(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     They depend on the seed and the number of labels alone: tasks, templates and shots of one seed
     share them. A word of the task's own labels, in whatever verbalizer, is passed over.
 
-    Args:
-        pool: a name of `POOLS`.
-        task: whose labels they stand for.
-        seed: the same seed gives the same words.
-
     Raises:
         InputError: more labels than words.
 

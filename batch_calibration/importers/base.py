@@ -178,10 +178,7 @@ def split_contexts(imported: Imported, reading: Reading) -> list[Imported]:
 def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Reading) -> None:
     """Refuse rows of several models or tasks in one context: each has a bias of its own.
 
-    Args:
-        where: what to call the file in sentences.
-        columns: the cells of columns that tell rows apart.
-        reading: a model or task that it names is said to be one.
+    A model or task that `reading` names is said to be one.
     """
     telling = {}
     for name, cells in columns.items():

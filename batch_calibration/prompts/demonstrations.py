@@ -11,14 +11,7 @@ from batch_calibration.errors import InputError
 def per_class(labels: Sequence[int], names: Sequence[str], shots: int, seed: int) -> list[int]:
     """`shots` random rows of every class, then one seeded shuffle of all of them.
 
-    Args:
-      labels: integer label of each training row, -1 where unknown.
-      names: label names, for their number and for the error.
-      shots: rows a class; 0 gives an empty context.
-      seed: the same seed gives the same rows in the same order.
-
-    Returns:
-      Row numbers in the order in which they stand in the prompt.
+    Row numbers in the order in which they stand in the prompt; `labels` are -1 where unknown.
 
     Source: Zhou et al. 2024, app. D (k random training rows per class).
 

@@ -15,16 +15,22 @@ MIN_LABEL_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
 
 
-def value_at(value: object, *keys: str | int) -> object:
+def value_at(document: object, *keys: str | int) -> object:
     """What stands at the end of a path through objects and lists, None where it breaks off."""
     for key in keys:
-        if isinstance(key, str) and isinstance(value, Mapping):
-            value = value.get(key)
-        elif isinstance(key, int) and isinstance(value, list) and len(value) > key:
-            value = value[key]
+        if isinstance(key, str) and isinstance(document, Mapping):
+            document = document.get(key)
+        elif isinstance(key, int) and isinstance(document, list) and len(document) > key:
+            document = document[key]
         else:
             return None
-    return value
+    return document
+
+
+def list_at(document: object, *keys: str | int) -> list[object]:
+    """The list at the end of a path, an empty one where there is none."""
+    members = value_at(document, *keys)
+    return members if isinstance(members, list) else []
 
 
 def read_number(number: object, where: str) -> float:
@@ -38,6 +44,11 @@ def read_number(number: object, where: str) -> float:
         except OverflowError:  # a whole number of hundreds of digits
             pass
     raise InputError(where=where, expected="a log-probability in nats", got=shown(number))
+
+
+def read_numbers(numbers: Iterable[object], where: str) -> list[float]:
+    """Several numbers of JSON."""
+    return [read_number(number, where) for number in numbers]
 
 
 def read_log_prob(number: object, where: str) -> float:
@@ -56,11 +67,6 @@ def check_log_prob(number: float, where: str) -> float:
             "if probabilities, write their logarithms",
         )
     return number
-
-
-def read_log_probs(numbers: Iterable[object], where: str) -> tuple[float, ...]:
-    """Several log-probabilities, null for those that were not returned."""
-    return tuple(read_log_prob(number, where) for number in numbers)
 
 
 def add_token(log_probs: dict[str, float], token: object, log_prob: object, where: str) -> None:
@@ -135,8 +141,7 @@ def label_probs(response: Response, where: str = "response") -> np.ndarray:
     rows = response.get("scores")
     if not isinstance(rows, list) or not rows or not all(_is_like(row, rows[0]) for row in rows):
         raise InputError(where=where, expected="scores as one list a row, all as long", got="none")
-    numbers = [[read_number(number, where) for number in row] for row in rows]
-    probs = np.array(numbers, np.float64)
+    probs = np.array([read_numbers(row, where) for row in rows], np.float64)
     # A thousandth more than 1 is rounding.
     if not ((probs >= 0) & (probs <= 1)).all() or (probs.sum(axis=1) > 1 + 1e-3).any():
         raise InputError(

@@ -10,8 +10,8 @@ from batch_calibration.responses.reading import (
     Response,
     add_token,
     end_log_prob,
+    list_at,
     read_log_prob,
-    read_log_probs,
     read_number,
     value_at,
 )
@@ -85,8 +85,7 @@ def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
             remedy="send each prompt in a request of its own, with n=1",
         )
     if "content" in log_probs or "top_logprobs" not in log_probs:  # chat
-        listed = value_at(log_probs, "content", 0, "top_logprobs")
-        for token in listed if isinstance(listed, list) else []:
+        for token in list_at(log_probs, "content", 0, "top_logprobs"):
             yield value_at(token, "token"), value_at(token, "logprob")
     else:
         first = _first_generated(response, log_probs)
@@ -97,8 +96,8 @@ def _openai_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
 
 def _is_echoed(response: Response) -> bool:
     """Whether a response has the log-probabilities of its prompt: the first token has none."""
-    log_probs = value_at(response, "choices", 0, "logprobs", "token_logprobs")
-    return isinstance(log_probs, list) and len(log_probs) > 1 and log_probs[0] is None
+    log_probs = list_at(response, "choices", 0, "logprobs", "token_logprobs")
+    return len(log_probs) > 1 and log_probs[0] is None
 
 
 def _openai_prompt(response: Response, where: str) -> PromptTokens:
@@ -129,7 +128,7 @@ def _openai_prompt(response: Response, where: str) -> PromptTokens:
             got="those of the answer alone",
             remedy="ask with echo=true, of a server that supports it",
         )
-    return PromptTokens(tuple(tokens[:end]), read_log_probs(log_probs[:end], where))
+    return PromptTokens(tuple(tokens[:end]), _log_probs(log_probs[:end], where))
 
 
 def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
@@ -144,8 +143,8 @@ def _openai_log_probs(response: Response, where: str) -> Mapping[str, object]:
 
 def _first_generated(response: Response, log_probs: Mapping[str, object]) -> int:
     """Index of the first generated token among those returned, which may begin with the prompt."""
-    listed = log_probs.get("token_logprobs")
-    if not isinstance(listed, list) or not listed or listed[0] is not None:
+    listed = list_at(log_probs, "token_logprobs")
+    if not listed or listed[0] is not None:
         return 0
     new = value_at(response, "usage", "completion_tokens")
     # Without the server's count of new tokens, all are taken for the prompt's.
@@ -198,11 +197,8 @@ def _vllm_prompt(response: Response, where: str) -> PromptTokens:
 
 def _sglang_lists(response: Response) -> list[object]:
     """What the first generated position lists: the likeliest tokens, and those asked for by id."""
-    listed: list[object] = []
-    for name in ("output_top_logprobs", "output_token_ids_logprobs"):
-        triples = value_at(response, "meta_info", name, 0)
-        listed += triples if isinstance(triples, list) else []
-    return listed
+    top = list_at(response, "meta_info", "output_top_logprobs", 0)
+    return [*top, *list_at(response, "meta_info", "output_token_ids_logprobs", 0)]
 
 
 def _sglang_tokens(response: Response, where: str) -> Iterator[tuple[object, object]]:
@@ -218,8 +214,8 @@ def _sglang_tokens(response: Response, where: str) -> Iterator[tuple[object, obj
 
 
 def _sglang_prompt(response: Response, where: str) -> PromptTokens:
-    triples = value_at(response, "meta_info", "input_token_logprobs")
-    if not isinstance(triples, list) or not triples:
+    triples = list_at(response, "meta_info", "input_token_logprobs")
+    if not triples:
         raise InputError(
             f"{where}: its meta_info has no input_token_logprobs; ask /generate with "
             "return_logprob=true, logprob_start_len=0 and return_text_in_logprobs=true."
@@ -230,8 +226,12 @@ def _sglang_prompt(response: Response, where: str) -> PromptTokens:
             f"{where}: its input_token_logprobs have no texts; ask with "
             "return_text_in_logprobs=true."
         )
-    log_probs = read_log_probs((value_at(triple, 0) for triple in triples), where)
-    return PromptTokens(tuple(map(str, texts)), log_probs)
+    log_probs = [value_at(triple, 0) for triple in triples]
+    return PromptTokens(tuple(map(str, texts)), _log_probs(log_probs, where))
+
+
+def _log_probs(numbers: list[object], where: str) -> tuple[float, ...]:
+    return tuple(read_log_prob(number, where) for number in numbers)
 
 
 # llama.cpp: `/completion` with n_probs
@@ -245,12 +245,10 @@ def _llama_cpp_tokens(response: Response, where: str) -> Iterator[tuple[object, 
             f"{where}: its probabilities are of what the sampling settings left, not of the model; "
             "ask with post_sampling_probs=false."
         )
-    listed, older = value_at(first, "top_logprobs"), value_at(first, "probs")
-    if isinstance(listed, list) and listed:
-        for token in listed:
-            yield value_at(token, "token"), value_at(token, "logprob")
-        return
-    for token in older if isinstance(older, list) else []:
+    listed = list_at(first, "top_logprobs")
+    for token in listed:
+        yield value_at(token, "token"), value_at(token, "logprob")
+    for token in [] if listed else list_at(first, "probs"):
         prob = read_number(value_at(token, "prob"), where)
         if not 0 <= prob <= 1:
             raise InputError(where=where, expected="a probability from 0 to 1", got=shown(prob))

@@ -45,15 +45,8 @@ async def ask_all(
     """Send every request that has no answer yet.
 
     One that fails for good leaves the others be; after `MAX_FAILURES_IN_A_ROW` of them without an
-    answer in between, no more are sent.
-
-    Args:
-        requests: each with what it is called, read as they are sent.
-        client: sends them.
-        answers: of earlier runs; gets each new one as it comes.
-        receive: takes what a request is called and its answer; an `InputError` says that the answer
-            is of no use, and it is not kept.
-        in_flight: most requests at a time.
+    answer in between, no more are sent. `receive` takes what a request is called and its answer; an
+    `InputError` of it says that the answer is of no use, and it is not kept in `answers`.
     """
     failures: list[str] = []
     refused: list[tuple[T, str]] = []

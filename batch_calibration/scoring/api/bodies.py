@@ -24,11 +24,7 @@ class TornAnswer(ValueError):
 
 
 async def read_body(response: "httpx2.Response", sent: int) -> bytes:
-    """The body of a streamed answer, inflated.
-
-    Args:
-        response: its head has come.
-        sent: bytes of the request's body.
+    """The body of a streamed answer to so many bytes `sent`, inflated.
 
     Raises:
         InputError: it is larger than an answer to so much can be, before or after it is inflated;

@@ -123,13 +123,7 @@ def note_refused(refused: Mapping[int, str], texts: Sequence[str]) -> str:
 
 
 class Notes:
-    """Counts what answers lacked, over all contexts of a run.
-
-    Args:
-        top: how many first tokens were asked for.
-        missing: what is done about labels that are not among them.
-        model: the one that was asked for.
-    """
+    """Counts what answers lacked, over all contexts of a run that asks for `top` first tokens."""
 
     def __init__(self, top: int, missing: Missing, model: str):
         self._top = top

@@ -7,13 +7,7 @@ from collections.abc import Awaitable, Callable
 
 
 class Pace:
-    """Spaces requests evenly, so that no minute has more than `per_minute`.
-
-    Args:
-        per_minute: most requests a minute; 0 is no limit.
-        sleep: waits so many seconds.
-        clock: seconds since some moment.
-    """
+    """Spaces requests evenly, so that no minute has more than `per_minute`; 0 is no limit."""
 
     def __init__(
         self,

@@ -111,15 +111,12 @@ class Server(NamedTuple):
 
 
 class Key:
-    r"""A key, and all writings of it that a text is searched for.
+    r"""A key, and all writings of it that a text is searched for; a short one for nothing.
 
     >>> Key("sk-0123456789").hide("no quota for sk-0123456789"), Key("EMPTY").hide("EMPTY list")
     ('no quota for ...', 'EMPTY list')
     >>> Key("sk-0123456789").hide(r"no quota for sk\u002d0123456789")
     '...'
-
-    Args:
-        text: the key; one of fewer letters than `SHORTEST_KEY` is searched for nowhere.
     """
 
     def __init__(self, text: str):
