@@ -4,7 +4,7 @@ Only array_record can be read in any order; TensorFlow is not needed, and pixels
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,11 +128,9 @@ def _examples(folder: Path, split: str, numbers: range) -> list[dict[str, Any]]:
     import tensorflow_datasets as tfds
 
     features = _builder(folder).info.features
+    read = partial(features.deserialize_example_np, decoders={IMAGE: tfds.decode.SkipDecoding()})
     try:
-        return [
-            features.deserialize_example_np(raw, decoders={IMAGE: tfds.decode.SkipDecoding()})
-            for raw in _source(folder, split).__getitems__(numbers)
-        ]
+        return list(map(read, _source(folder, split).__getitems__(numbers)))
     # A sentence of our own, from `_source`, is not wrapped again.
     except InputError:
         raise

@@ -122,7 +122,7 @@ def find(task: Task, data: str) -> ImageSource | None:
 
 def _nothing(task: Task, data: str) -> str:
     # Names of folders cannot hold a slash.
-    first, second = task.label_names[0].replace("/", ""), task.label_names[1].replace("/", "")
+    first, second = (name.replace("/", "") for name in task.label_names[:2])
     looked = [
         f"{task.name}/{first}/*.jpg and so on with a folder for each class",
         f"{task.name}/test/{second}/*.jpg and so on",

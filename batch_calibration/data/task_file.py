@@ -159,12 +159,12 @@ def _image_task(table: dict[str, Any], path: str) -> Task:
     for statement in table["statements"]:
         _check_statement(statement, path)
     # A class without words of its own is called by its name.
-    words = table.get("statement_words", {})
+    names = {name: name for name in table["label_names"]}
     label_column = {"label": table.get("label_column", "label")}
     return image_task(
         table["name"],
         str(table.get("title", table["name"])),
-        {name: words.get(name, name) for name in table["label_names"]},
+        names | table.get("statement_words", {}),
         tuple(table["statements"]),
         columns=tuple(schema | label_column for schema in map(dict, COLUMNS)),
         files=_beside(path, table["files"]),
@@ -221,8 +221,7 @@ def _holds_texts(content: Any, key: str) -> bool:
     """Whether a text, list or table holds nothing but texts; of verbalizers, also lists of them."""
     if isinstance(content, str):
         return True
-    members = list(content.values()) if isinstance(content, dict) else content
-    for member in members:
+    for member in content.values() if isinstance(content, dict) else content:
         is_list_of_forms = key in VERBALIZERS and isinstance(member, list) and bool(member)
         if not isinstance(member, str) and not (is_list_of_forms and _holds_texts(member, "")):
             return False

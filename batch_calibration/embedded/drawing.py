@@ -70,8 +70,10 @@ def shaded(color: np.ndarray, tone: np.ndarray) -> np.ndarray:
 
 def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Generator) -> np.ndarray:
     """Images of each class, drawn class by class, in the order of `classes [n]`."""
-    drawn = {i: draw(int((classes == i).sum()), random) for i, draw in enumerate(draws.values())
-             if (classes == i).any()}  # fmt: skip
+    drawn = {}
+    for i, draw in enumerate(draws.values()):
+        if (classes == i).any():
+            drawn[i] = draw(int((classes == i).sum()), random)
     images = np.empty((len(classes), *next(iter(drawn.values())).shape[1:]), np.float32)
     for i, drawn_images in drawn.items():
         images[classes == i] = drawn_images
@@ -80,13 +82,8 @@ def by_class(draws: Mapping[str, DrawClass], classes: np.ndarray, random: Genera
 
 def as_bytes(images: np.ndarray, random: Generator) -> np.ndarray:
     """Images with a camera's noise as `uint8`."""
-    grain = uniform(random, -1, 1, *images.shape[:3])[
-        ..., None
-        # One value a pixel, the same for its three colors.
-    ]
-    amount = uniform(random, 0.02, 0.14, len(images))[
-        :, None, None, None
-        # Strength of the grain, by image.
-    ]
+    # Grain: one value a pixel, the same for its three colors; its strength is the image's.
+    grain = uniform(random, -1, 1, *images.shape[:3])[..., None]
+    amount = uniform(random, 0.02, 0.14, len(images))[:, None, None, None]
     pixels: np.ndarray = (np.clip(images + amount * grain, 0, 1) * 255).astype(np.uint8)
     return pixels

@@ -71,9 +71,8 @@ def grid(n: int, random: Generator) -> np.ndarray:
 def crosshatched(n: int, random: Generator) -> np.ndarray:
     """Fine lines that cross at a slant."""
     along, across = stripe_angles(n, random, 5, 8)
-    return soft_threshold(
-        np.maximum(np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)), 0.7
-    )
+    lines, crossing = np.sin(along + 0.5 * across), np.sin(along - 0.5 * across)
+    return soft_threshold(np.maximum(lines, crossing), 0.7)
 
 
 def polka_dotted(n: int, random: Generator) -> np.ndarray:
@@ -85,11 +84,8 @@ def polka_dotted(n: int, random: Generator) -> np.ndarray:
 def dotted(n: int, random: Generator) -> np.ndarray:
     """Small dots, not quite in order."""
     along, across = stripe_angles(n, random, 5.5, 8)
-    return soft_threshold(
-        np.cos(along + 1.2 * smooth_noise(random, n, 6))
-        + np.cos(across + 1.2 * smooth_noise(random, n, 6)),
-        1,
-    )
+    dots = np.cos(along + 1.2 * smooth_noise(random, n, 6))
+    return soft_threshold(dots + np.cos(across + 1.2 * smooth_noise(random, n, 6)), 1)
 
 
 def blotchy(n: int, random: Generator) -> np.ndarray:

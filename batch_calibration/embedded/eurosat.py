@@ -44,9 +44,9 @@ def permanent_crop(n: int, random: Generator) -> np.ndarray:
     row = np.sin(along * per_image(uniform(random, 1.0, 1.8, n)))  # rows of trees
     # Half of the images: single trees in a row.
     gaps = np.where(per_image(random.random(n) < 0.5), np.sin(across * 1.2), 1)
-    return blend(
-        np.clip(row * gaps, 0, 1) * 0.8, FIELDS[random.integers(2, size=n)], GREENS[:1].repeat(n, 0)
-    ) + (0.05 * smooth_noise(random, n, 6)[..., None])
+    ground, ink = FIELDS[random.integers(2, size=n)], GREENS[:1].repeat(n, 0)
+    image = blend(np.clip(row * gaps, 0, 1) * 0.8, ground, ink)
+    return image + (0.05 * smooth_noise(random, n, 6)[..., None])
 
 
 def forest(n: int, random: Generator) -> np.ndarray:
@@ -65,9 +65,8 @@ def pasture(n: int, random: Generator) -> np.ndarray:
     """Even green, at times a hedge."""
     image = shaded(GREENS[random.integers(1, 3, size=n)], 0.15 * smooth_noise(random, n, 5))
     along, _ = rotated(random_angle(random, n))
-    hedge = (np.abs(along - per_image(uniform(random, -16, 16, n))) < 1) & per_image(
-        random.random(n) < 0.5
-    )
+    hedge = np.abs(along - per_image(uniform(random, -16, 16, n))) < 1
+    hedge &= per_image(random.random(n) < 0.5)
     return image * np.where(hedge, 0.5, 1)[..., None]
 
 
@@ -85,9 +84,8 @@ def highway(n: int, random: Generator) -> np.ndarray:
 def river(n: int, random: Generator) -> np.ndarray:
     """Water that winds through land."""
     along, across = rotated(random_angle(random, n))
-    height, turn, start = (
-        per_image(uniform(random, low, high, n)) for low, high in ((3, 9), (0.08, 0.16), (0, 6))
-    )
+    height, turn = per_image(uniform(random, 3, 9, n)), per_image(uniform(random, 0.08, 0.16, n))
+    start = per_image(uniform(random, 0, 6, n))
     bend = height * np.sin(across * turn + start)  # the river's middle
     gap = np.abs(along - bend - per_image(uniform(random, -6, 6, n)))
     amount = np.clip(per_image(uniform(random, 2.5, 6, n)) - gap + 0.5, 0, 1)[..., None]
@@ -106,17 +104,13 @@ def _blocks(n: int, random: Generator, size: tuple[float, float], roofs: np.ndar
     """Roofs in a grid with streets between, some left out."""
     along, across = rotated(random_angle(random, n))
     w = per_image(uniform(random, *size, n))
-    plot = (
-        np.floor(along / w) * 37
-        + np.floor(across / w) * 101
-        + per_image(random.integers(99, size=n))
-    ) % 17
+    plot = np.floor(along / w) * 37 + np.floor(across / w) * 101
+    plot = (plot + per_image(random.integers(99, size=n))) % 17
     from_center = np.maximum(np.abs(along / w % 1 - 0.5), np.abs(across / w % 1 - 0.5))
     roof = roofs[plot.astype(int) % len(roofs)]
     built = ((from_center < 0.36) & (plot < 14))[..., None]  # the rest is street and green
-    return np.where(
-        built, roof, shaded(GREENS[random.integers(3, size=n)], 0.2 * smooth_noise(random, n, 9))
-    )
+    green = GREENS[random.integers(3, size=n)]
+    return np.where(built, roof, shaded(green, 0.2 * smooth_noise(random, n, 9)))
 
 
 def residential(n: int, random: Generator) -> np.ndarray:

@@ -84,19 +84,15 @@ def digits(classes: np.ndarray, random: Generator) -> tuple[np.ndarray, np.ndarr
         field = stroke_distances()
         # Pixels beside the field have no ink; their index is clipped to look anything up at all.
         inside = (row >= 0) & (row < field.shape[1]) & (column >= 0) & (column < field.shape[2])
-        gap = field[
-            shown[chosen, None, None],
-            np.clip(row, 0, field.shape[1] - 1),
-            np.clip(column, 0, field.shape[2] - 1),
-        ]
+        row, column = row.clip(0, field.shape[1] - 1), column.clip(0, field.shape[2] - 1)
+        gap = field[shown[chosen, None, None], row, column]
         ink = np.clip((thick[chosen, None, None] - gap) * tall + 0.5, 0, 1) * inside
         amount[chosen] = np.maximum(amount[chosen], ink)
     # Bright digits on dark ground or dark ones on bright.
     color, light = random.integers(len(COLORS), size=n), random.random(n) < 0.5
     ground = PALETTE[color] * np.where(light, 0.45, 0.8)[:, None].astype(np.float32)
-    ink_color = np.where(
-        light[:, None], uniform(random, 0.75, 1, n, 3), uniform(random, 0, 0.15, n, 3)
-    )
+    bright, dark = uniform(random, 0.75, 1, n, 3), uniform(random, 0, 0.15, n, 3)
+    ink_color = np.where(light[:, None], bright, dark)
     faint = uniform(random, 0.35, 1, n)[:, None, None]  # some digits hardly stand out
     image = blend(amount * faint, ground, ink_color.astype(np.float32))
     return image + 0.08 * smooth_noise(random, n, 4)[..., None], np.stack([color, color], 1)

@@ -183,13 +183,12 @@ def _separate(
     for key, modes in log_probs.items():
         request = first[key]
         choices, _ = request.references()
-        indices = range(len(choices))
-        is_whole = all(by_choice.keys() >= set(indices) for by_choice in modes.values())
-        if not is_whole or "original" not in modes:
+        scores = {}
+        for mode, by_choice in modes.items():
+            scores[mode] = [by_choice[i] for i in sorted(by_choice)]
+        if "original" not in scores or {*map(len, scores.values())} != {len(choices)}:
             raise InputError(f"{request.where}: instance {key[1]} lacks the score of a choice.")
-        scores = [modes["original"][i] for i in indices]
-        alone = [modes["calibration"][i] for i in indices] if "calibration" in modes else []
-        rows[key] = request.row(scores, choices, alone, reading)
+        rows[key] = request.row(scores["original"], choices, scores.get("calibration", []), reading)
     return rows
 
 

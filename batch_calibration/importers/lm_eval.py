@@ -162,7 +162,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
             )
     requests = _requests(line["arguments"], where)
     answers = line.get("filtered_resps") or line.get("resps")
-    if not isinstance(answers, list) or len(answers) != len(requests):
+    if len(members(answers)) != len(requests):  # which are one or more
         raise InputError(
             where=where,
             expected=f"one log-likelihood for each of {len(requests)} requests in "
@@ -170,7 +170,7 @@ def _read_sample(line: Mapping[str, Json], where: str, reading: Reading) -> Samp
             got=len(members(answers)),
             remedy="write the log again",
         )
-    scores = [_log_likelihood(answer, where, reading) for answer in answers]
+    scores = [_log_likelihood(answer, where, reading) for answer in members(answers)]
     alone = _without_question(requests, is_mutual="acc_mutual_info" in line)
     with_question = [i for i in range(len(requests)) if i not in alone]
     # Where the prompts differ and the answer is one, the choices stand in the prompts.
