@@ -23,8 +23,7 @@ from batch_calibration.processes import ended, process_name
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A value that JSON can hold."""
-PARTIAL = ".partial"
-"""The ending of a file that is being written."""
+PARTIAL = ".partial"  # the ending of a file that is being written
 UNFINISHED = re.compile(rf"\..+\.[0-9a-f]{{12}}-\d+-\d*-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 """The name that `whole_file` gives it: that of the file, its process, random digits."""
 LONGEST_NAME = 180

@@ -39,8 +39,7 @@ class ImageInputs:
         return len(self.refs)
 
 
-Inputs = Sequence[str] | ImageInputs
-"""What is scored: `n` texts or `n` images."""
+Inputs = Sequence[str] | ImageInputs  # what is scored: `n` texts or `n` images
 
 
 class LazyTexts(Sequence[str]):

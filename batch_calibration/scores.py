@@ -24,8 +24,7 @@ from batch_calibration.files import Json, WrongJson, parse_json, read_as, retry,
 
 FORMAT = 2
 """Of the file: a header, the arrays, and as the last array the SHA-256 of all bytes before it."""
-KEY = "batch_calibration"
-"""Where safetensors' own metadata hold the header."""
+KEY = "batch_calibration"  # where safetensors' own metadata hold the header
 CHECKSUM, CHECKSUM_BYTES = "sha256", 32
 BLOCK_ARRAYS = {"log_probs": np.float32, "labels": np.int32, "tokens": np.int32}
 """Arrays of a block and their types."""

@@ -19,8 +19,7 @@ from batch_calibration.arrays.missing_scores import is_gap
 from batch_calibration.errors import InputError, shown
 from batch_calibration.typing import Container
 
-UNKNOWN = -1
-"""The column of a right label that is not known."""
+UNKNOWN = -1  # the column of a right label that is not known
 
 
 def is_text(cell: object) -> bool:

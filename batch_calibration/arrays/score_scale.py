@@ -17,18 +17,14 @@ Kind = Literal[
 and others their logarithms; "above 0": called log-probabilities though one lies above 0; "unclear":
 nothing tells; "others": scores of which the highest is the best, such as logits."""
 
-ROUNDING = 2.0**-7
-"""What rounding to bfloat16 may add to a probability, and to a sum of them."""
-DUST = 1e-6
-"""How far below 0 a probability may come to lie by arithmetic such as 1 - q."""
+ROUNDING = 2.0**-7  # what rounding to bfloat16 may add to a probability, and to a sum of them
+DUST = 1e-6  # how far below 0 a probability may come to lie by arithmetic such as 1 - q
 MAX_LOG_PROB = 0.1
 """Nats above 0 that rounding in half precision may put a sum of log-probabilities."""
-MOST_ROWS = 0.9
-"""The share of rows that speaks for all, so that one odd row turns nothing off."""
+MOST_ROWS = 0.9  # the share of rows that speaks for all, so that one odd row turns nothing off
 MANY = (20, 0.4)
 """Of so many rows this share speaks for all: that many logits do not sum to 1 by chance."""
-FAR_OUT = 2.0**14
-"""Nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more."""
+FAR_OUT = 2.0**14  # nats from 0 beyond which neighboring numbers of float32 are 0.002 apart or more
 
 _NAMES: tuple[tuple[Kind, frozenset[str]], ...] = (
     ("losses", frozenset({

@@ -14,8 +14,7 @@ from batch_calibration.errors import InputError
 from batch_calibration.tasks.base import IMAGE, Task
 
 CHUNK = 256  # records read at once
-OBJECTS = "objects"
-"""The feature whose length is CLEVR's label."""
+OBJECTS = "objects"  # the feature whose length is CLEVR's label
 
 
 class ImageRecord(NamedTuple):

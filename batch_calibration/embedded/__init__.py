@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-MINI = "mini"
-"""What `config.data` calls the suite."""
+MINI = "mini"  # what `config.data` calls the suite
 CHECKPOINTS = {
     "mini": Path(__file__).parent / "language_model",
     "mini_small": Path(__file__).parent / "small_language_model",

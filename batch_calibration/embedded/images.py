@@ -16,8 +16,7 @@ from batch_calibration.errors import InputError
 
 MINI, PREFIX = "mini", "mini:"
 SIZES = {"train": 1000, "test": 1000}
-NOISE = (0.05, 0.15)
-"""Least and largest standard deviation of a row's noise, of values from 0 to 1."""
+NOISE = (0.05, 0.15)  # least and largest standard deviation of a row's noise, of values from 0 to 1
 
 
 class ImageTask(NamedTuple):

@@ -14,8 +14,7 @@ from batch_calibration.tasks.base import Row, Rows
 
 FOLDER = Path(__file__).parent / "rows"
 ENDING = ".jsonl.gz"
-SEED = 2309
-"""What the files were generated from."""
+SEED = 2309  # what the files were generated from
 
 
 def splits(task: str) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ Column = Sequence[object] | np.ndarray
 """One value a row: a number, a text, None; or a list or dict of the scores of a row."""
 EMPTY = ("", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
 """How files of text write that there is no value; the last as spreadsheets do."""
-DASHES = ("-", "--")
-"""What says so beside numbers, and may be a word of its own elsewhere."""
+DASHES = ("-", "--")  # what says so beside numbers, and may be a word of its own elsewhere
 MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 """Other letters that are written as a minus: the mathematical sign, a dash of word processors."""
 NUMBER_WITH_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
@@ -21,8 +20,7 @@ MAYBE_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """A number with one comma, which may be of thousands: 1,234."""
 LABEL_NAMES = ("label_names", "labels", "letters", "classes", "choices", "options")
 """Names under which files keep the names of the labels."""
-MAX_LISTED = 8
-"""Label names that a sentence lists."""
+MAX_LISTED = 8  # label names that a sentence lists
 
 
 class Texts(tuple[str, ...]):

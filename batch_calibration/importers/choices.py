@@ -18,8 +18,7 @@ from batch_calibration.importers.cells import (
 )
 from batch_calibration.importers.rows import CHOICES, Row, choice_orders, label_names
 
-MIN_ROWS_TO_WARN = 10
-"""Rows below which a right choice that is always the same one may be chance."""
+MIN_ROWS_TO_WARN = 10  # rows below which a right choice that is always the same one may be chance
 
 
 def to_imported(

@@ -25,8 +25,7 @@ from batch_calibration.importers.text_files import fields, json_rows
 QUESTION, OPTIONS = "question", "options"
 """Columns of `Reading.by`: which question a line answers, and the names of its options."""
 GOLD, CONTENT_FREE = "gold", "content_free"
-MAX_SUM = 1.0 + 1e-3
-"""What the probabilities of a line may sum to, with rounding."""
+MAX_SUM = 1.0 + 1e-3  # what the probabilities of a line may sum to, with rounding
 
 
 @dataclass(frozen=True)

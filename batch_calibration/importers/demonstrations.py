@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-MAX_PROMPTS = 1000
-"""Prompts of a log that are looked at."""
+MAX_PROMPTS = 1000  # prompts of a log that are looked at
 
 
 def note_differing_demonstrations(

@@ -22,11 +22,9 @@ from batch_calibration.scores import ScoreTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WHERE = "scores"
-"""What sentences call scores in memory."""
+WHERE = "scores"  # what sentences call scores in memory
 ARROW_ENDINGS = (".arrow", ".feather", ".ipc", ".arrows")
-STREAM_START = b"\xff\xff\xff\xff"
-"""How a stream of Arrow begins, which is no file of it."""
+STREAM_START = b"\xff\xff\xff\xff"  # how a stream of Arrow begins, which is no file of it
 
 
 def is_parquet(path: Path, start: bytes) -> bool:

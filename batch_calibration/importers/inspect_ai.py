@@ -28,10 +28,8 @@ from batch_calibration.responses import value_at
 
 HEADERS = ("header.json", "_journal/start.json")
 """Names of a log's header: of one that is finished, and of one that was stopped."""
-ZSTANDARD = 93
-"""The method's number in zip files."""
-MAX_BYTES = 1 << 28
-"""Of one sample or header, beyond which it is none."""
+ZSTANDARD = 93  # the method's number in zip files
+MAX_BYTES = 1 << 28  # of one sample or header, beyond which it is none
 
 
 def recognizes(path: Path, start: bytes) -> bool:

@@ -13,12 +13,10 @@ from batch_calibration.importers.text_files import fields, members, text_or_empt
 from batch_calibration.importers.written_answers import find_answer, names_label
 from batch_calibration.responses import AROUND, add_token, fold, value_at
 
-MAX_TOKENS_AT_ONCE = 4
-"""Tokens that an answer without an explanation may have."""
+MAX_TOKENS_AT_ONCE = 4  # tokens that an answer without an explanation may have
 IS_RIGHT = {"C": True, "I": False, 1: True, 0: False}
 """Values of a score -> whether the answer is right."""
-SCORER = "label_bias"
-"""The name of our own scorer in Inspect (integrations/inspect_ai.py)."""
+SCORER = "label_bias"  # the name of our own scorer in Inspect (integrations/inspect_ai.py)
 SHUFFLED = "Choices were shuffled"
 """How Inspect's scorer of choices begins to say what the model saw."""
 

@@ -20,7 +20,7 @@ from batch_calibration.importers.text_files import (
     members,
     text_or_empty,
 )
-from batch_calibration.responses import check_log_prob
+from batch_calibration.responses import check_log_prob, value_at
 
 MAX_REPEATED = 0.1
 """Share of the rows of a log that may be of a document that another row is of, too."""
@@ -212,9 +212,8 @@ def _requests(arguments: Json, where: str) -> list[tuple[str, str]]:
     for request in listed:
         if request is None:  # copies of a log whose rows have one form fill up with null
             continue
-        pair = request
-        if isinstance(request, dict):
-            pair = [request.get("arg_0"), request.get("arg_1")]
+        is_dict = isinstance(request, dict)
+        pair = [value_at(request, "arg_0"), value_at(request, "arg_1")] if is_dict else request
         if not isinstance(pair, list) or not pair or not isinstance(pair[0], str):
             raise InputError(
                 where=where,
@@ -270,7 +269,7 @@ def _without_question(requests: list[tuple[str, str]], *, is_mutual: bool) -> li
     empty = [i for i, (prompt, _) in enumerate(requests) if not prompt]
     if n == 2 * len(empty):  # a prompt of nothing asks for the choice alone
         return empty
-    if len(empty) == n == 2 * half and is_mutual:
+    if len(empty) == n and is_mutual:
         # The questions are empty too: what is asked twice tells the order.
         answers = [answer.strip() for _, answer in requests]
         if answers[:half] == answers[half:]:

@@ -10,8 +10,7 @@ from batch_calibration.importers.base import Reading
 from batch_calibration.importers.text_files import count_of, fields
 
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
-MAX_RESULTS_BYTES = 1 << 26
-"""Beyond these a results file is none."""
+MAX_RESULTS_BYTES = 1 << 26  # beyond these a results file is none
 
 
 class About(NamedTuple):

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,14 +13,12 @@ from typing import Any
 from batch_calibration.errors import InputError
 from batch_calibration.files import temporary_folder
 
-MAX_UNPACKED, GIB = 1 << 29, 1 << 30
-"""Bytes that any file may unpack to; of a GiB."""
+GIB = 1 << 30
+MAX_UNPACKED = 1 << 29  # bytes that any file may unpack to
 MAX_RATIO = 100
 """Times its own size that a larger one may unpack to: scores and logs compress 2 to 30 times."""
-NUMBER_SIZE = 8
-"""Bytes of a number in memory."""
-CHUNK = 1 << 20
-"""Bytes in memory at a time."""
+NUMBER_SIZE = 8  # bytes of a number in memory
+CHUNK = 1 << 20  # bytes in memory at a time
 SCHEME = re.compile(r"([a-z][a-z0-9+]+):/+(?=[^/])")
 """How an address begins, of two letters or more; pathlib writes one of its slashes."""
 PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs",
@@ -28,8 +27,7 @@ PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": 
 COMPRESSED = (".gz", ".zst")
 """Endings of compressed files; what they are is read from their first bytes."""
 GZIP, ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-MAGIC = re.compile(r"[*?\[]")
-"""What makes an address a pattern."""
+MAGIC = re.compile(r"[*?\[]")  # what makes an address a pattern
 
 
 def is_remote(path: str | Path) -> bool:
@@ -134,13 +132,14 @@ def _unpack(path: Path, folder: Path, *, is_gzip: bool, where: str) -> Path:
                         remedy="if it is meant, unpack it and give the file without compression",
                     )
                 target.write(chunk)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _cut_short(where, error) from error
-    except OSError as error:
-        # pyarrow's own errors have no number; those of the disk have one.
-        if error.errno is not None:
+    except (EOFError, zlib.error, OSError) as error:
+        # Those of gzip and pyarrow have no number; those of the disk have one.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise _cut_short(where, error) from error
+        raise InputError(
+            where=where, expected="a whole compressed file", got=str(error)[:200],
+            remedy="copy it again",
+        ) from error  # fmt: skip
     return plain
 
 
@@ -154,17 +153,9 @@ def _open_compressed(path: Path, is_gzip: bool, where: str) -> AbstractContextMa
             where=where, expected="pyarrow, which unpacks Zstandard", got="none",
             remedy="pip install 'batch-calibration[remote]', or unpack the file",
         ) from error  # fmt: skip
-    stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(
-        pyarrow.OSFile(str(path)), "zstd"
-    )
+    source = pyarrow.OSFile(str(path))
+    stream: AbstractContextManager[Any] = pyarrow.CompressedInputStream(source, "zstd")
     return stream
-
-
-def _cut_short(where: str, error: Exception) -> InputError:
-    return InputError(
-        where=where, expected="a whole compressed file", got=str(error)[:200],
-        remedy="copy it again",
-    )  # fmt: skip
 
 
 def _fetch(path: Path, target: Path) -> None:
@@ -172,8 +163,7 @@ def _fetch(path: Path, target: Path) -> None:
     with _reachable(address(path)):
         system, name = _file_system(address(path))
         with system.open(name, "rb") as source, target.open("wb") as file:
-            while chunk := source.read(CHUNK):
-                file.write(chunk)
+            shutil.copyfileobj(source, file, CHUNK)
 
 
 def _copy_results(path: Path, folder: Path) -> None:
@@ -202,11 +192,10 @@ def _file_system(name: str) -> tuple[Any, str]:
         connect: Callable[[str], tuple[Any, str]] = fsspec.core.url_to_fs
         return connect(name)
     except ImportError as error:
+        install = f"pip install 'batch-calibration[remote]' {PACKAGES.get(scheme, '')}".strip()
         raise InputError(
             where=name, expected=f"what reads {scheme}://, fsspec and {package}", got=str(error),
-            remedy=f"pip install 'batch-calibration[remote]' {package}".removesuffix(
-                " a package of its own"
-            ),
+            remedy=install,
         ) from error  # fmt: skip
     except ValueError as error:  # no such scheme
         raise InputError(

@@ -15,10 +15,8 @@ from batch_calibration.importers.cells import (
 )
 from batch_calibration.importers.vectors import OWN_LISTS, Names, Vectors
 
-NUMBERED = re.compile(r"LABEL_(\d+)")
-"""How models of Hugging Face name labels that nobody named."""
-MIN_ROWS_TO_WARN = 10
-"""Rows a label, beyond which a first label that is never right is no chance."""
+NUMBERED = re.compile(r"LABEL_(\d+)")  # how models of Hugging Face name labels that nobody named
+MIN_ROWS_TO_WARN = 10  # rows a label, beyond which a first label that is never right is no chance
 
 
 def note_never_first(gold: np.ndarray, names: Sequence[str]) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ from batch_calibration.importers.base import Reading
 from batch_calibration.importers.cells import numbered_names
 from batch_calibration.responses import scores_of_top_k
 
-CHOICES = "choices"
-"""The column of `Reading.by` that is a row's number of choices."""
+CHOICES = "choices"  # the column of `Reading.by` that is a row's number of choices
 FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """How files say whether an answer is right."""
 T = TypeVar("T")

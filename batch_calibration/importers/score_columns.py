@@ -30,8 +30,7 @@ MEASURES = {
     "time", "timestamp", "tokens", "weight",
 }  # fmt: skip
 """Words in names of columns of real numbers that are measured beside scores."""
-MAX_CELLS_LOOKED_AT = 1000
-"""Of a column of texts, to see whether they are meant as numbers."""
+MAX_CELLS_LOOKED_AT = 1000  # of a column of texts, to see whether they are meant as numbers
 LIKE_A_NUMBER = re.compile(r"[(+-]?\s?(\d{1,3}([.,'\s]\d{3})+|\d+)?([.,]\d+)?\s?[%)]?")
 """What a person reads as a number, such as 1,234 or 35 %."""
 

@@ -14,8 +14,7 @@ from batch_calibration.importers.base import Imported, Reading
 from batch_calibration.importers.text_files import fields, numbered_lines, parse, read_text
 from batch_calibration.responses import value_at
 
-ID = "custom_id"
-"""Field of a batch's lines that leads back to the request."""
+ID = "custom_id"  # field of a batch's lines that leads back to the request
 OF_RESPONSES = {
     "choices": list, "meta_info": dict, "completion_probabilities": list, "probs": list,
     "prompt_logprobs": list, "scores": list, "response": dict,

@@ -10,12 +10,9 @@ from typing import TextIO
 from batch_calibration.errors import InputError, shown
 from batch_calibration.files import Json, RepeatedKey, parse_json
 
-BEGINNING = 65_536
-"""Bytes by which a format is recognized."""
-CHUNK = 1 << 16
-"""Characters that are read at once of a JSON list."""
-BETWEEN = re.compile(r"[\s,]*")
-"""What stands between the rows of a JSON list."""
+BEGINNING = 65_536  # bytes by which a format is recognized
+CHUNK = 1 << 16  # characters that are read at once of a JSON list
+BETWEEN = re.compile(r"[\s,]*")  # what stands between the rows of a JSON list
 
 
 @contextmanager

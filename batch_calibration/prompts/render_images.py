@@ -10,10 +10,8 @@ from batch_calibration.prompts.rendered import USUAL, RenderedBlock, RenderedCon
 from batch_calibration.settings import Cell
 from batch_calibration.tasks import Task
 
-ENSEMBLE = "ensemble"
-"""The template of an image task that stands for all its statements."""
-POOL = 10_000
-"""Images of the train split that the labeled set is drawn from, at most."""
+ENSEMBLE = "ensemble"  # the template of an image task that stands for all its statements
+POOL = 10_000  # images of the train split that the labeled set is drawn from, at most
 
 
 class _Classes(NamedTuple):

@@ -9,8 +9,7 @@ from batch_calibration.arrays import MAX_LOG_PROB, find_missing
 from batch_calibration.errors import InputError, shown
 from batch_calibration.responses.top_k import SPACES
 
-Response = Mapping[str, object]
-"""One answer, a JSON object."""
+Response = Mapping[str, object]  # one answer, a JSON object
 MIN_LABEL_MASS = 0.5
 """Mean probability of all labels together, below which the model mostly answered otherwise."""
 

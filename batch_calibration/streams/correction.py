@@ -21,8 +21,7 @@ from batch_calibration.streams import source as sources
 from batch_calibration.streams.learning import Learned
 from batch_calibration.streams.source import Rows, Source, open_source
 
-PREDICTION = "prediction"
-"""The column of the label that the corrected scores favor."""
+PREDICTION = "prediction"  # the column of the label that the corrected scores favor
 FILE = "task"
 """The column of a row's file, where each is a context; `task_` beside one that is called so."""
 

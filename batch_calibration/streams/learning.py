@@ -8,8 +8,7 @@ from batch_calibration.importers.cells import text_of
 from batch_calibration.responses import refuse_constant
 from batch_calibration.streams.source import Rows, Source, encode
 
-MAX_IDS = 50_000_000
-"""Rows whose ids are compared; each takes 8 bytes."""
+MAX_IDS = 50_000_000  # rows whose ids are compared; each takes 8 bytes
 
 
 class Learned:

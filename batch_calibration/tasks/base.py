@@ -10,8 +10,7 @@ LabelWords = str | tuple[str, ...]
 """How a label is written: one surface form, or several of which the first is shown."""
 NUMBERS, NAMES = "numbers", "names"
 """How rows give a label: its place in `label_names`, or its name."""
-IMAGE = "image"
-"""The one field of an image task: a reference to an image, never its pixels."""
+IMAGE = "image"  # the one field of an image task: a reference to an image, never its pixels
 
 
 def first_form(words: LabelWords) -> str:

@@ -15,10 +15,8 @@ from batch_calibration.scores import canonical
 
 CHECKED = b"\1"
 """How an answer begins that has its checksum before it; those of older versions have none."""
-STOPPED = ""
-"""What stands for the process of a request that no process has under way any more."""
-CHECKSUM_BYTES = 16
-"""Bytes of a checksum, the first of SHA-256's."""
+STOPPED = ""  # what stands for the process of a request that no process has under way any more
+CHECKSUM_BYTES = 16  # bytes of a checksum, the first of SHA-256's
 
 
 class Request(NamedTuple):

@@ -10,8 +10,7 @@ from batch_calibration.files import Json, parse_json
 if TYPE_CHECKING:
     import httpx2
 
-USUAL_ANSWER = 4 << 20
-"""Bytes that every answer may have: the likeliest 20,000 tokens of one place."""
+USUAL_ANSWER = 4 << 20  # bytes that every answer may have: the likeliest 20,000 tokens of one place
 ANSWER_PER_BYTE = 256
 """Bytes that an answer may have for each byte sent: a server scores every token of a prompt."""
 ENCODINGS = "gzip"

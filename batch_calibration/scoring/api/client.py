@@ -21,22 +21,17 @@ from batch_calibration.scoring.api.server import Server
 if TYPE_CHECKING:
     import httpx2
 
-MAX_ATTEMPTS = 8
-"""How often a request is sent before it is given up."""
+MAX_ATTEMPTS = 8  # how often a request is sent before it is given up
 FIRST_WAIT = 1.0
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
-LONGEST_WAIT = 60.0
-"""Most seconds between two attempts where the server names no time."""
-LONGEST_RETRY_AFTER = 600.0
-"""Longest time in seconds that a server may ask to be waited for."""
+LONGEST_WAIT = 60.0  # most seconds between two attempts where the server names no time
+LONGEST_RETRY_AFTER = 600.0  # longest time in seconds that a server may ask to be waited for
 PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529}
 """Statuses that another attempt may mend; all others are final."""
 REFUSING_STATUSES = {400, 413, 422}
 """Final statuses by which a server may refuse one prompt: content filters, prompts too long."""
-TOLD_WAIT = 5.0
-"""Seconds of a wait from which it is told, with its reason."""
-LONGEST_MESSAGE = 200
-"""Letters of a server's message that a sentence repeats."""
+TOLD_WAIT = 5.0  # seconds of a wait from which it is told, with its reason
+LONGEST_MESSAGE = 200  # letters of a server's message that a sentence repeats
 
 
 class Client:

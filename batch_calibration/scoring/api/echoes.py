@@ -16,10 +16,8 @@ from batch_calibration.responses import PromptTokens, end_log_prob
 GAP, LOST = "\N{REPLACEMENT CHARACTER}", "\0"
 """What stands for part of a letter of several bytes: as servers write it, and where they leave it
 out."""
-MOST_PARTS = 4
-"""Tokens that such a letter may have: its bytes."""
-MOST_BEGINNINGS = 2
-"""Tokens that a model may put before each text."""
+MOST_PARTS = 4  # tokens that such a letter may have: its bytes
+MOST_BEGINNINGS = 2  # tokens that a model may put before each text
 # <s>, <|begin_of_text|>, [gMASK]: they begin a text, not the turn of a speaker.
 _BEGINNING = re.compile(
     r"(?!.*(?:im_|turn|header|role|user))"

@@ -14,14 +14,12 @@ from batch_calibration.scoring.api.answers import Request
 from batch_calibration.scoring.api.echoes import label_log_probs
 from batch_calibration.settings import ApiScores
 
-ROUNDING = 1e-3
-"""Nats that a log-probability may lie above 0 by rounding."""
+ROUNDING = 1e-3  # nats that a log-probability may lie above 0 by rounding
 SUM_ROUNDING = 0.02
 """What the sum of a decision's probabilities may differ from 1 by: servers round to few digits."""
 DECISION_NAME, DECISION = "label", "Which option goes on after the text?"
 """How the one question of a decision is called, and what it asks: the state is the whole prompt."""
-WHERE = "the answer"
-"""What sentences call it."""
+WHERE = "the answer"  # what sentences call it
 
 
 class Question(NamedTuple):

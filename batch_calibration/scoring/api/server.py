@@ -22,10 +22,8 @@ SHORTEST_KEY = 8
 SHORTEST_SECRET = 16
 """Letters and digits from which a key is searched for across signs and texts too; a shorter one,
 such as not-needed, may be words of an answer."""
-DECODINGS = 3
-"""How often escapes are undone, one inside another."""
-HIDDEN = "..."
-"""What stands where the key stood."""
+DECODINGS = 3  # how often escapes are undone, one inside another
+HIDDEN = "..."  # what stands where the key stood
 
 # Of JSON, Python and C: \u0073, \u{73}, \x73, \163, \/
 _ESCAPE = re.compile(r"\\(?:u\{?([0-9a-fA-F]{1,6})\}?|x([0-9a-fA-F]{2})|([0-7]{3})|(.))", re.DOTALL)

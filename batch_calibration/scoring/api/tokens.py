@@ -11,10 +11,8 @@ from batch_calibration.errors import InputError
 if TYPE_CHECKING:
     from batch_calibration.models.checkpoint import TokenizerInfo
 
-BYTES_PER_TOKEN = 4
-"""Bytes of UTF-8 in a token, by the rule of thumb."""
-ROWS_AT_ONCE = 1024
-"""Rows rendered and tokenized at a time."""
+BYTES_PER_TOKEN = 4  # bytes of UTF-8 in a token, by the rule of thumb
+ROWS_AT_ONCE = 1024  # rows rendered and tokenized at a time
 
 
 class LabelIds(NamedTuple):
