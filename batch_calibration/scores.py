@@ -36,11 +36,7 @@ AGAIN = "delete it and score this context again: experiments.score asks for what
 
 
 def canonical(document: JsonLike) -> str:
-    """JSON with sorted keys and no spaces: the text that ids are hashes of.
-
-    Raises:
-        InputError: JSON cannot hold the value.
-    """
+    """JSON with sorted keys and no spaces: the text that ids are hashes of."""
     try:
         return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     except (TypeError, ValueError, RecursionError) as error:

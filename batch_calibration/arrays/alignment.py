@@ -96,9 +96,6 @@ def column_numbers(
 
     None, NaN and gaps beside names are unknown, as -1 is. `names` are of the columns of the scores.
 
-    Raises:
-        InputError: a name that no column has.
-
     >>> column_numbers(["yes", "no"], ["no", "yes"]).tolist()
     [1, 0]
     """
@@ -147,9 +144,6 @@ def in_label_order(
     frame of polars of two columns; all else goes by place, and stays as it came. Where the columns
     have no `names`, or none that is a whole number, whole numbers are their indices, of `k` labels.
     A label that is not there has the value `absent`; None refuses.
-
-    Raises:
-        InputError: a name that no column has, one that comes twice, a label without a value.
 
     >>> in_label_order({"yes": 0.9, "no": 0.1}, ["no", "yes"], "target_prior")
     [0.1, 0.9]

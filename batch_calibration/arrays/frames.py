@@ -60,9 +60,6 @@ def matrix(frame: object, where: str, columns: Iterable[Hashable] | None = None)
     """The columns of a frame that hold scores, [n, k], in the order of `columns`.
 
     Without `columns` all do, none of which may then look like right labels, row numbers or texts.
-
-    Raises:
-        InputError: unknown, repeated or too few names; columns that hold no scores.
     """
     names, kind = column_names(frame), type(frame).__name__
     if len(set(names)) < len(names):

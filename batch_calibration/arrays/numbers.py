@@ -21,9 +21,6 @@ def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyA
     gradient; arrays of jax, traced ones too, are left alone. Truth values, complex numbers, dates,
     texts, records, ragged lists and arrays with masked entries are no numbers.
 
-    Raises:
-        InputError: it is no array of numbers.
-
     >>> read_numbers([[-1, -2.5]], "scores", SCORES, EACH_SCORE).tolist()
     [[-1.0, -2.5]]
     """
@@ -62,11 +59,7 @@ def read_numbers(source: object, where: str, expected: str, remedy: str) -> AnyA
 def read_scores(
     source: object, where: str = "scores", columns: Iterable[Hashable] | None = None
 ) -> AnyArray:
-    """An array of scores as it came, of any shape, or the `columns` of a frame that hold scores.
-
-    Raises:
-        InputError: it is no array of numbers; a frame with other columns than scores.
-    """
+    """An array of scores as it came, of any shape, or the `columns` of a frame that hold scores."""
     if package(source) in FRAMES:
         source = matrix(source, where, columns)
     elif columns is not None:
@@ -113,11 +106,7 @@ def read_floats(
 
 
 def check_key(key: int | Key, where: str = "key") -> Key:
-    """The `jax.random` key that a key or an int seed stands for.
-
-    Raises:
-        InputError: neither a key nor an int of 32 bits.
-    """
+    """The `jax.random` key that a key or an int seed stands for."""
     # jax.random.key drops the bits beyond: 2**40 would be the seed 0.
     if isinstance(key, int | np.integer) and -(2**31) <= key < 2**32:
         return jax.random.key(int(key))

@@ -81,11 +81,7 @@ def plain(name: str) -> str:
 
 
 def labels_by_name(task: Task) -> dict[str, int]:
-    """Plain spelling -> label: of each label's name, and of its words in statements.
-
-    Raises:
-      InputError: two labels are the same name in plain spelling.
-    """
+    """Plain spelling -> label: of each label's name, and of its words in statements."""
     labels: dict[str, int] = {}
     for label, name in enumerate(task.label_names):
         for spelling in {plain(name), plain(task.statement_words[name])}:
@@ -98,11 +94,7 @@ def labels_by_name(task: Task) -> dict[str, int]:
 
 
 def label_of(task: Task, name: str, where: str) -> int:
-    """The label that a class name means.
-
-    Raises:
-      InputError: it is none of the task's, with the nearest one.
-    """
+    """The label that a class name means."""
     labels = labels_by_name(task)
     if plain(name) in labels:
         return labels[plain(name)]

@@ -38,11 +38,7 @@ def in_folders(*folders: Path) -> dict[str, Path]:
 
 
 def records(task: Task, path: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Each record of a file, and where it stands in words.
-
-    Raises:
-      InputError: no such file, an ending that is not known, or a damaged or empty file.
-    """
+    """Each record of a file, and where it stands in words."""
     is_empty = True
     try:
         if not path.is_file():
@@ -146,11 +142,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def served_split(task: Task, split: str, present: Collection[str], where: str) -> str:
-    """The split that is read when `split` is asked for: itself, or the task's stand-in.
-
-    Raises:
-      InputError: neither is there.
-    """
+    """The split that is read when `split` is asked for: itself, or the task's stand-in."""
     # The split itself goes before its stand-in.
     served = split if split in present else task.stand_ins.get(split, split)
     if served not in present:

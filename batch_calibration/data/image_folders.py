@@ -38,11 +38,7 @@ class ImageFile(NamedTuple):
         return str(self.path)
 
     def read(self) -> bytes:
-        """The file's bytes.
-
-        Raises:
-          InputError: there is no such file, it cannot be read, or it is larger than 256 MiB.
-        """
+        """The file's bytes."""
         try:
             size = self.path.stat().st_size
             # Refused before it is read: memory may not hold it.

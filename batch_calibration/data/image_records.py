@@ -59,11 +59,7 @@ def size(folder: Path, split: str) -> int:
 def labels(
     task: Task, folder: Path, split: str, part_of_split: slice, limit: int
 ) -> Iterator[tuple[int, int]]:
-    """Number and label of each record in a part of a split, the first `limit` where it is not 0.
-
-    Raises:
-      InputError: the data set's classes are not the task's, or a record is damaged.
-    """
+    """Number and label of each record in a part of a split, the first `limit` where it is not 0."""
     features = _builder(folder).info.features
     names = getattr(features["label"], "names", None) if "label" in features else None
     if names:
@@ -81,11 +77,7 @@ def labels(
 
 
 def encoded(folder: Path, split: str, number: int) -> bytes:
-    """The image of one record, still encoded.
-
-    Raises:
-      InputError: there is no such folder, split or record, or it is damaged.
-    """
+    """The image of one record, still encoded."""
     if not 0 <= number < size(folder, split):
         raise InputError(
             f"{folder}#{split}[{number}]: the split has {size(folder, split):,} records; was it "

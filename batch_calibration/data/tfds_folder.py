@@ -66,12 +66,7 @@ def splits(builder: "DatasetBuilder", folder: Path) -> tuple[str, ...]:
 def records(
     task: Task, builder: "DatasetBuilder", folder: Path, split: str
 ) -> Iterator[tuple[str, dict[str, object]]]:
-    """Each record of a split, its texts decoded, and where it stands in words.
-
-    Raises:
-      InputError: the label names are not the task's, or a file is missing, damaged or of a
-        format that cannot be read without TensorFlow.
-    """
+    """Each record of a split, its texts decoded, and where it stands in words."""
     features = builder.info.features
     label = columns(task, tuple(features), str(folder))["label"]
     names = getattr(features[label], "names", None)
@@ -136,9 +131,6 @@ def read_tfrecord(path: Path) -> list[bytes]:
 
     A record is its length (8 bytes, little endian), the length's checksum (4), the data, the data's
     checksum (4). Source: TensorFlow, `lib/io/record_writer.h`.
-
-    Raises:
-      InputError: the file is missing, cut short, or a checksum differs; with the record's number.
     """
     try:
         from google_crc32c import value as crc32c

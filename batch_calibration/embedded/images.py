@@ -51,9 +51,6 @@ def rows(task: str, split: str, limit: int = 0) -> list[tuple[str, str]]:
 def draw(reference: str) -> np.ndarray:
     """The image of a reference, `uint8 [48 48 3]`.
 
-    Raises:
-      InputError: it names no image of the suite.
-
     >>> draw("mini:clevr/train/17").shape
     (48, 48, 3)
     """

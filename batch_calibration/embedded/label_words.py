@@ -54,9 +54,6 @@ def draw(pool: str, task: Task, seed: int) -> tuple[str, ...]:
     They depend on the seed and the number of labels alone: tasks, templates and shots of one seed
     share them. A word of the task's own labels, in whatever verbalizer, is passed over.
 
-    Raises:
-        InputError: more labels than words.
-
     >>> from batch_calibration.tasks import TASKS
     >>> draw("held_out", TASKS["sst2"], seed=0) == draw("held_out", TASKS["rte"], seed=0)
     True

@@ -106,10 +106,6 @@ def from_arrays(
       texts in `subjects` stand for these.
 
     `task` is what to call the task where `reading` does not.
-
-    Raises:
-        InputError: no scores, or several that may be; a column that is named and not there; a
-            right label that is none.
     """
     contexts = []
     for prefix, name in _score_arrays(where, arrays, reading):

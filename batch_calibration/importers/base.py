@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -108,12 +109,10 @@ class Imported:
         """The same of some rows: a mask or indices [n]."""
         n = len(self.log_probs)
         index = np.arange(n)[chosen]  # of a mask, too
-        file_rows = np.arange(n) if self.file_rows is None else self.file_rows
-        blocks = dict(self.blocks)
+        blocks, columns = dict(self.blocks), {}
         for name in ALIGNED:
             if name in blocks and len(blocks[name]) == n:
                 blocks[name] = blocks[name][index]
-        columns = {}
         for name, cells in self.columns.items():
             columns[name] = [cells[i] for i in index]
         return replace(
@@ -124,7 +123,7 @@ class Imported:
             bound=None if self.bound is None else self.bound[index],
             columns=columns,
             blocks=blocks,
-            file_rows=file_rows[index],
+            file_rows=index if self.file_rows is None else self.file_rows[index],
         )
 
 
@@ -185,10 +184,10 @@ def refuse_several(where: str, columns: Mapping[str, Iterable[str]], reading: Re
         kind, models = name.lower().partition("_")[0], list(filter(None, dict.fromkeys(cells)))
         is_said = name in reading.by or (kind in ("model", "task") and getattr(reading, kind))
         if len(models) > 1 and not is_said:
-            telling[name] = f"{models[0]!r}, {models[1]!r}" + (" ..." if len(models) > 2 else "")
+            more = " ..." if len(models) > 2 else ""
+            telling[name] = (kind, f"{models[0]!r}, {models[1]!r}{more}")
     if telling:
-        name, came = next(iter(telling.items()))
-        kind = name.lower().partition("_")[0]
+        name, (kind, came) = next(iter(telling.items()))
         raise InputError(
             where=f"{where}, column {name!r}",
             expected=f"one {kind} in a context, which has one bias",
@@ -206,9 +205,8 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
             that are all equal; repeated row ids; what `scores.check` refuses.
     """
     where = imported.where
-    # [n, k], as they came
     scores, k = np.asarray(imported.log_probs, np.float64), len(imported.label_names)
-    # [n, k]: what an importer gives is checked as a file is.
+    # What an importer gives is checked as a file is.
     if scores.ndim != 2 or scores.shape[-1] != k:
         raise InputError(where=where, expected=f"{k} scores a row", got=f"shape {scores.shape}")
     if not len(scores):
@@ -263,20 +261,14 @@ def to_table(imported: Imported, reading: Reading) -> ScoreTable:
 
 def to_tables(files: Iterable[Imported], reading: Reading) -> list[ScoreTable]:
     """Every context of what was read as a score table."""
-    tables = []
-    for imported in files:
-        tables += [to_table(context, reading) for context in split_contexts(imported, reading)]
-    return tables
+    contexts = chain.from_iterable(split_contexts(imported, reading) for imported in files)
+    return [to_table(context, reading) for context in contexts]
 
 
 def fill_missing(imported: Imported, reading: Reading) -> tuple[np.ndarray, np.ndarray, Gaps]:
-    """Scores without missing labels, a mask of the rows kept, and what was missing.
-
-    Raises:
-        InputError: labels are missing, and `reading.missing` does not say what to do.
-    """
-    scores, where, is_absent = imported.log_probs, imported.where, find_missing(imported.log_probs)
-    n = len(scores)
+    """Scores without missing labels, a mask of the rows kept, and what was missing."""
+    scores, where, n = imported.log_probs, imported.where, len(imported.log_probs)
+    is_absent = find_missing(scores)
     if not is_absent.any():
         return scores, np.ones(n, bool), Gaps(n)
     lacking, empty = is_absent.any(axis=1).sum(), is_absent.all(axis=1).sum()

@@ -123,9 +123,6 @@ def gold_labels(
     A target that is the text of one choice and the index of another is what agrees with what the
     log counts as right, or what all targets can be. Where no target is a choice, and there are two,
     what the log counts as right tells it.
-
-    Raises:
-        InputError: nothing tells indices from texts; indices that are counted from 1.
     """
     index, text, are_several = np.array(list(map(_target_labels, rows))).T  # each [n]
     n, k, notes = len(rows), len(rows[0].scores), []

@@ -113,11 +113,7 @@ def label_rows(
 def label_columns(
     where: str, columns: Mapping[str, Column], reading: Reading
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that hold a label's scores each, and notes on them; see `from_columns`.
-
-    Raises:
-        InputError: as there; one column holds the scores of all labels.
-    """
+    """The columns that hold a label's scores each, and notes on them; see `from_columns`."""
     candidates = score_candidates(where, columns, reading)
     vector_name = _vector_column(where, candidates, reading.labels)
     if vector_name is not None:

@@ -5,6 +5,7 @@ In memory arrays and tensors are read too.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,18 +168,19 @@ def columns_of(scores: object) -> dict[str, Column] | None:
 
 def rows_to_columns(rows: Sequence[Mapping[str, object]]) -> dict[str, Column]:
     """Rows of named cells as columns, None where a row has no such cell."""
-    names: dict[str, None] = {}
-    for row in rows:
-        names |= dict.fromkeys(row)
-    return {str(name): [row.get(name) for row in rows] for name in names}
+    columns: dict[str, Column] = {}
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        columns[str(name)] = [row.get(name) for row in rows]
+    return columns
 
 
 def _column(column: object) -> Column:
     """A column's cells: numbers as an array, else a list with None where there is none."""
     if hasattr(column, "isna") and hasattr(column, "to_numpy"):  # pandas
-        is_absent, cells = np.asarray(column.isna()), np.asarray(column.to_numpy())
+        cells = np.asarray(column.to_numpy())
         if cells.dtype.kind in "fiu":  # NaN where it is absent
             return cells
+        is_absent = np.asarray(column.isna())
         return [None if gone else cell for gone, cell in zip(is_absent, cells, strict=True)]
     if isinstance(column, list | tuple):
         return column

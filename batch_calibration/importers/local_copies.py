@@ -55,9 +55,6 @@ def list_files(name: str) -> tuple[list[Path], bool]:
 
     Returns:
         The files, and whether the address is a file or a pattern, which chooses them.
-
-    Raises:
-        InputError: nothing there; what the address needs is not installed.
     """
     with _reachable(name):
         system, path = _file_system(name)

@@ -59,12 +59,7 @@ def recognize_gold(columns: Mapping[str, Column], reading: Reading) -> tuple[Rea
 def score_candidates(
     where: str, columns: Mapping[str, Column], reading: Reading
 ) -> dict[str, Column]:
-    """The columns that may hold scores: all that are not named as something else.
-
-    Raises:
-        InputError: a column that is named and not there, or named as scores and something else; a
-            column of right labels that nobody named.
-    """
+    """The columns that may hold scores: all that are not named as something else."""
     named = [name for name in (reading.gold, reading.ids, *reading.by) if name]
     for name in named:
         if name not in columns:
@@ -96,11 +91,7 @@ def _refuse_unnamed_gold(where: str, candidates: Mapping[str, Column]) -> None:
 def named_or_real_columns(
     where: str, candidates: Mapping[str, Column], reading: Reading
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of `reading.labels`, or without these those of real numbers, and notes on them.
-
-    Raises:
-        InputError: fewer than two columns; one that may be a label's scores or something else.
-    """
+    """The columns of `reading.labels`, or else those of real numbers, and notes on them."""
     if reading.labels:  # whatever is in them: a cell that is no number is refused later
         return choose_labels(where, reading.labels, reading.labels, are_named=True)[0], ()
     real: dict[str, np.ndarray] = {}
@@ -192,13 +183,13 @@ def _refuse_ranks(
     for name in candidates.keys() - real.keys():
         if match := re.fullmatch(r"(\D*)(\d+)(\D*)", name):
             columns_of_stem.setdefault(match[1] + match[3], {})[match[2]] = name
+    rows = np.stack(list(real.values()), axis=1).tolist()
     for columns in columns_of_stem.values():
-        if not set(ranks) <= columns.keys():
+        names = [columns[rank] for rank in ranks if rank in columns]
+        if len(names) < len(ranks):
             continue
-        names = [columns[rank] for rank in ranks]
-        texts = [list(map(text_of, candidates[name])) for name in names]
+        texts = [map(text_of, candidates[name]) for name in names]
         lists = list(zip(*texts, strict=True))
-        rows = np.stack(list(real.values()), axis=1).tolist()
         if len(set(lists)) > 1 and are_labels(lists, rows):
             raise InputError(
                 where=where,

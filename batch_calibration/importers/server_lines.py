@@ -135,10 +135,6 @@ def split_choices(line: Line) -> list[Line]:
     """A line for each prompt of a request of completions, all of which wrote as many tokens.
 
     The choices of a chat are answers to one prompt, and stay one line.
-
-    Raises:
-        InputError: the choices are not numbered, were not written alike, or are answers to one
-            prompt (n > 1).
     """
     choices = line.body.get("choices")
     if not isinstance(choices, list) or len(choices) < 2:

@@ -12,11 +12,7 @@ from batch_calibration.importers.cells import choose_labels, renumber_labels
 
 
 def join_shards(shards: Sequence[Imported]) -> Imported:
-    """The rows of all shards one after the other, numbered through.
-
-    Raises:
-        InputError: a shard has other labels than the first.
-    """
+    """The rows of all shards one after the other, numbered through."""
     first = shards[0]
     shards = [_order_labels(shard, first) for shard in shards]
     context = dict(first.about)

@@ -91,9 +91,6 @@ def read_vectors(
 
     The names are a dict's keys; or the texts that the row lists beside its scores, in whatever
     order; or those of the table; or, without any, places.
-
-    Raises:
-        InputError: a cell that is not like those before; lists that may name the labels or not.
     """
     at = f"{where}, column {vector_name!r}"
     cells = list(map(_plain, candidates[vector_name]))
@@ -150,12 +147,7 @@ def _read_cells(where: str, cells: Sequence[object]) -> tuple[list[Names], list[
 def _find_lists(
     where: str, candidates: Mapping[str, Column], vector_name: str, rows: list[list[float]]
 ) -> tuple[str, list[Names]]:
-    """The column that lists what each of a row's scores is of, and its lists; "" without one.
-
-    Raises:
-        InputError: lists of other lengths in some rows; several columns, or one of another name,
-            that may list the labels.
-    """
+    """The column that lists what each of a row's scores is of, and its lists; "" without one."""
     named: dict[str, list[Names]] = {}  # lists of a known name
     shuffled = []  # columns of the same texts in other orders
     for name, column in candidates.items():

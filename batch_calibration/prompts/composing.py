@@ -44,9 +44,6 @@ def chat(form: str, settings: PromptSettings, renderer: ChatRenderer | None) -> 
     With `chat=turns` each demonstration is a user's message and the assistant's answer; with
     `one_message` all are one user's message, the text that a base model would read. The answer may
     be started ("The answer is"), with demonstrations' answers too.
-
-    Raises:
-        InputError: no chat template.
     """
     if renderer is None:
         raise InputError(

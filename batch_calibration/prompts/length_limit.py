@@ -56,9 +56,6 @@ def fit(
 
     `render` gives the prompt of a row without the first `skip` demonstrations; `labels` are the
     label texts, for the positions that they take.
-
-    Raises:
-        InputError: no budget for a policy that counts tokens; labels that fit no prompt.
     """
     # Only rows that were shortened are kept as text; all others are rendered when asked for.
     changed: dict[int, str] = {}
@@ -107,9 +104,6 @@ def common_skip(
 
     All of them where a prompt is too long even without any. `blocks` are of each block
     `(row, skip)` -> a row's prompt, and its number of rows.
-
-    Raises:
-        InputError: no budget.
     """
     budget = _require(budget, "same_context")
     over = []

@@ -32,9 +32,6 @@ def render_images(
         cell: what is asked for.
         test: the rows that are tested.
         train: where the labeled set is drawn from; None where none is wanted or there is none.
-
-    Raises:
-        InputError: a choice that does not exist or does not fit images.
     """
     _check(task, cell)
     notes = tuple(test.notes)

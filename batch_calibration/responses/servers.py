@@ -34,9 +34,6 @@ class ResponseFormat(NamedTuple):
     def first_tokens(self, response: Response, where: str = "response") -> dict[str, float]:
         """Token -> log-probability in nats of the likeliest first tokens that were generated.
 
-        Raises:
-            InputError: there are no log-probabilities, or none of other tokens than the answer.
-
         >>> tops = [{"token": "yes", "logprob": -0.1}, {"token": "no", "logprob": -2.5}]
         >>> response = {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
         >>> RESPONSE_FORMATS["openai"].first_tokens(response)
@@ -50,19 +47,12 @@ class ResponseFormat(NamedTuple):
         return log_probs
 
     def prompt_tokens(self, response: Response, where: str = "response") -> PromptTokens:
-        """The prompt of a response, token by token.
-
-        Raises:
-            InputError: no log-probabilities of the prompt, or no texts of its tokens.
-        """
+        """The prompt of a response, token by token."""
         assert self.read_prompt, f"{self.scorer} scores no prompts"
         return self.read_prompt(response, where)
 
     def label_log_prob(self, response: Response, label: str, where: str = "response") -> float:
         """Log-probability in nats of the label that the prompt of a response ends with.
-
-        Raises:
-            InputError: see `prompt_tokens` and `end_log_prob`.
 
         >>> token = {"7": {"logprob": -0.5, "rank": 1, "decoded_token": " yes"}}
         >>> response = {"choices": [{"prompt_logprobs": [None, token]}]}

@@ -65,10 +65,6 @@ class Source:
         """Each batch, and how many rows were read up to its end.
 
         With `scores_alone` the columns that tell nothing of scores and contexts are left out.
-
-        Raises:
-            InputError: probabilities; missing labels that `reading.missing` does not settle;
-                scores that are no number; with file and row.
         """
         rows_read, reading = 0, self.reading
         learned_from = [*self.labels, *reading.by, *self.telling, *filter(None, [reading.ids])]
@@ -148,12 +144,7 @@ def encode(column: "pa.ChunkedArray") -> tuple[np.ndarray, list[object]]:
 def open_source(
     source: str | Path | Sequence[Path], reading: Reading, *, by_file: bool = False
 ) -> Source:
-    """The Parquet files of a name, a folder or a pattern; a few rows of the first are looked at.
-
-    Raises:
-        InputError: pyarrow is not installed; no such files, or damaged ones; files of different
-            columns; columns that are not plain.
-    """
+    """The Parquet files of a name, a folder or a pattern; a few rows of the first are looked at."""
     files = find_files(source)
     need_pyarrow(str(files[0]))
     from pyarrow import parquet

@@ -49,11 +49,7 @@ class Answers:
 
     @contextmanager
     def opened(self) -> Iterator["Answers"]:
-        """The answers, open for reading and writing.
-
-        Raises:
-            InputError: the file is damaged, or cannot be read or written.
-        """
+        """The answers, open for reading and writing."""
         try:
             self._rows = self._rows or self._connect()  # answers in memory are still open
             yield self

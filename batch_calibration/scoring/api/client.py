@@ -136,11 +136,7 @@ class Client:
             self._notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
     async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:
-        """Status, headers and body of one attempt.
-
-        Raises:
-            TimeoutError: not all of it came in time, however often a part of it did.
-        """
+        """Status, headers and body of one attempt."""
         async with asyncio.timeout(self._timeout if math.isfinite(self._timeout) else None):
             stream = self._connection.stream("POST", request.path, json=request.body)
             async with stream as response:
@@ -201,11 +197,7 @@ class Client:
 
 
 def connect(server: Server, timeout: float) -> AbstractAsyncContextManager["httpx2.AsyncClient"]:
-    """A connection to a server that sends its key with every request.
-
-    Raises:
-        InputError: the library that this takes is not installed.
-    """
+    """A connection to a server that sends its key with every request."""
     try:
         import httpx2
     except ImportError as error:

@@ -40,9 +40,6 @@ def score_first_tokens(
 
     `rows` are of each answer token -> log-probability in nats.
 
-    Raises:
-        InputError: lists that are none of log-probabilities; labels that one token begins.
-
     >>> score_first_tokens([{" yes": -1.0, " no": -2.0}], [" yes", " no"], "least", "it").scores
     array([[-1., -2.]], dtype=float32)
     """

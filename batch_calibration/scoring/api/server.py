@@ -44,12 +44,7 @@ class Server(NamedTuple):
 
     @classmethod
     def from_environment(cls, address: str, key_variable: str) -> "Server":
-        """A server whose key the environment holds.
-
-        Raises:
-            InputError: no address of http or https, one that holds a key, a key that no header
-                can hold.
-        """
+        """A server whose key the environment holds."""
         parsed = urlsplit(address) if address.isprintable() and " " not in address else urlsplit("")
         try:
             is_address = parsed.scheme in ("http", "https") and bool(parsed.hostname)
@@ -134,11 +129,7 @@ class Key:
         return HIDDEN if self._is_in(text) else text
 
     def hide_in(self, document: Json) -> Json:
-        """A JSON value without the key.
-
-        Raises:
-            InputError: the key is spread over several of its texts.
-        """
+        """A JSON value without the key."""
         if not self._is_secret or not self._is_in(self._joined(document)):
             return document
         document = self._hide_in_each(document)
