@@ -48,17 +48,16 @@ class Decision:
         return tuple(self.log_probs)
 
 
-def recognizes(path: Path, start: bytes) -> bool:
+def recognizes(_: Path, start: bytes) -> bool:
     """Whether the first line, or what is seen of it, has a choice and probabilities by option."""
-    del path
-    first = start.lstrip(b"\xef\xbb\xbf \t\r\n[").split(b"\n")[0].rstrip(b", \r]")
+    first = start.lstrip(b" \t\r\n[").split(b"\n")[0].rstrip(b", \r]")
     try:
         line = parse_json(first.decode(errors="replace"))
     except ValueError:
         return False
     decisions = [decision for _, decision in _decisions_of(fields(line), "")]
-    has_probabilities = any(isinstance(d.get("probabilities"), dict) for d in decisions)
-    return has_probabilities and all("choice" in decision for decision in decisions)
+    have_choices = all("choice" in decision for decision in decisions)
+    return have_choices and any(isinstance(row.get("probabilities"), dict) for row in decisions)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:

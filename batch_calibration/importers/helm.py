@@ -91,11 +91,9 @@ class HelmRequest(NamedTuple):
         return Row(self.id, tuple(scores), choices, target, alone=tuple(alone), columns=columns)
 
 
-def recognizes(path: Path, start: bytes) -> bool:
+def recognizes(_: Path, start: bytes) -> bool:
     """Whether a file is the state of a run, or the statistics beside it."""
-    del path
-    text = start.removeprefix(b"\xef\xbb\xbf")
-    return bool(re.match(rb'\s*\{\s*"adapter_spec"\s*:', text) or _is_statistics(text))
+    return bool(re.match(rb'\s*\{\s*"adapter_spec"\s*:', start) or _is_statistics(start))
 
 
 def _is_statistics(start: bytes) -> bool:

@@ -36,8 +36,7 @@ def recognizes(path: Path, start: bytes) -> bool:
     """Whether a file is a log: a zip named `.eval`, or JSON that begins as one does."""
     if start.startswith(b"PK"):
         return path.suffix == ".eval"
-    text = start.removeprefix(b"\xef\xbb\xbf")
-    return bool(re.match(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:', text))
+    return bool(re.match(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:', start))
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:

@@ -51,10 +51,9 @@ class Sample:
 
 def recognizes(path: Path, start: bytes) -> bool:
     """Whether a file is a log of samples, or the results that stand beside it."""
-    text = start.removeprefix(b"\xef\xbb\xbf")
     first_key = rb'\s*(\[\s*)?\{\s*"(doc_id"\s*:|doc"\s*:|target"\s*:)'
-    are_samples = re.match(first_key, text) is not None and b'"doc' in text
-    return are_samples or _is_results(path, text)
+    are_samples = re.match(first_key, start) is not None and b'"doc' in start
+    return are_samples or _is_results(path, start)
 
 
 def read(path: Path, reading: Reading) -> list[Imported]:

@@ -168,15 +168,14 @@ def _copy_results(path: Path, folder: Path) -> None:
     dated = re.fullmatch(r"samples_.+_(\d{4}-.*)\.jsonl(\.gz|\.zst)?", path.name)
     if not dated:
         return
-    results = path.with_name(f"results_{dated[1]}.json")
-    copy = folder / results.name
-    if not is_remote(results):
-        if results.is_file():
-            copy.write_bytes(results.read_bytes())
+    source = path.with_name(f"results_{dated[1]}.json")
+    if not is_remote(source):
+        if source.is_file():
+            shutil.copyfile(source, folder / source.name)
         return
-    system, name = _file_system(address(results))
+    system, name = _file_system(address(source))
     if system.exists(name):
-        _fetch(results, copy)
+        _fetch(source, folder / source.name)
 
 
 def _file_system(name: str) -> tuple[Any, str]:

@@ -41,7 +41,8 @@ class Line:
 
     def without_id(self) -> "Line":
         """The same of one row of several that a response scores, whose id is no row's."""
-        return replace(self, fields={k: v for k, v in self.fields.items() if k != ID})
+        fields_left = {name: cell for name, cell in self.fields.items() if name != ID}
+        return replace(self, fields=fields_left)
 
     def value(self, name: str) -> object:
         """A field beside the response; dots lead into it ("metadata.subject").

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -39,17 +38,14 @@ PATTERNS: dict[str, list[tuple[bytes, ...]]] = {
 }
 
 
-def recognizes(server: str, path: Path, start: bytes) -> bool:
+def recognizes(server: str, _: Path, start: bytes) -> bool:
     """Whether the first bytes of a file are JSON with what a server answers."""
-    del path
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] not in (b"{", b"["):
+    if start.lstrip()[:1] not in (b"{", b"["):
         return False
-    return any(map(partial(_has_all, text), PATTERNS[server]))
-
-
-def _has_all(text: bytes, patterns: tuple[bytes, ...]) -> bool:
-    return all(re.search(pattern, text) for pattern in patterns)
+    for patterns in PATTERNS[server]:
+        if all(re.search(pattern, start) for pattern in patterns):
+            return True
+    return False
 
 
 def read(server: str, path: Path, reading: Reading) -> list[Imported]:

@@ -36,9 +36,9 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def beginning(path: Path) -> bytes:
-    """The first bytes of a file."""
+    """The first bytes of a file, behind a byte order mark."""
     with readable(path), path.open("rb") as file:
-        return file.read(BEGINNING)
+        return file.read(BEGINNING).removeprefix(b"\xef\xbb\xbf")
 
 
 def read_text(path: Path) -> str:

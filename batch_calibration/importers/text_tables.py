@@ -35,7 +35,7 @@ def is_delimited(path: Path, start: bytes) -> bool:
     """Whether a file's name or first line says that it is a table of text."""
     if path.suffix.lower() in (".csv", ".tsv"):
         return True
-    lines = start.lstrip(b"\xef\xbb\xbf").splitlines()  # after a byte order mark
+    lines = start.splitlines()
     # No text has a zero byte.
     return b"\0" not in start and bool(lines) and any(c.encode() in lines[0] for c in DELIMITERS)
 
@@ -112,10 +112,9 @@ def _long_cells() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def is_json(path: Path, start: bytes) -> bool:
+def is_json(_: Path, start: bytes) -> bool:
     """Whether a file begins as a JSON object or list does."""
-    del path
-    return start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    return start.lstrip()[:1] in (b"{", b"[")
 
 
 def read_json(path: Path, reading: Reading) -> list[Imported]:

@@ -84,8 +84,8 @@ class Source:
         scores = np.stack([np.asarray(columns[name], np.float64) for name in self.labels], axis=1)
         if self.reading.from_probs is None:
             # Few rows at the end may look like probabilities by chance; the first ones tell.
-            beside = f"{where}, and after these the first of {next(iter(self.files))}"
-            to_nats(np.concatenate([scores, self.first_scores]), beside, names=self.labels)
+            where_both = f"{where}, and after these the first of {next(iter(self.files))}"
+            to_nats(np.concatenate([scores, self.first_scores]), where_both, names=self.labels)
         else:
             scores = to_nats(scores, where, self.reading.from_probs)
         # NaN is no error here: it may be a missing label.

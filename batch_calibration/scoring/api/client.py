@@ -130,9 +130,9 @@ class Client:
 
     def _tell_wait(self, reason: str, seconds: float) -> None:
         """Say that a request waits and why, unless another wait that was told goes on."""
-        now = self._pace.clock()
-        if self._notify and seconds >= TOLD_WAIT and now >= self._told_until:
-            self._told_until = now + seconds
+        time = self._pace.clock()
+        if self._notify and seconds >= TOLD_WAIT and time >= self._told_until:
+            self._told_until = time + seconds
             self._notify(f"{self.server.address}: {reason}; waiting {seconds:.0f} seconds")
 
     async def _send(self, request: Request) -> tuple[int, "httpx2.Headers", bytes]:

@@ -200,15 +200,15 @@ def _texts(document: Json) -> Iterator[str]:
     """Every text of a JSON value in its order, names of members among them."""
     stack = [document]  # no recursion: a hostile answer is nested deeply
     while stack:
-        value = stack.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            for name, member in reversed(value.items()):
+        node = stack.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, dict):
+            for name, member in reversed(node.items()):
                 stack += (member, name)
-        elif isinstance(value, list):
-            codes = _text_of_codes(value)
-            stack += [codes] if codes else reversed(value)
+        elif isinstance(node, list):
+            codes = _text_of_codes(node)
+            stack += [codes] if codes else reversed(node)
 
 
 def _text_of_codes(numbers: list[Json]) -> str:
