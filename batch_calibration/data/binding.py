@@ -98,7 +98,7 @@ def label_of(task: Task, name: str, where: str) -> int:
     labels = labels_by_name(task)
     if plain(name) in labels:
         return labels[plain(name)]
-    names = {plain(known): known for known in task.label_names}
+    names = {plain(label_name): label_name for label_name in task.label_names}
     # Spellings are compared plainly: case and signs are no difference.
     near = difflib.get_close_matches(plain(name), names, n=1, cutoff=0.6)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ";"

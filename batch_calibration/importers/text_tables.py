@@ -43,7 +43,8 @@ def is_delimited(path: Path, start: bytes) -> bool:
 def read_delimited(path: Path, reading: Reading) -> list[Imported]:
     """The scores of a CSV or TSV file in UTF-8; an empty cell is a label that was not returned."""
     names, rows = read_cells(path)
-    columns = {name: Texts(row[i] for row in rows) for i, name in enumerate(names)}
+    cells_by_column = list(zip(*rows, strict=True)) or [()] * len(names)  # () without rows
+    columns = {name: Texts(cells) for name, cells in zip(names, cells_by_column, strict=True)}
     share_decimal_commas(columns.values())
     return [from_columns(str(path), columns, reading, task=path.stem)]
 

@@ -34,7 +34,8 @@ def round_robin(labels: Sequence[int], names: Sequence[str], shots: int, seed: i
     """
     # `shots` rows of the first label, then `shots` of the second, and so on.
     chosen = _of_each_class(labels, names, shots, np.random.default_rng([seed, 1]))
-    return [chosen[i + shots * label] for i in range(shots) for label in range(len(names))]
+    rows: list[int] = np.reshape(chosen, (len(names), shots)).T.ravel().tolist()
+    return rows
 
 
 def total(labels: Sequence[int], shots: int, seed: int) -> list[int]:
