@@ -11,6 +11,8 @@ FLOORS := .venv-floors
 RUN := runs/mini
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Where it is set, each program compiles a thousand modules anew, for one to three seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # `make test` compiles thousands of small programs once each: without optimizations that takes half
 # the time. What is optimized is tested by `make test-all`, and all of it by `make test QUICK=`.
 QUICK ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
