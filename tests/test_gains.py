@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from making import make_record
 
-from batch_calibration.artifacts import catalogue, gains, method_tables, terminal
+from batch_calibration.artifacts import catalogue, gains, method_tables, tables, terminal
 from batch_calibration.artifacts.cells import Best, latex, markdown
 from batch_calibration.artifacts.figures.chart import Dots
 from batch_calibration.artifacts.grouping import by_setting
@@ -108,14 +108,16 @@ def test_probabilities_have_their_units_and_the_lowest_is_best():
         for name, of in values.items()
     }
     group = study(dataclasses.replace(one, methods=methods))
-    tables = {kind: (heading, unit, cells) for kind, heading, unit, cells in
-              method_tables.probability_tables(group)}  # fmt: skip
-    assert list(tables) == ["probabilities", "nll", "brier", "ece"]
-    cells = tables["probabilities"][2]
+    results = catalogue.gather(group.all_records)
+    made = [table for make in tables.PROBABILITIES for table in make(results)]
+    kinds = [table.slug.rsplit("-", 1)[-1] for table in made]
+    assert kinds == ["probabilities", "nll", "brier", "ece"]
+    assert [table.shown for table in made] == [True, False, False, False]
+    cells = made[0].cells
     assert cells[0] == ["method", "NLL (nats)", "Brier (0 to 2)", "ECE (0 to 1)"]
     assert cells[1:] == [["icl", "0.700", "0.500", "0.100"], ["bc", "0.600", "0.400", "0.200"]]
     assert [isinstance(x, Best) for x in cells[2]] == [False, True, True, False]
-    assert tables["ece"][:2] == ("ECE", "0 to 1") and tables["ece"][2][1][2:] == ["0.100", "0.200"]
+    assert made[3].title == "ECE, 0 to 1" and made[3].cells[1][2:] == ["0.100", "0.200"]
     assert (
         "not label bias" in method_tables.PROBABILITIES_NOTE
         and "Lower is better" in method_tables.PROBABILITIES_NOTE

@@ -9,7 +9,7 @@ import pytest
 from making import make_curve, make_record, make_sizes
 
 from batch_calibration.artifacts import catalogue, terminal, writing
-from batch_calibration.artifacts.cells import Best, latex, markdown
+from batch_calibration.artifacts.cells import Best, Cell, latex, markdown
 from batch_calibration.store import Store, csv_text, write_results
 
 NAME = '=../../../x[/b]|<i>&"%$#_{}~^\\\n`*$\\frac'
@@ -75,7 +75,7 @@ def test_a_name_is_no_formula_in_csv(results, tmp_path):
             cells = [cell for row in csv.reader(file) for cell in row]
         assert any(NAME in cell for cell in cells) or path.stem == "paper-methods"
         assert not [cell for cell in cells if re.match(r"[=@]|\+(?!\d)", cell)]
-    kept = ["-1.5", "+2", "1 ± 2", "-0.5 ± 0.1", "-", "-3e-05", "a=b"]
+    kept = ["-1.5", "+2", "1 ± 2", Cell("-0.5 ± 0.1"), "-", "-3e-05", "a=b"]
     quoted = ["=1", "+a", "-a", "@x", "\tx", "-1+cmd|x"]
     (row,) = csv.reader([csv_text([[*kept, *quoted]])])
     assert row == [*kept, *(f"'{cell}" for cell in quoted)]

@@ -8,21 +8,12 @@ from batch_calibration.artifacts import curves
 from batch_calibration.artifacts import drawings as draw
 from batch_calibration.artifacts import tables as make
 from batch_calibration.artifacts.grouping import by_setting
-from batch_calibration.artifacts.items import ACROSS, Drawing, Entry, Results, Table
+from batch_calibration.artifacts.items import ACROSS, Drawing, Results, Table
 from batch_calibration.scores import ScoreTable
 from batch_calibration.store import Record
 
-__all__ = [
-    "ACROSS",
-    "CATALOGUE",
-    "Drawing",
-    "Entry",
-    "Results",
-    "Table",
-    "figures",
-    "gather",
-    "tables",
-]
+__all__ = ["ACROSS", "FIGURES", "TABLES", "Drawing", "Results", "Table", "figures", "gather",
+           "tables"]  # fmt: skip
 
 
 def gather(
@@ -40,13 +31,12 @@ def gather(
 
 def tables(study: Results) -> list[Table]:
     """Every table: section by section, and in each in the order of the catalogue."""
-    return _in_sections(study, chain.from_iterable(kind.tables(study) for kind in CATALOGUE))
+    return _in_sections(study, chain.from_iterable(find(study) for find in TABLES))
 
 
 def figures(study: Results) -> list[Drawing]:
     """Every figure: section by section, and in each in the order of the catalogue."""
-    drawings = chain.from_iterable(kind.figures(study) for kind in CATALOGUE)
-    return _in_sections(study, drawings)
+    return _in_sections(study, chain.from_iterable(find(study) for find in FIGURES))
 
 
 Artifact = TypeVar("Artifact", Table, Drawing)
@@ -57,40 +47,39 @@ def _in_sections(study: Results, artifacts: Iterable[Artifact]) -> list[Artifact
     return sorted(artifacts, key=lambda artifact: order.index(artifact.section))
 
 
-# Each table and figure, in the order in which they are shown.
-CATALOGUE = (
-    Entry("methods", make.by_methods("Methods", "methods", "paper"), draw.of_methods),
-    Entry("variants", make.by_methods("Published variants", "variants", "variant")),
-    Entry(
-        "unlabeled",
-        make.by_methods("Beyond the paper, without labels", "unlabeled", "unlabeled"),
-    ),
-    Entry("labeled", make.by_methods("Beyond the paper, with labels", "labeled", "labeled")),
-    Entry("overview", make.overview),
-    Entry("probabilities", make.of_probabilities),
-    Entry("prompts", make.of_prompts, draw.of_prompts),
-    Entry("forms of methods", make.table_1),
-    Entry("sizes of models", make.tables_2_and_5, draw.figure_1),
-    Entry("learned strength", make.table_3),
-    Entry("data", make.table_4),
-    Entry("images", make.table_6, draw.figure_7),
-    Entry("shifts", figures=draw.figures_3_and_4),
-    Entry("boundaries", figures=draw.of_boundaries),
-    Entry("strength", figures=draw.of_strength),
-    Entry("models", make.of_models),
-    Entry("grids", make.of_grids, draw.of_grids),
-    Entry("numbered choices", make.table_7),
-    Entry("demonstration labels", make.of_demonstration_labels, draw.of_demonstration_labels),
-    Entry("robustness", make.of_robustness, draw.of_robustness),
-    Entry("shots", make.of_curves(curves.by_shots), draw.of_curves(curves.by_shots, "Figure 6")),
-    Entry(
-        "probe sizes",
-        make.of_curves(curves.by_probe_size, sections=True),
-        draw.of_curves(curves.by_probe_size, "Figure 9", sections=True),
-    ),
-    Entry(
-        "rows seen",
-        make.of_curves(curves.by_rows_seen, sections=True),
-        draw.of_curves(curves.by_rows_seen, sections=True),
-    ),
+# What makes each table and figure of some results, in the order in which they are shown.
+TABLES: tuple[make.Maker, ...] = (
+    *make.by_methods("Methods", "methods", "paper"),
+    *make.by_methods("Published variants", "variants", "variant"),
+    *make.by_methods("Beyond the paper, without labels", "unlabeled", "unlabeled"),
+    *make.by_methods("Beyond the paper, with labels", "labeled", "labeled"),
+    make.OVERVIEW,
+    *make.PROBABILITIES,
+    make.of_prompts,
+    make.table_1,
+    make.tables_2_and_5,
+    make.TABLE_3,
+    make.TABLE_4,
+    make.TABLE_6,
+    make.MODELS,
+    make.GRIDS,
+    make.table_7,
+    make.of_demonstration_labels,
+    make.ROBUSTNESS,
+    *make.CURVES,
+)
+FIGURES: tuple[Callable[[Results], Iterable[Drawing]], ...] = (
+    draw.of_methods,
+    draw.of_prompts,
+    draw.figure_1,
+    draw.figure_7,
+    draw.figures_3_and_4,
+    draw.of_boundaries,
+    draw.of_strength,
+    draw.of_grids,
+    draw.of_demonstration_labels,
+    draw.of_robustness,
+    draw.of_curves(curves.by_shots, "Figure 6"),
+    draw.of_curves(curves.by_probe_size, "Figure 9", sections=True),
+    draw.of_curves(curves.by_rows_seen, sections=True),
 )

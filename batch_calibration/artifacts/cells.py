@@ -1,14 +1,13 @@
 """Cells of a table, and their forms: Markdown and LaTeX; names in them stay what they are."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from batch_calibration.artifacts.grouping import task_title
 from batch_calibration.metrics import Estimate, deviation
-from batch_calibration.store import Record
+from batch_calibration.store import Number, Record
 
 LEARNED = "✓"  # stands behind a task that the model has learned
 GREEK = {"γ": "gamma", "μ": "mu", "Σ": "Sigma"}  # letters of formulas, and what LaTeX calls them
@@ -18,10 +17,11 @@ LATEX = str.maketrans(
     | {"±": r"$\pm$", LEARNED: r"$\checkmark$", "\n": " "}
     | {letter: rf"$\{name}$" for letter, name in GREEK.items()}
 )
+MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in r"\`*[]<>|"})
 
 
-class Cell(str):
-    """A cell as text, and where it is a number with an interval, its three parts.
+class Cell(Number):
+    """A number as it is printed, and where it has an interval, its three parts.
 
     Attributes:
         parts: the number, the interval with its brackets, and what stands behind; else empty.
@@ -38,7 +38,7 @@ class Second(Cell):
     """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
-Cells = list[list[str]]
+Cells = list[list[str]]  # texts are names and counts, each `Cell` is a measured number
 
 
 def task_cell(task: str, records: Sequence[Record]) -> str:
@@ -66,10 +66,9 @@ def estimate_cell(estimate: Estimate, mark: str = "", *, is_share: bool = False)
     ('+1.5', '[+0.2, +2.8]', '*')
     """
     sign = "" if is_share else "+"
-    value, low, high = (f"{100 * number:{sign}.1f}" for number in estimate)
-    number, interval = value, f"[{low}, {high}]"
-    cell = Cell(f"{number} {interval}{mark}")
-    cell.parts = number, interval, mark
+    number, low, high = (f"{100 * end:{sign}.1f}" for end in estimate)
+    cell = Cell(f"{number} [{low}, {high}]{mark}")
+    cell.parts = number, f"[{low}, {high}]", mark
     return cell
 
 
@@ -81,38 +80,36 @@ def notes(records: Iterable[Record], *sentences: str) -> str:
     return " ".join(paragraph)
 
 
-def spread(values: np.ndarray, digits: int = 1) -> str:
+def spread(values: np.ndarray, digits: int = 1) -> Cell:
     """The mean, and behind ± the standard deviation where there are several; of none a dash."""
     if not len(values):
-        return "-"
+        return Cell("-")
     mean = f"{values.mean():.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}"
+    return Cell(mean if len(values) == 1 else f"{mean} ± {deviation(values):.{digits}f}")
 
 
 def mark_best(
-    numbers: Sequence[float | None], cells: Sequence[str], digits: int = 1, *,
+    numbers: Sequence[float | None], cells: Sequence[Cell], digits: int = 1, *,
     is_lowest: bool = False, marks: Sequence[type[Cell]] = (Best,),
-) -> list[str]:  # fmt: skip
+) -> list[Cell]:  # fmt: skip
     """The cells, those of the highest numbers as rounded for print marked; None is never the best.
 
     With `is_lowest` the lowest are the best; `marks` are of the best, the second best, and so on.
     """
     rounded = [None if number is None else round(float(number), digits) for number in numbers]
     ranks = sorted({number for number in rounded if number is not None}, reverse=not is_lowest)
-    mark_of = dict(zip(ranks, marks, strict=False))
+    mark_of: dict[float | None, type[Cell]] = dict(zip(ranks, marks, strict=False))
     marked = []
     for number, cell in zip(rounded, cells, strict=True):
-        shown = mark_of[number](cell) if number in mark_of else cell
-        if isinstance(cell, Cell) and isinstance(shown, Cell):
-            shown.parts = cell.parts
-        marked.append(shown)
+        marked.append(mark_of.get(number, Cell)(cell))
+        marked[-1].parts = cell.parts
     return marked
 
 
 def best_of(
     samples: Sequence[ArrayLike], digits: int = 1, *, is_lowest: bool = False,
     marks: Sequence[type[Cell]] = (Best,),
-) -> list[str]:  # fmt: skip
+) -> list[Cell]:  # fmt: skip
     """A cell for each sample, a number or several or none: `spread`, marked by its mean."""
     arrays = [np.atleast_1d(np.asarray(sample, float)) for sample in samples]
     means = [array.mean() if len(array) else None for array in arrays]
@@ -120,11 +117,31 @@ def best_of(
     return mark_best(means, cells, digits, is_lowest=is_lowest, marks=marks)
 
 
+def rows_of_tasks(
+    records: Mapping[str, Sequence[Record]],
+    columns: Sequence[str],
+    cells_of: Callable[[str], Sequence[str]],
+) -> Cells:
+    """Header, and a row a task: what it is called, its test rows, its cells in these columns."""
+    rows: Cells = [["task", "rows", *columns]]
+    for task, siblings in records.items():
+        rows.append([task_cell(task, siblings), rows_cell(siblings), *cells_of(task)])
+    return rows
+
+
+def rows_of_methods(
+    name: str, methods: Sequence[str], columns: Iterable[Sequence[ArrayLike]]
+) -> Cells:
+    """A row a method below one another; a column is a sample of each, the best of it marked."""
+    marked = list(map(best_of, columns))
+    return [[name, *row] for row in zip(methods, *marked, strict=True)]
+
+
 def markdown(cells: Cells, note: str = "") -> str:
     """A pipe table, and below it a note."""
 
     def text(cell: str) -> str:
-        plain = re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(cell.split()))
+        plain = " ".join(cell.split()).translate(MARKDOWN)
         sign = "**" if isinstance(cell, Best) else "*" if isinstance(cell, Second) else ""
         return f"{sign}{plain}{sign}"
 

@@ -1,7 +1,8 @@
 """Accuracy against shots, against the rows a bias is learned from, and against the rows seen."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from batch_calibration.artifacts.grouping import (
 from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
+from batch_calibration.store import Record
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]
@@ -75,45 +77,44 @@ def by_shots(groups: Sequence[SettingRecords]) -> list[Curves]:
     """
     known = [group for group in groups if group.setting.shots is not None]
     families = group_by(known, lambda group: group.setting._replace(shots=0))
-    several = [family for family in families.values() if len(family) > 1]
-    return [curves for curves in map(_shot_curves, several) if curves.tasks]
+    return [curves for curves in map(_shot_curves, families.values()) if curves.tasks]
 
 
 def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
-    lines: dict[str, dict[str, Points]] = {}
+    tasks: dict[str, dict[str, Points]] = {}
     gained: dict[str, dict[int, Estimate]] = {}
     drawn = list(filter(is_over_shots, METHODS))
     for group in family:
-        shots, is_compared = group.setting.shots or 0, bool(gains.compared(group, REFERENCES))
+        shots = group.setting.shots or 0
         for task in group.records:
-            if is_compared:
+            if gains.compared(group, REFERENCES):
                 gained.setdefault(task, {})[shots] = gains.gain(group, task, CORRECTED)
             for method in group.among(drawn):
-                points = lines.setdefault(task, {}).setdefault(method, {})
+                points = tasks.setdefault(task, {}).setdefault(method, {})
                 points[shots] = 100 * group.values(task, method)
-    tasks: dict[str, dict[str, Points]] = {}
-    for task, by_method in lines.items():
-        # One point alone is no line.
-        for method, points in by_method.items():
-            if len(points) > 1:
-                tasks.setdefault(task, {})[method] = points
+    # One point alone is no line.
+    for task, by_method in tasks.items():
+        tasks[task] = {name: points for name, points in by_method.items() if len(points) > 1}
     setting, most = family[0].setting, max(group.setting.shots or 0 for group in family)
-    slug = setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1)
-    note = notes(chain.from_iterable(group.all_records for group in family))
-    heading = f"Shots: {setting.describe()}"
-    return Curves(slug, heading, "shots per class", tasks, note, gains=gained)
+    return Curves(
+        setting.slug.replace(f"-{setting.shots}shot", f"-0to{most}shots", 1),
+        f"Shots: {setting.describe()}", "shots per class",
+        {task: by_method for task, by_method in tasks.items() if by_method},
+        notes(chain.from_iterable(group.all_records for group in family)), gains=gained,
+    )  # fmt: skip
 
 
-def _pool(
-    tasks: dict[str, dict[str, Points]], task: str, numbers: Sequence[int],
-    accuracy: Mapping[str, Sequence[Sequence[float]]],
-) -> None:  # fmt: skip
-    """Puts a record's draws, shares from 0 to 1, behind those of other seeds."""
-    for method in sorted(accuracy):
-        points = tasks.setdefault(task, {}).setdefault(method, {})
-        for number, draws in zip(numbers, accuracy[method], strict=True):
-            pooled = points.get(number, np.zeros(0))
-            points[number] = np.concatenate([pooled, 100 * np.array(draws)])
+def _pool(records: Iterable[Record], numbers: str, draws: str) -> dict[str, dict[str, Points]]:
+    """The draws of all seeds: a field of the record, and its field with the numbers."""
+    tasks: dict[str, dict[str, Points]] = {}
+    for record in records:
+        if (measured := getattr(record, draws)) is None:
+            continue
+        for method, by_number in sorted(measured.accuracy.items()):
+            points = tasks.setdefault(record.context.task, {}).setdefault(method, {})
+            for number, shares in zip(getattr(measured, numbers), by_number, strict=True):
+                points[number] = np.append(points.get(number, []), 100 * np.array(shares))
+    return tasks
 
 
 def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
@@ -123,12 +124,7 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
     """
     curves = []
     for group in groups:
-        tasks: dict[str, dict[str, Points]] = {}
-        for record in group.all_records:
-            if record.probe_size is not None:
-                sizes, accuracy = record.probe_size.sizes, record.probe_size.accuracy
-                _pool(tasks, record.context.task, sizes, accuracy)
-        if tasks:
+        if tasks := _pool(group.all_records, "sizes", "probe_size"):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             note = notes(group.all_records)
             curves.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
@@ -142,18 +138,13 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
     """
     curves = []
     for group in groups:
-        tasks: dict[str, dict[str, Points]] = {}
         levels: dict[str, dict[str, float]] = {}
-        for task, records in group.records.items():
-            streamed = []
-            for record in records:
-                if record.over_stream:
-                    streamed.append(record)
-                    _pool(tasks, task, record.over_stream.rows, record.over_stream.accuracy)
-            for method in REFERENCES if streamed else ():
-                if method in shared_methods(streamed):
-                    mean = float(metric_values(streamed, method).mean())
-                    levels.setdefault(task, {})[method] = 100 * mean
+        tasks = _pool(group.all_records, "rows", "over_stream")
+        for task in tasks:
+            streamed = [record for record in group.records[task] if record.over_stream]
+            for method in filter(shared_methods(streamed).__contains__, REFERENCES):
+                mean = float(metric_values(streamed, method).mean())
+                levels.setdefault(task, {})[method] = 100 * mean
         if tasks:
             slug, heading = f"{group.setting.slug}-rows-seen", f"Rows seen: {group.setting}"
             note = notes(group.all_records, STREAM_NOTE)
@@ -180,30 +171,28 @@ def accuracy_cells(curves: Curves) -> Cells:
 def paragraph(curves: Curves) -> str:
     """How far icl and bc move along the curve, where bc is ahead, and how sure that is."""
     # Tasks where both methods have a line and their difference is known.
-    names = [task for task in curves.gains if {*REFERENCES} <= {*curves.tasks.get(task, ())}]
-    tasks = {task: curves.gains[task] for task in names}
-    if not tasks:
-        return ""
-    most_points = max(map(len, tasks.values()))
-    ranges, gained = [], []
-    for task, gain_by_number in tasks.items():
+    tasks = [task for task in curves.gains if {*REFERENCES} <= {*curves.tasks.get(task, ())}]
+    most_points, ranges, gained = max((len(curves.gains[t]) for t in tasks), default=0), [], []
+    for task in tasks:
+        title, by_number = task_title(task), curves.gains[task]
         icl, bc = (_range_of_means(curves.tasks[task][method]) for method in REFERENCES)
-        if len(gain_by_number) == most_points:
-            ranges.append(f"{icl} with icl and {bc} with bc on {task_title(task)}")
-        for number, gain in gain_by_number.items():
-            gained.append((gain.value, gain, task_title(task), number))
+        if len(by_number) == most_points:
+            ranges.append(f"{icl} with icl and {bc} with bc on {title}")
+        gained += [(gain.value, gain, title, number) for number, gain in by_number.items()]
+    if not gained:
+        return ""
     sentence = f"Mean accuracy in % lies between {'; '.join(ranges)}. "
     range_sentence = sentence if len(ranges) <= MAX_TASKS_NAMED else ""
     won, _, lost = gains.verdicts(gain for _, gain, _, _ in gained)
     (_, lowest, low_task, low_at), (_, highest, high_task, high_at) = min(gained), max(gained)
-    numbers = sorted(set().union(*tasks.values()))
+    numbers = sorted({number for _, _, _, number in gained})
     return (
         f"{curves.heading} ({numbers[0]} to {numbers[-1]} {curves.axis} on "
         f"{join_names(map(task_title, tasks))}, all else stays): at {won or 'none'} of "
         f"{len(gained)} points Batch Calibration (bc) gains beyond noise over the plain scores "
         f"(icl), at {lost or 'none'} it loses; its gain goes from {gains.gain_cell(lowest)} points "
         f"({low_task} at {low_at}) to {gains.gain_cell(highest)} ({high_task} at {high_at}). "
-        f"{range_sentence}{_spread_sentence(curves, list(tasks))}In brackets 95 % intervals over "
+        f"{range_sentence}{_spread_sentence(curves, tasks)}In brackets 95 % intervals over "
         f"draws of demonstrations and test rows, {gains.MARK} where 0 is outside; where there is "
         "one draw they are over rows alone."
     )
@@ -211,21 +200,20 @@ def paragraph(curves: Curves) -> str:
 
 def _range_of_means(points: Points) -> str:
     """The lowest and the highest mean, each with where it is."""
-    means = {number: float(points[number].mean()) for number in points}
-    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    return f"{means[low]:.1f} (at {low}) and {means[high]:.1f} (at {high})"
+    means = [(float(points[number].mean()), number) for number in points]
+    (low, low_at), (high, high_at) = (pick(means, key=itemgetter(0)) for pick in (min, max))
+    return f"{low:.1f} (at {low_at}) and {high:.1f} (at {high_at})"
 
 
 def _spread_sentence(curves: Curves, tasks: Sequence[str]) -> str:
     """How far draws of demonstrations are apart, mean over tasks and numbers with several."""
-    deviations = []
-    for method in REFERENCES:
-        samples = chain.from_iterable(curves.tasks[task][method].values() for task in tasks)
-        several = [sample for sample in samples if len(sample) > 1]
-        if not several:
-            return ""
-        deviations.append(np.mean([float(deviation(sample)) for sample in several]))
-    icl, bc = deviations
+    deviations: dict[str, list[float]] = {method: [] for method in REFERENCES}
+    for task, method in product(tasks, REFERENCES):
+        for sample in curves.tasks[task][method].values():
+            deviations[method] += [float(deviation(sample))] * (len(sample) > 1)
+    if not all(deviations.values()):
+        return ""
+    icl, bc = map(np.mean, deviations.values())
     return (
         f"From one draw of demonstrations to the next it moves by {icl:.1f} points (one standard "
         f"deviation, mean over all) with icl and by {bc:.1f} with bc. "

@@ -7,11 +7,11 @@ import numpy as np
 
 from batch_calibration.artifacts.cells import (
     LEARNED,
+    Cell,
     Cells,
     estimate_cell,
     mark_best,
-    rows_cell,
-    task_cell,
+    rows_of_tasks,
 )
 from batch_calibration.artifacts.grouping import BASELINE, REFERENCES, SettingRecords, task_title
 from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows, over_tasks
@@ -99,11 +99,14 @@ def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
 
 def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
     """Header, one row a task, their average, and on how many tasks a method wins and loses."""
+    if not methods:
+        return []
     by_method = {method: gain_by_task(group, method) for method in methods}
-    rows: Cells = [["task", "rows", *methods]]
-    for task, records in group.records.items():
-        cells = [gain_cell(by_task[task]) for by_task in by_method.values()]
-        rows.append([task_cell(task, records), rows_cell(records), *cells])
+
+    def cells_of(task: str) -> list[Cell]:
+        return [gain_cell(by_task[task]) for by_task in by_method.values()]
+
+    rows = rows_of_tasks(group.records, methods, cells_of)
     return [*rows, *sum_rows("average", methods, by_method)]
 
 
@@ -121,16 +124,17 @@ def sum_rows(
 
 def overview_cells(group: SettingRecords) -> Cells:
     """A row a method: accuracy and gain, averages over the tasks, and tasks gained and lost."""
+    methods = compared(group, group.methods)
+    if not methods:
+        return []
     rows: Cells = [["method", "accuracy", "gain over icl", WINS]]
-    methods = [BASELINE, *compared(group, group.methods)]
-    means = [mean_accuracy(group, method) for method in methods]
-    cells = mark_best(
-        [100 * mean.value for mean in means], [estimate_cell(mean, is_share=True) for mean in means]
-    )
-    for method, cell in zip(methods, cells, strict=True):
+    means = [mean_accuracy(group, method) for method in (BASELINE, *methods)]
+    cells = [estimate_cell(mean, is_share=True) for mean in means]
+    first, *others = mark_best([100 * mean.value for mean in means], cells)
+    rows.append([BASELINE, first, "", ""])
+    for method, cell in zip(methods, others, strict=True):
         gains = list(gain_by_task(group, method).values())
-        against = [gain_cell(over_tasks(gains)), count_verdicts(gains)]
-        rows.append([method, cell, *(against if method != BASELINE else ["", ""])])
+        rows.append([method, cell, gain_cell(over_tasks(gains)), count_verdicts(gains)])
     return rows
 
 
@@ -177,9 +181,9 @@ def _mean_over_contexts(after: Packed, before: Packed = ()) -> Estimate:
     return over_tasks([over_rows(rows[None], added) for rows in seeds])
 
 
-def gain_cell(gain: Estimate | None) -> str:
+def gain_cell(gain: Estimate | None) -> Cell:
     """A gain with its interval, and the mark where it exceeds noise; a dash of an unknown one."""
-    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else "-"
+    return estimate_cell(gain, MARK * abs(gain.beyond_noise)) if gain else Cell("-")
 
 
 def verdicts(gains: Iterable[Estimate]) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 """Groups records by setting: one setting, its tasks, its methods, a value per seed."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeVar
@@ -113,6 +113,10 @@ class SettingRecords:
     def among(self, names: Sequence[str]) -> list[str]:
         """Of these methods, those that every record has."""
         return list(filter(names.__contains__, self.methods))
+
+    def first_seeds(self) -> "SettingRecords":
+        """The same with one record a task, that of the first seed."""
+        return replace(self, records={task: seeds[:1] for task, seeds in self.records.items()})
 
     def values(self, task: str, method: str, metric: str = "accuracy") -> np.ndarray:
         """One value per seed, `[s]`."""

@@ -1,7 +1,7 @@
-"""What the catalogue is made of: results, a table, a figure, and a kind of result."""
+"""What the catalogue is made of: results, a table, a figure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -106,14 +106,6 @@ class Drawing(NamedTuple):
     # What a page shows where that is another view of the same numbers; None for what files show.
     page_chart: Callable[[Texts], Chart] | None = None
     is_on_page: bool = True  # whether no other figure shows all of it
-
-
-class Entry(NamedTuple):
-    """A kind of result: what it is called, and results -> its tables, its figures."""
-
-    name: str
-    tables: Callable[[Results], Iterable[Table]] = lambda results: ()
-    figures: Callable[[Results], Iterable[Drawing]] = lambda results: ()
 
 
 def setting_slug(group: SettingRecords, kind: str) -> tuple[str, str]:

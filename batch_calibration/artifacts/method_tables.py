@@ -1,11 +1,14 @@
 """Tables of methods x tasks: accuracy with the gain over ICL, and the quality of probabilities."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import LEARNED, Cells, best_of, rows_cell, task_cell
+from batch_calibration.artifacts.cells import LEARNED, Cell, Cells, best_of, rows_of_tasks
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, methods_of_group
-from batch_calibration.methods import Group
+from batch_calibration.methods import METHODS, Group
 
 GAIN = "gain over icl"  # the name of the row of average gains
 # The sentence on what stands behind a mean.
@@ -17,6 +20,7 @@ PROBABILITIES_NOTE = (
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
+BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 
 
 def table_methods(group: SettingRecords, kind: Group) -> list[str]:
@@ -27,24 +31,47 @@ def table_methods(group: SettingRecords, kind: Group) -> list[str]:
     return group.among([*REFERENCES, *methods])
 
 
-def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Header, one row a task (`mean ± sd`, in %, over seeds), and rows that sum up the tasks.
+def _with_average(
+    group: SettingRecords,
+    methods: Sequence[str],
+    measure: Callable[[str, str], ArrayLike],
+    average: Callable[[str], float],
+    **shape: Any,
+) -> Cells:
+    """Header, a row a task of what is measured of each method, and the average of the tasks."""
 
-    `accuracy_note` says what the marks mean. The last `summary_rows` sum up: the average, and where
-    gains are known the average gain over icl and on how many tasks it is beyond noise.
+    def cells_of(task: str) -> list[Cell]:
+        return best_of([measure(task, method) for method in methods], **shape)
+
+    rows = rows_of_tasks(group.records, methods, cells_of)
+    return [*rows, ["average", "", *best_of(list(map(average, methods)), **shape)]]
+
+
+def mean_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
+    """Accuracies in %, `mean ± sd` over seeds, and their average over the tasks."""
+    return _with_average(
+        group, methods, lambda task, method: 100 * group.values(task, method),
+        lambda method: 100 * group.average(method),
+    )  # fmt: skip
+
+
+def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
+    """Those, with the marks that `accuracy_note` explains, and rows that sum up the gains.
+
+    The last `summary_rows` sum up: the average, and where gains are known the average gain over
+    icl and on how many tasks it is beyond noise.
     """
-    rows: Cells = [["task", "rows", *methods]]
-    learned, compared = gains.learned_tasks(group), gains.compared(group, methods)
+    if not methods:
+        return []
+    rows, learned = mean_cells(group, methods), gains.learned_tasks(group)
+    compared = gains.compared(group, methods)
     by_method = {method: gains.gain_by_task(group, method) for method in compared}
-    for task, records in group.records.items():
-        cells = best_of([100 * group.values(task, method) for method in methods])
-        for i, method in enumerate(methods):
+    for task, row in zip(group.records, rows[1:], strict=False):
+        row[0] += f" {LEARNED}" * (task in learned)
+        for i, method in enumerate(methods, 2):
             if method in by_method and by_method[method][task].beyond_noise:
                 # The mark is as bold as its cell.
-                cells[i] = type(cells[i])(f"{cells[i]} {gains.MARK}")
-        name = task_cell(task, records) + f" {LEARNED}" * (task in learned)
-        rows.append([name, rows_cell(records), *cells])
-    rows.append(["average", "", *best_of([100 * group.average(method) for method in methods])])
+                row[i] = type(row[i])(f"{row[i]} {gains.MARK}")
     return rows + (gains.sum_rows(GAIN, methods, by_method) if compared else [])
 
 
@@ -61,15 +88,6 @@ def accuracy_note(group: SettingRecords, methods: Sequence[str]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def probability_tables(group: SettingRecords) -> Iterator[tuple[str, str, str, Cells]]:
-    """What each is called in a file's name and in words, its unit, its cells; none of no method."""
-    if not probability_methods(group):
-        return
-    yield "probabilities", "Probabilities over the tasks", "", probability_averages(group)
-    for metric, (name, unit) in PROBABILITIES.items():
-        yield metric, name, unit, probability_cells(group, metric)
-
-
 def probability_methods(group: SettingRecords) -> list[str]:
     """Methods of which every record has all three."""
     methods = list(group.methods)
@@ -79,22 +97,32 @@ def probability_methods(group: SettingRecords) -> list[str]:
 
 
 def probability_averages(group: SettingRecords) -> Cells:
-    """A row a method, each metric averaged over the tasks."""
-    methods, header, columns = probability_methods(group), ["method"], []
-    for metric, (name, unit) in PROBABILITIES.items():
-        header.append(f"{name} ({unit})")
+    """A row a method, each metric averaged over the tasks; nothing of no method."""
+    methods, columns = probability_methods(group), []
+    for metric in PROBABILITIES:
         averages = [group.average(method, metric) for method in methods]
         columns.append(best_of(averages, 3, is_lowest=True))
-    return [header, *map(list, zip(methods, *columns, strict=True))]
+    header = ["method", *(f"{name} ({unit})" for name, unit in PROBABILITIES.values())]
+    return [header, *map(list, zip(methods, *columns, strict=True))] if methods else []
 
 
 def probability_cells(group: SettingRecords, metric: str) -> Cells:
-    """Header, one row a task (mean over seeds), and the average of the tasks."""
+    """Header, one row a task (mean over seeds), and the average; nothing of no method."""
     methods = probability_methods(group)
-    rows: Cells = [["task", "rows", *methods]]
-    for task, records in group.records.items():
-        means = [group.values(task, method, metric).mean() for method in methods]
-        cells = best_of(means, 3, is_lowest=True)
-        rows.append([task_cell(task, records), rows_cell(records), *cells])
-    averages = [group.average(method, metric) for method in methods]
-    return [*rows, ["average", "", *best_of(averages, 3, is_lowest=True)]]
+    return _with_average(
+        group, methods, lambda task, method: group.values(task, method, metric).mean(),
+        lambda method: group.average(method, metric), digits=3, is_lowest=True,
+    ) if methods else []  # fmt: skip
+
+
+def bcl_cells(group: SettingRecords) -> Cells:
+    """BCL: a row a task with the learned strength, the average; nothing without a curve."""
+    group = group.first_seeds()
+    learned = group.among([name for name, method in METHODS.items() if method.has_curve])
+    if not learned or not group.records:
+        return []
+    header, *rows = mean_cells(group, group.among([*REFERENCES, *learned]))
+    strengths = [record.strength for record in group.all_records]
+    cells = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
+    return [[*header, "γ learned"],
+            *([*row, cell] for row, cell in zip(rows, [*cells, ""], strict=True))]  # fmt: skip

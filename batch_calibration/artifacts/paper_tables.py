@@ -8,13 +8,13 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, best_of, rows_cell, task_cell
+from batch_calibration.artifacts.cells import Cells, rows_cell, rows_of_methods, task_cell
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import FORMULAS
 from batch_calibration.artifacts.robustness import Axis, accuracies, choice_rank
-from batch_calibration.artifacts.two_way import first_seeds
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, over_tasks
+from batch_calibration.store import Record
 from batch_calibration.tasks import PAPER_LANGUAGE, TASKS
 
 METHODS_NOTE = (
@@ -29,7 +29,6 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "several texts": lambda task: len(TASKS[task].fields) > 1,
     "three labels or more": lambda task: len(TASKS[task].label_names) > 2,
 }
-BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 DATA_NOTE = "Rows in the paper are those of the whole validation split."
 IMAGES = {
     "svhn": (18.0, 35.0), "eurosat": (47.8, 54.7), "ucf101": (66.7, 66.0),
@@ -76,22 +75,6 @@ def method_cells(measured: SettingRecords | None = None) -> Cells:
     return rows
 
 
-def bcl_cells(group: SettingRecords) -> Cells:
-    """BCL: a row a task with the learned strength, the average; nothing without a curve."""
-    group = first_seeds(group)
-    learned = group.among([name for name, method in METHODS.items() if method.has_curve])
-    methods = group.among([*REFERENCES, *learned])
-    if not learned or not group.records:
-        return []
-    rows: Cells = [["task", "rows", *methods, "γ learned"]]
-    for task, (record,) in group.records.items():
-        strength = "-" if record.strength is None else f"{record.strength:+.1f}"
-        cells = best_of([100 * group.values(task, method) for method in methods])
-        rows.append([task_cell(task, [record]), rows_cell([record]), *cells, strength])
-    averages = best_of([100 * group.average(method) for method in methods])
-    return [*rows, ["average", "", *averages, ""]]
-
-
 def data_cells(group: SettingRecords) -> Cells:
     """A row a task of the paper's; none where the setting has no such task."""
     rows: Cells = [["task", "objective", "texts", "labels", "rows tested", "rows in the paper"]]
@@ -123,11 +106,11 @@ def image_note(group: SettingRecords) -> str:
     return DRAWN_IMAGES if group.setting.data == "mini" else UNLIKE_IMAGES
 
 
-def image_cells(group: SettingRecords) -> Cells | None:
-    """Images: zero-shot and BC, in %, and the paper's where the setting is its; None without."""
+def image_cells(group: SettingRecords) -> Cells:
+    """Images: zero-shot and BC, in %, and the paper's where the setting is its; else nothing."""
     tasks = list(filter(IMAGES.__contains__, group.records))
     if not tasks or not set(REFERENCES) <= set(group.methods):
-        return None
+        return []
     icl, bc = ([100 * group.values(task, m).mean() for task in tasks] for m in REFERENCES)
     sides = {"": np.stack([icl, bc], axis=1)}  # [task, 2]
     if is_of_paper(group):
@@ -155,20 +138,18 @@ def image_estimates(group: SettingRecords) -> dict[str, dict[str, Estimate]]:
 
 
 def choice_cells(axes: Sequence[Axis]) -> Cells:
-    """Two rows an axis, a column a number, the better of ICL and BC marked."""
+    """Two rows an axis, a column a number, the better marked; dashes where not run."""
     numbered = [axis for axis in axes if axis.name in ("templates", "verbalizers")]
     choices = set(chain.from_iterable(axis.prompts for axis in numbered))
     numbers = sorted(choices, key=choice_rank)
     rows: Cells = [["choice", "method", *numbers]]
     for axis in numbered:
-        columns = [_better_of(axis, number) for number in numbers]
-        rows += map(list, zip([axis.name] * len(REFERENCES), REFERENCES, *columns, strict=True))
-    return rows if len(rows) > 1 else []
+        by_number = [axis.prompts.get(number, ()) for number in numbers]
+        columns = [[_mean(records, m) for m in REFERENCES] for records in by_number]
+        rows += rows_of_methods(axis.name, REFERENCES, columns)
+    return rows if numbered else []
 
 
-def _better_of(axis: Axis, number: str) -> list[str]:
-    """Cells of ICL and BC for one choice, the better as printed marked; dashes where not run."""
-    records = axis.prompts.get(number)
-    if not records:
-        return ["-"] * len(REFERENCES)
-    return best_of([float(accuracies(records, method).mean()) for method in REFERENCES])
+def _mean(records: Sequence[Record], method: str) -> list[float]:
+    """Of what was not run nothing."""
+    return [float(accuracies(records, method).mean())] if records else []

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, best_of, rows_cell, spread
+from batch_calibration.artifacts.cells import Cells, best_of, notes, rows_cell, spread
 from batch_calibration.artifacts.grouping import (
     AXES,
     BASELINE,
@@ -69,6 +69,16 @@ class Axis:
     def slug(self) -> str:
         """The axis as part of a file name."""
         return f"{self.setting.slug}-{self.task}-{self.name}"
+
+    @property
+    def heading(self) -> str:
+        """What the table of its prompts shows."""
+        return f"{task_title(self.task)} over {self.name}: {self.setting}"
+
+    @property
+    def note(self) -> str:
+        """What a reader of the records must know."""
+        return notes(self.records)
 
     @cached_property
     def prompts(self) -> dict[str, list[Record]]:

@@ -1,9 +1,11 @@
-"""Makes the tables of the catalogue from results, kind by kind."""
+"""Describes the tables of the catalogue: what each is of, its cells, its note, its form."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from batch_calibration.artifacts import (
+    controls,
     curves,
     demonstration_labels,
     gains,
@@ -12,59 +14,149 @@ from batch_calibration.artifacts import (
     robustness,
     two_way,
 )
-from batch_calibration.artifacts.cells import notes
-from batch_calibration.artifacts.controls import Control, find_controls, right_by_likelier_label
+from batch_calibration.artifacts.cells import Cells, notes
 from batch_calibration.artifacts.grouping import SettingRecords, task_title
 from batch_calibration.artifacts.items import ACROSS, Results, Table, setting_slug
 from batch_calibration.methods import Group
 
+Maker = Callable[[Results], Iterable[Table]]
 
-def by_methods(heading: str, slug: str, kind: Group) -> Callable[[Results], Iterator[Table]]:
-    """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
+
+def of_settings(
+    slug: str,
+    heading: str,
+    cells: Callable[[SettingRecords], Cells],
+    note: Callable[[SettingRecords], str] = lambda group: "",
+    find: Callable[[Results], Iterable[SettingRecords]] = lambda study: study.groups,
+    sums: Callable[[SettingRecords], int] = lambda group: 0,
+    csv: Callable[[SettingRecords], Cells] | None = None,
+    *,
+    is_shown: bool = True,
+    **form: Any,
+) -> Maker:
+    """A table for each setting that has cells for it.
+
+    Args:
+        slug: behind the setting's in the file's name.
+        heading: what it shows; `{}` is the setting.
+        cells: header and rows; empty where the setting has no such table.
+        note: the sentences below it, before what a reader of the records must know.
+        find: the settings, all by default.
+        sums: how many rows at the end sum up the others.
+        csv: rows of its CSV file, which it has none of by default.
+        is_shown: whether it is shown where the setting has a section, or only written.
+        form: other fields of `Table`.
+    """
 
     def make(study: Results) -> Iterator[Table]:
-        for group in study.groups:
-            methods, is_shown = method_tables.table_methods(group, kind), group in study.sections
-            if methods:
+        for group in find(study):
+            if rows := cells(group):
                 yield Table(
-                    *setting_slug(group, slug), heading,
-                    method_tables.accuracy_cells(group, methods),
-                    notes(group.all_records, method_tables.accuracy_note(group, methods)),
-                    method_tables.summary_rows(group, methods), shown=is_shown,
-                )  # fmt: skip
-            if compared := gains.compared(group, methods):
-                yield Table(
-                    *setting_slug(group, f"{slug}-gains"), f"{heading}: gain over icl",
-                    gains.gain_cells(group, compared), notes(group.all_records, gains.note(group)),
-                    gains.SUMMARY_ROWS, shown=is_shown, unit="points",
+                    *setting_slug(group, slug), heading.format(group.setting), rows,
+                    notes(group.all_records, note(group)), sums(group), csv and csv(group),
+                    is_shown and group in study.sections, **form,
                 )  # fmt: skip
 
     return make
 
 
-def overview(study: Results) -> Iterator[Table]:
-    """A row a method, whatever its group: accuracy and gain over all tasks."""
-    for group in study.groups:
-        if gains.compared(group, group.methods):
-            yield Table(
-                *setting_slug(group, "overview"), "Each method over the tasks",
-                gains.overview_cells(group), notes(group.all_records, gains.note(group)),
-                csv=gains.overview_csv(group), shown=group in study.sections,
-                unit="accuracy in %, gain in points",
-            )  # fmt: skip
+def of_studies(
+    find: Callable[[Results], Iterable[Any]], cells: Callable[[Any], Cells], **form: Any
+) -> Maker:
+    """A table, also as CSV, for each study that `find` finds: it has a slug, a heading, a note.
+
+    `form` has other fields of `Table`.
+    """
+
+    def make(study: Results) -> Iterator[Table]:
+        for found in find(study):
+            rows = cells(found)
+            yield Table(ACROSS, found.slug, found.heading, rows, found.note, csv=rows, **form)
+
+    return make
 
 
-def of_probabilities(study: Results) -> Iterator[Table]:
-    """A row a method, over the tasks; and task by task a table a metric, which is only written."""
-    for group in study.groups:
-        note = notes(group.all_records, method_tables.PROBABILITIES_NOTE)
-        for slug, heading, unit, cells in method_tables.probability_tables(group):
-            is_by_task = slug in method_tables.PROBABILITIES
-            yield Table(
-                *setting_slug(group, slug), heading, cells, note,
-                summary_rows=int(is_by_task), csv=cells,
-                shown=group in study.sections and not is_by_task, unit=unit,
-            )  # fmt: skip
+def by_methods(heading: str, slug: str, kind: Group) -> tuple[Maker, Maker]:
+    """Tables of tasks x methods for each setting: accuracy, and what is gained over ICL."""
+
+    def methods(group: SettingRecords) -> list[str]:
+        return method_tables.table_methods(group, kind)
+
+    def compared(group: SettingRecords) -> list[str]:
+        return gains.compared(group, methods(group))
+
+    return of_settings(
+        slug, heading, lambda group: method_tables.accuracy_cells(group, methods(group)),
+        lambda group: method_tables.accuracy_note(group, methods(group)),
+        sums=lambda group: method_tables.summary_rows(group, methods(group)),
+    ), of_settings(
+        f"{slug}-gains", f"{heading}: gain over icl",
+        lambda group: gains.gain_cells(group, compared(group)), gains.note,
+        sums=lambda group: gains.SUMMARY_ROWS, unit="points",
+    )  # fmt: skip
+
+
+# A row a method, whatever its group: accuracy and gain over all tasks.
+OVERVIEW = of_settings(
+    "overview", "Each method over the tasks", gains.overview_cells, gains.note,
+    csv=gains.overview_csv, unit="accuracy in %, gain in points",
+)  # fmt: skip
+
+
+def _of_probabilities(metric: str, name: str, unit: str) -> Maker:
+    def cells(group: SettingRecords) -> Cells:
+        return method_tables.probability_cells(group, metric)
+
+    return of_settings(
+        metric, name, cells, lambda group: method_tables.PROBABILITIES_NOTE, csv=cells,
+        sums=lambda group: 1, is_shown=False, unit=unit,
+    )  # fmt: skip
+
+
+# A row a method, over the tasks; and task by task a table a metric, which is only written.
+PROBABILITIES = (
+    of_settings(
+        "probabilities", "Probabilities over the tasks", method_tables.probability_averages,
+        lambda group: method_tables.PROBABILITIES_NOTE, csv=method_tables.probability_averages,
+        unit="",
+    ),
+    *(_of_probabilities(metric, *shown) for metric, shown in method_tables.PROBABILITIES.items()),
+)  # fmt: skip
+
+
+def _main(study: Results) -> list[SettingRecords]:
+    return [study.main] if study.main else []
+
+
+# BC beside BCL, one context a task.
+TABLE_3 = of_settings(
+    "bcl", "A strength learned from labels: {}", method_tables.bcl_cells,
+    lambda group: method_tables.BCL_NOTE, _main, lambda group: 1, number="Table 3",
+)  # fmt: skip
+# What each task asks, and how many rows it has.
+TABLE_4 = of_settings(
+    "data", "Data: {}", paper_tables.data_cells, paper_tables.data_note, _main, unit="",
+    number="Table 4",
+)  # fmt: skip
+# Zero-shot images, with the paper's numbers where the setting is the same.
+TABLE_6 = of_settings(
+    "images", "Zero-shot images", paper_tables.image_cells, paper_tables.image_note,
+    sums=lambda group: 1, number="Table 6",
+)  # fmt: skip
+# Models x tasks, where a setting has several models.
+MODELS = of_studies(lambda study: two_way.find_models(study.groups), two_way.model_cells)
+# Shots x templates, or another two choices of the prompt that were varied together.
+GRIDS = of_studies(lambda study: two_way.find_grids(study.records), two_way.grid_cells)
+# A row for each choice of the prompt, of each axis and task.
+ROBUSTNESS = of_studies(
+    lambda study: study.axes, robustness.accuracy_cells, summary_rows=robustness.SUMMARY_ROWS
+)
+# A row for each task and number of the curves.
+CURVES = (
+    of_studies(lambda study: curves.by_shots(study.groups), curves.accuracy_cells),
+    of_studies(lambda study: curves.by_probe_size(study.sections), curves.accuracy_cells),
+    of_studies(lambda study: curves.by_rows_seen(study.sections), curves.accuracy_cells),
+)
 
 
 def of_prompts(study: Results) -> Iterator[Table]:
@@ -88,63 +180,19 @@ def of_demonstration_labels(study: Results) -> Iterator[Table]:
             ACROSS, f"{control.slug}-differences", f"{control.heading}; differences", cells,
             demonstration_labels.DIFFERENCES_NOTE, csv=cells,
         )  # fmt: skip
-    for control in find_controls(study.records, right_by_likelier_label(study.load)):
+    by_likelier_label = controls.right_by_likelier_label(study.load)
+    for control in controls.find_controls(study.records, by_likelier_label):
         truth = "; the likelier label is right"
         note = f"{demonstration_labels.LIKELIER_NOTE}{demonstration_labels.NOTE}"
         yield _control_table(control, "-likelier", truth, note)
 
 
-def _control_table(control: Control, slug: str, truth: str, *sentences: str) -> Table:
+def _control_table(control: controls.Control, slug: str, truth: str, *sentences: str) -> Table:
     return Table(
         ACROSS, f"{control.slug}{slug}", f"{control.heading}{truth}",
         demonstration_labels.accuracy_cells(control), " ".join(filter(None, sentences)),
         csv=demonstration_labels.estimate_cells(control),
     )  # fmt: skip
-
-
-def of_robustness(study: Results) -> Iterator[Table]:
-    """A row for each choice of the prompt, of each axis and task."""
-    for axis in study.axes:
-        cells = robustness.accuracy_cells(axis)
-        heading = f"{task_title(axis.task)} over {axis.name}: {axis.setting}"
-        yield Table(
-            ACROSS, axis.slug, heading, cells, notes(axis.records),
-            summary_rows=robustness.SUMMARY_ROWS, csv=cells,
-        )  # fmt: skip
-
-
-def of_curves(
-    find: Callable[[Sequence[SettingRecords]], list[curves.Curves]], *, sections: bool = False
-) -> Callable[[Results], Iterator[Table]]:
-    """A row for each task and number of the curves that `find` finds.
-
-    With `sections` these are of settings that have a section of their own.
-    """
-
-    def make(study: Results) -> Iterator[Table]:
-        for curve in find(study.sections if sections else study.groups):
-            cells = curves.accuracy_cells(curve)
-            yield Table(ACROSS, curve.slug, curve.heading, cells, curve.note, csv=cells)
-
-    return make
-
-
-def of_models(study: Results) -> Iterator[Table]:
-    """Models x tasks, where a setting has several models."""
-    for models in two_way.find_models(study.groups):
-        cells = two_way.model_cells(models)
-        yield Table(
-            ACROSS, f"{models.held.slug}-models", f"Models on {models.held}", cells,
-            two_way.MODELS_NOTE, csv=cells,
-        )  # fmt: skip
-
-
-def of_grids(study: Results) -> Iterator[Table]:
-    """Shots x templates, or another two choices of the prompt that were varied together."""
-    for grid in two_way.find_grids(study.records):
-        cells = two_way.grid_cells(grid)
-        note = notes(chain.from_iterable(grid.records.values()))
-        yield Table(ACROSS, grid.slug, grid.heading, cells, note, csv=cells)
 
 
 def table_1(study: Results) -> Iterator[Table]:
@@ -153,8 +201,7 @@ def table_1(study: Results) -> Iterator[Table]:
         cells = paper_tables.method_cells(study.main)
         yield Table(
             ACROSS, "paper-methods", f"What each method does: {study.main.setting}", cells,
-            paper_tables.METHODS_NOTE, csv=cells, unit="gains in points",
-            number="Table 1",
+            paper_tables.METHODS_NOTE, csv=cells, unit="gains in points", number="Table 1",
         )  # fmt: skip
 
 
@@ -167,7 +214,7 @@ def tables_2_and_5(study: Results) -> Iterator[Table]:
     columns = []
     for group in (*zero_shot, *study.middle):
         name = f"{group.setting.model} {group.setting.shots}-shot"
-        columns += [(name, two_way.first_seeds(group))]
+        columns.append((name, group.first_seeds()))
     if columns:
         yield _size_table("paper-zero-shot", "Zero-shot and the middle size", columns, "Table 5")
 
@@ -178,34 +225,6 @@ def _size_table(
     records = chain.from_iterable(group.all_records for _, group in columns)
     cells, note = two_way.size_cells(columns), notes(records, two_way.SIZES_NOTE)
     return Table(ACROSS, slug, heading, cells, note, summary_rows=1, csv=cells, number=number)
-
-
-def table_3(study: Results) -> Iterator[Table]:
-    """BC beside BCL, one context a task."""
-    if study.main and (cells := paper_tables.bcl_cells(study.main)):
-        heading = f"A strength learned from labels: {study.main.setting}"
-        section_slug = setting_slug(study.main, "bcl")
-        yield Table(
-            *section_slug, heading, cells, paper_tables.BCL_NOTE, summary_rows=1, number="Table 3"
-        )
-
-
-def table_4(study: Results) -> Iterator[Table]:
-    """What each task asks, and how many rows it has."""
-    if study.main and (cells := paper_tables.data_cells(study.main)):
-        heading, note = f"Data: {study.main.setting}", paper_tables.data_note(study.main)
-        section_slug = setting_slug(study.main, "data")
-        yield Table(*section_slug, heading, cells, note, unit="", number="Table 4")
-
-
-def table_6(study: Results) -> Iterator[Table]:
-    """Zero-shot images, with the paper's numbers where the setting is the same."""
-    for group in study.groups:
-        if cells := paper_tables.image_cells(group):
-            note, section_slug = paper_tables.image_note(group), setting_slug(group, "images")
-            yield Table(
-                *section_slug, "Zero-shot images", cells, note, summary_rows=1, number="Table 6"
-            )
 
 
 def table_7(study: Results) -> Iterator[Table]:

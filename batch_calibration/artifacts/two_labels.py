@@ -171,8 +171,7 @@ def find_boundaries(two: TwoLabels) -> tuple[np.ndarray, dict[str, Boundary]]:
 def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
     """The lines along which a function of a square is 0, [m 2] each: x, y.
 
-    Zeros lie where the sign changes between neighbors, as far between them as the values say; two
-    of the same cell are joined (marching squares). Points on a straight line keep its ends alone.
+    Points on a straight line keep its ends alone.
 
     Args:
         ticks: [t], of both axes.
@@ -183,51 +182,15 @@ def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
     >>> line.round(2).tolist()
     [[0.0, 0.1], [0.9, 1.0]]
     """
-    is_above = values > 0
-    zeros: dict[Edge, np.ndarray] = {}
-    for across in (False, True):
-        # Edges between neighbors in one line of the square (across), and in one column.
-        axis = 1 if across else 0
-        changes = np.argwhere(np.diff(is_above, axis=axis))
-        for i, j in changes.tolist():
-            y, x = (i, j + 1) if across else (i + 1, j)
-            part = values[i, j] / (values[i, j] - values[y, x])
-            start, end = np.array([ticks[j], ticks[i]]), np.array([ticks[x], ticks[y]])
-            zeros[(i, j, across)] = start + part * (end - start)
-    # The edges with a zero on the four sides of each cell.
-    neighbors: dict[Edge, list[Edge]] = {edge: [] for edge in zeros}
-    cells = {(i - up * across, j - up * (not across)) for i, j, across in zeros for up in (0, 1)}
-    for i, j in sorted(cells):
-        sides = [(i, j, True), (i, j, False), (i + 1, j, True), (i, j + 1, False)]
-        crossed = [side for side in sides if side in zeros]
-        for one_end, other_end in zip(crossed[::2], crossed[1::2], strict=False):
-            neighbors[one_end].append(other_end)
-            neighbors[other_end].append(one_end)
-    return _chain_zeros(zeros, neighbors)
+    from contourpy import contour_generator  # matplotlib's, so a page without it has no planes
 
-
-# A side of a cell: its first corner (line, column), and whether it runs along the line.
-Edge = tuple[int, int, bool]
-
-
-def _chain_zeros(
-    zeros: Mapping[Edge, np.ndarray], neighbors: Mapping[Edge, Sequence[Edge]]
-) -> list[np.ndarray]:
-    """The lines that zeros of the same cells make; open ones begin at an end, rings anywhere."""
-    lines, remaining = [], dict.fromkeys(sorted(zeros, key=lambda edge: len(neighbors[edge])))
-    while remaining:
-        edge: Edge | None = next(iter(remaining))
-        points = []
-        while edge is not None:
-            del remaining[edge]
-            points.append(zeros[edge])
-            edge = next((other for other in neighbors[edge] if other in remaining), None)
-        line = np.array(points)
-        before, after = np.diff(line, axis=0)[:-1], np.diff(line, axis=0)[1:]
-        is_bent = abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]) > 1e-5 * (
-            np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-        )
-        lines.append(line[np.concatenate([[True], is_bent, [True]])[: len(line)]])
+    lines = []
+    for line in contour_generator(ticks, ticks, values).lines(0.0):
+        steps = np.diff(line, axis=0)
+        before, after = steps[:-1], steps[1:]
+        lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+        turns = abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0])  # cross products
+        lines.append(line[np.concatenate([[True], turns > 1e-5 * lengths, [True]])])
     return lines
 
 

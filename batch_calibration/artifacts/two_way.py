@@ -1,7 +1,6 @@
 """Two-way tables: accuracy over models and tasks, and over two choices of the prompt at once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain, combinations
 from typing import NamedTuple
 
@@ -9,11 +8,13 @@ import numpy as np
 
 from batch_calibration.artifacts.cells import (
     Best,
+    Cell,
     Cells,
     Second,
     best_of,
-    rows_cell,
-    task_cell,
+    notes,
+    rows_of_methods,
+    rows_of_tasks,
 )
 from batch_calibration.artifacts.grouping import (
     CONTROL,
@@ -35,10 +36,6 @@ from batch_calibration.tasks import TASKS
 SHOTS = "shots"
 # What a choice of the prompt is called where it is the task's own, or the default.
 OWN = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
-MODELS_NOTE = (
-    "Means over seeds; the tables of each setting say how far these vary. The best of each model "
-    "and task is marked. An average is over the tasks that all models have."
-)
 SIZES_NOTE = (
     "Best of each model in bold, second best underlined (in Markdown italic), as printed. "
     "Of several seeds mean ± standard deviation."
@@ -51,11 +48,26 @@ class Models(NamedTuple):
     held: Setting
     groups: list[SettingRecords]
 
+    note = (
+        "Means over seeds; the tables of each setting say how far these vary. The best of each "
+        "model and task is marked. An average is over the tasks that all models have."
+    )
+
     @property
     def tasks(self) -> list[str]:
         """The tasks that any model has; those that are none of ours by name."""
         tasks = chain.from_iterable(group.records for group in self.groups)
         return sort_tasks(sorted(set(tasks)))
+
+    @property
+    def heading(self) -> str:
+        """What the table shows."""
+        return f"Models on {self.held}"
+
+    @property
+    def slug(self) -> str:
+        """The table as part of a file name."""
+        return f"{self.held.slug}-models"
 
 
 def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
@@ -75,21 +87,22 @@ def model_cells(models: Models) -> Cells:
     """Header, then a row for each model and method of the paper's comparison: accuracy in %."""
     tasks = models.tasks
     rows: Cells = [["model", "method", *map(task_title, tasks), "average"]]
-    shared = set.intersection(*(set(group.records) for group in models.groups))
+    shared = [task for task in tasks if all(task in group.records for group in models.groups)]
     for group in models.groups:
-        columns = []
+        methods, columns = group.paper_methods, []
         # The last column is the average over the tasks that all models have.
-        for column_tasks in [*([task] for task in tasks), list(filter(shared.__contains__, tasks))]:
-            there = list(filter(group.records.__contains__, column_tasks))
-            samples = []
-            for method in group.paper_methods:
-                means = [100 * group.values(task, method).mean() for task in there]
-                samples.append([np.mean(means)] if means else [])
-            columns.append(best_of(samples))
+        for column_tasks in [*([task] for task in tasks), shared]:
+            parts = [group.records[task] for task in column_tasks if task in group.records]
+            columns.append([_mean_of_tasks(parts, method) for method in methods])
         name = f"{group.setting.model or 'unnamed'} {group.setting.variant}".rstrip()
-        for row in zip(group.paper_methods, *columns, strict=True):
-            rows.append([name, *row])
+        rows += rows_of_methods(name, methods, columns)
     return rows
+
+
+def _mean_of_tasks(tasks: Sequence[Sequence[Record]], method: str) -> list[float]:
+    """The accuracy in %, mean over seeds, then over tasks; nothing of no task."""
+    means = [100 * metric_values(records, method).mean() for records in tasks]
+    return [float(np.mean(means))] if means else []
 
 
 def compared_by_size() -> list[str]:
@@ -130,37 +143,32 @@ def sizes(
     return sorted(by_size, key=count_cells, reverse=True)
 
 
-def first_seeds(group: SettingRecords) -> SettingRecords:
-    """The group with one record a task, that of the first seed."""
-    return replace(group, records={task: seeds[:1] for task, seeds in group.records.items()})
-
-
 def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
     """Header, a row a task (accuracy in %), and the average over the tasks that a model has.
 
     Args:
         columns: what stands over a model's columns, and its records.
     """
-    header, averages = ["task", "rows"], ["average", ""]
-    tasks = sort_tasks(chain.from_iterable(group.records for _, group in columns))
-    body = {task: [""] * 2 for task in tasks}
+    header, averages = [], ["average", ""]
+    tasks: dict[str, list[Record]] = {}
     for name, group in columns:
         methods = group.among(compared_by_size())
         header += [f"{name} {method}" for method in methods]
-        averages += best_of(
-            [100 * group.average(method) for method in methods], marks=(Best, Second)
-        )
-        for task, row in body.items():
-            records = group.records.get(task)
-            if records is None:
-                row += ["-"] * len(methods)
-                continue
-            # The first model that has a task names it.
-            if not row[0]:
-                row[:2] = [task_cell(task, records), rows_cell(records)]
-            samples = [100 * group.values(task, method) for method in methods]
-            row += best_of(samples, marks=(Best, Second))
-    return [header, *body.values(), averages]
+        means = [100 * group.average(method) for method in methods]
+        averages += best_of(means, marks=(Best, Second))
+        for task, records in group.records.items():
+            tasks.setdefault(task, records)  # the first model that has a task names it
+
+    def cells_of(task: str) -> list[Cell]:
+        cells = []
+        for _, group in columns:
+            records, methods = group.records.get(task, ()), group.among(compared_by_size())
+            samples = [100 * metric_values(records, method) for method in methods]
+            cells += best_of(samples, marks=(Best, Second))
+        return cells
+
+    ordered = {task: tasks[task] for task in sort_tasks(tasks)}
+    return [*rows_of_tasks(ordered, header, cells_of), averages]
 
 
 class Grid(NamedTuple):
@@ -189,6 +197,11 @@ class Grid(NamedTuple):
             slug = slug.replace("-0shot", "", 1)
         held = [choice.replace(" ", "-") for choice in self.held]
         return "-".join([slug, self.task, self.down, self.across, *held])
+
+    @property
+    def note(self) -> str:
+        """What a reader of the records must know."""
+        return notes(chain.from_iterable(self.records.values()))
 
     def values(self, dimension: int) -> list[str]:
         """The values of `down` (0) or `across` (1), numbers first."""
@@ -236,8 +249,7 @@ def grid_cells(grid: Grid) -> Cells:
     for down in grid.values(0):
         columns = []
         for across in grid.values(1):
-            pair = [grid.accuracies(method, down, across) for method in REFERENCES]
-            columns.append(best_of(pair))
-        for row in zip(REFERENCES, *columns, strict=True):
-            rows.append([down, *row])
+            records = grid.records.get((down, across), ())
+            columns.append([100 * metric_values(records, method) for method in REFERENCES])
+        rows += rows_of_methods(down, REFERENCES, columns)
     return rows

@@ -6,13 +6,14 @@ from batch_calibration.store.records import VERSION, ContextInfo, Record, Scorer
 from batch_calibration.store.results import load_results, write_results
 from batch_calibration.store.runs import Run
 from batch_calibration.store.store import Store
-from batch_calibration.store.tidy import KINDS, Records, csv_text
+from batch_calibration.store.tidy import KINDS, Number, Records, csv_text
 
 __all__ = [
     "KINDS",
     "VERSION",
     "ContextInfo",
     "Curve",
+    "Number",
     "OverStream",
     "ProbeSizes",
     "Record",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -36,6 +35,10 @@ KINDS: dict[str, type] = {
 """Columns that every table has, and what stands in each; `list` is one of texts."""
 PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
 """The dtype of each kind: a column of whole numbers stays one where some are unknown."""
+
+
+class Number(str):
+    """A number as text, such as one with an interval behind it: no formula, whatever its sign."""
 
 
 class Column(NamedTuple):
@@ -242,8 +245,14 @@ def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
 
 
 def _quote_formula(cell: object) -> object:
-    if not isinstance(cell, str) or cell[:1] not in tuple("=+-@\t\r"):
+    if isinstance(cell, Number) or not isinstance(cell, str) or cell[:1] not in tuple("=+-@\t\r"):
         return cell
-    # Signed numbers of our tables, with a spread or an interval behind them, are no formulas.
-    is_number = re.fullmatch(r"[+-][\d.e+-]*( ± [\d.]+| \[[^=@]*\]\*?)?", cell)
-    return cell if is_number else f"'{cell}"
+    return cell if cell == "-" or _is_number(cell) else f"'{cell}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
