@@ -1,6 +1,7 @@
 """Groups records whose demonstrations show other labels or label words into studies."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -78,11 +79,17 @@ class Control(NamedTuple):
         """The numbers of demonstrations."""
         return sorted({p.shots for p in self.hits if p.task == task and p.condition != NONE})
 
-    def accuracy(self, point: Point) -> Estimate | None:
-        """The mean over seeds; None where it was not asked for."""
+    def accuracy(self, *points: Point) -> Estimate | None:
+        """The mean over seeds, of several points over these; None where it was not asked for."""
         # Without demonstrations there is one point, whatever the shots beside it.
-        hits = self.hits.get(point._replace(shots=0) if point.condition == NONE else point)
-        return over_rows(list(hits.values()), OF_ACCURACY) if hits else None
+        asked = [p._replace(shots=0) if p.condition == NONE else p for p in points]
+        by_seed = _mean_by_seed([self.hits.get(point, {}) for point in asked])
+        return over_rows(by_seed, OF_ACCURACY) if by_seed else None
+
+    def above_chance(self, points: Sequence[Point]) -> Estimate | None:
+        """Accuracy at some points less chance."""
+        mean = self.accuracy(*points)
+        return mean and Estimate(*(end - self.chance(points[0].task) for end in mean))
 
     def difference(self, points: Sequence[Point], condition: str) -> Estimate | None:
         """Accuracy at some points less that under another condition, on the same rows."""
@@ -102,8 +109,8 @@ class Control(NamedTuple):
         shots = self.shots(task)
         if len(shots) < 2:
             return None
-        fewest, most = (Point(task, n, condition, method) for n in (shots[0], shots[-1]))
-        return self._difference([most], [fewest])
+        point = Point(task, shots[-1], condition, method)
+        return self._difference([point], [point._replace(shots=shots[0])])
 
     def _difference(self, points: Sequence[Point], references: Sequence[Point]) -> Estimate | None:
         differences: list[Hits] = []
@@ -114,22 +121,11 @@ class Control(NamedTuple):
         by_seed = _mean_by_seed(differences)
         return over_rows(by_seed, OF_GAIN) if by_seed else None
 
-    def above_chance(self, points: Sequence[Point]) -> Estimate | None:
-        """Accuracy at some points less chance."""
-        by_seed = _mean_by_seed([self.hits.get(point, {}) for point in points])
-        if not by_seed:
-            return None
-        chance = self.chance(points[0].task)
-        return Estimate(*(end - chance for end in over_rows(by_seed, OF_ACCURACY)))
-
 
 def _mean_by_seed(points: Sequence[Hits]) -> list[np.ndarray]:
     """Of each seed the mean over the points: those of one seed share drawn words and rows."""
-    by_seed: dict[int | None, list[np.ndarray]] = {}
-    for hits in points:
-        for seed, rows in hits.items():
-            by_seed.setdefault(seed, []).append(rows)
-    return [np.mean(rows, axis=0) for rows in by_seed.values()]
+    seeds = dict.fromkeys(chain.from_iterable(points))
+    return [np.mean([hits[seed] for hits in points if seed in hits], axis=0) for seed in seeds]
 
 
 def right_by_data(record: Record, method: str) -> np.ndarray | None:

@@ -1,7 +1,7 @@
 """Says how much a model reads in its demonstrations: a table, a verdict, a paragraph."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from itertools import chain, product
 from typing import NamedTuple
 
 from batch_calibration.artifacts.cells import Cells
@@ -55,17 +55,39 @@ LIKELIER_NOTE = (
 def accuracy_cells(control: Control) -> Cells:
     """Header, and a row for each task, number of shots and method: accuracy in %, differences."""
     conditions = control.conditions
-    flips = [gold for gold in FLIPS if {gold, FLIPS[gold]} <= {*conditions}]
-    header = ["task", "shots", "method", "chance", *conditions, *map("{} - flipped".format, flips)]
-    rows: Cells = [header]
-    for task, shots, method in _rows(control):
-        estimates = _estimates(control, task, shots, method)
-        row = [task_title(task), str(shots), method, f"{100 * control.chance(task):.1f}"]
-        for condition in conditions:
-            mean = estimates[condition]
-            row.append(f"{100 * mean.value:.1f}" if mean else "-")
-        row += [gain_cell(estimates[f"{gold} - flipped"]) for gold in flips]
-        rows.append(row)
+    flips = [f"{gold} - flipped" for gold in FLIPS if {gold, FLIPS[gold]} <= {*conditions}]
+    rows: Cells = [["task", "shots", "method", "chance", *conditions, *flips]]
+    for (task, shots, method), estimates in _estimates(control).items():
+        means = [estimates[condition] for condition in conditions]
+        shares = [f"{100 * mean.value:.1f}" if mean else "-" for mean in means]
+        row = [task_title(task), str(shots), method, f"{100 * control.chance(task):.1f}", *shares]
+        rows.append([*row, *(gain_cell(estimates[name]) for name in flips)])
+    return rows
+
+
+def estimate_cells(control: Control) -> Cells:
+    """Header, and a row an accuracy and a difference: its value in % and its interval's ends."""
+    rows: Cells = [["task", "shots", "method", "condition", "value", "low", "high"]]
+    for (task, shots, method), estimates in _estimates(control).items():
+        for name, estimate in estimates.items():
+            if estimate:
+                ends = (f"{100 * end:.4g}" for end in estimate)
+                rows.append([task, str(shots), method, name, *ends])
+    return rows
+
+
+def _estimates(control: Control) -> dict[tuple[str, int, str], dict[str, Estimate | None]]:
+    """Accuracy under each condition, and less that with flipped labels; None of what lacks."""
+    rows = {}
+    for task in control.tasks:
+        for shots, method in product(control.shots(task), REFERENCES):
+            point, estimates = Point(task, shots, GOLD, method), {}
+            for condition in control.conditions:
+                estimates[condition] = control.accuracy(point._replace(condition=condition))
+            for gold, flipped in FLIPS.items():
+                drop = control.difference([point._replace(condition=gold)], flipped)
+                estimates[f"{gold} - flipped"] = drop
+            rows[task, shots, method] = estimates
     return rows
 
 
@@ -77,21 +99,23 @@ def difference_cells(control: Control) -> Cells:
         groups.append(("average", control.tasks))
     for name, tasks in groups:
         shots = sorted(set.intersection(*(set(control.shots(task)) for task in tasks)))
-        for n in shots:
-            row = [name, f"bc - icl, {n} shot{'s' * (n > 1)}"]
-            for condition in control.conditions:
-                points = [Point(task, n, condition, CORRECTED) for task in tasks]
-                row.append(_mean_cell(list(map(control.gain, points))))
-            rows.append(row)
         ends = f"{shots[-1]} - {shots[0]} shots" if len(shots) > 1 else "most - fewest shots"
+        by_words = {}
+        for n in shots:
+            points = [Point(task, n, GOLD, CORRECTED) for task in tasks]
+            by_words[f"bc - icl, {n} shot{'s' * (n > 1)}"] = [
+                [control.gain(point._replace(condition=condition)) for point in points]
+                for condition in control.conditions
+            ]
         for method in REFERENCES:
-            row, is_known = [name, f"{method}, {ends}"], False
-            for condition in control.conditions:
-                rises = [control.rise(task, condition, method) for task in tasks]
-                row.append(_mean_cell(rises))
-                is_known |= any(rises)
+            by_words[f"{method}, {ends}"] = [
+                [control.rise(task, condition, method) for task in tasks]
+                for condition in control.conditions
+            ]
+        for words, columns in by_words.items():
             # Of one number of shots there is no rise.
-            rows += [row] if is_known else []
+            if any(chain.from_iterable(columns)):
+                rows.append([name, words, *map(_mean_cell, columns)])
     return rows
 
 
@@ -101,35 +125,6 @@ def _mean_cell(differences: Sequence[Estimate | None]) -> str:
     if len(known) < len(differences):
         return "-"
     return gain_cell(over_tasks(known) if len(known) > 1 else known[0])
-
-
-def estimate_cells(control: Control) -> Cells:
-    """Header, and a row an accuracy and a difference: its value in % and its interval's ends."""
-    rows: Cells = [["task", "shots", "method", "condition", "value", "low", "high"]]
-    for task, shots, method in _rows(control):
-        for name, estimate in _estimates(control, task, shots, method).items():
-            if estimate:
-                ends = (f"{100 * end:.4g}" for end in estimate)
-                rows.append([task, str(shots), method, name, *ends])
-    return rows
-
-
-def _estimates(control: Control, task: str, shots: int, method: str) -> dict[str, Estimate | None]:
-    """Accuracy under each condition, and less that with flipped labels; None of what lacks."""
-    estimates = {}
-    for condition in control.conditions:
-        estimates[condition] = control.accuracy(Point(task, shots, condition, method))
-    for gold, flipped in FLIPS.items():
-        drop = control.difference([Point(task, shots, gold, method)], flipped)
-        estimates[f"{gold} - flipped"] = drop
-    return estimates
-
-
-def _rows(control: Control) -> Iterator[tuple[str, int, str]]:
-    for task in control.tasks:
-        for shots in control.shots(task):
-            for method in REFERENCES:
-                yield task, shots, method
 
 
 class Reading(NamedTuple):

@@ -1,7 +1,7 @@
 """Two-way tables: accuracy over models and tasks, and over two choices of the prompt at once."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, combinations
+from itertools import chain, combinations, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,10 @@ from batch_calibration.tasks import TASKS
 SHOTS = "shots"
 # What a choice of the prompt is called where it is the task's own, or the default.
 OWN = {"selection": "per_class", "order": "as drawn", "template": "own", "verbalizer": "own"}
+MODELS_NOTE = (
+    "Means over seeds; the tables of each setting say how far these vary. The best of each model "
+    "and task is marked. An average is over the tasks that all models have."
+)
 SIZES_NOTE = (
     "Best of each model in bold, second best underlined (in Markdown italic), as printed. "
     "Of several seeds mean ± standard deviation."
@@ -43,31 +47,13 @@ SIZES_NOTE = (
 
 
 class Models(NamedTuple):
-    """Settings that differ in the model alone; `held` is what they share."""
+    """Settings that differ in the model alone."""
 
-    held: Setting
+    slug: str  # part of a file name
+    heading: str  # what the table shows
+    note: str  # the sentences below it
     groups: list[SettingRecords]
-
-    note = (
-        "Means over seeds; the tables of each setting say how far these vary. The best of each "
-        "model and task is marked. An average is over the tasks that all models have."
-    )
-
-    @property
-    def tasks(self) -> list[str]:
-        """The tasks that any model has; those that are none of ours by name."""
-        tasks = chain.from_iterable(group.records for group in self.groups)
-        return sort_tasks(sorted(set(tasks)))
-
-    @property
-    def heading(self) -> str:
-        """What the table shows."""
-        return f"Models on {self.held}"
-
-    @property
-    def slug(self) -> str:
-        """The table as part of a file name."""
-        return f"{self.held.slug}-models"
+    tasks: list[str]  # those that any model has; those that are none of ours by name
 
 
 def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
@@ -77,9 +63,11 @@ def find_models(groups: Iterable[SettingRecords]) -> list[Models]:
     )
     several = []
     for held, family in families.items():
-        models = Models(held._replace(model=held.data or "unnamed data"), family)
-        if len(family) > 1 and len(models.tasks) > 1:
-            several.append(models)
+        tasks = sort_tasks(sorted(set().union(*(group.records for group in family))))
+        if len(family) > 1 and len(tasks) > 1:
+            shared = held._replace(model=held.data or "unnamed data")
+            slug, heading = f"{shared.slug}-models", f"Models on {shared}"
+            several.append(Models(slug, heading, MODELS_NOTE, family, tasks))
     return several
 
 
@@ -174,34 +162,13 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
 class Grid(NamedTuple):
     """Records of one task in which two choices vary, each with each."""
 
-    setting: Setting  # what is held, its shots 0 where they vary
-    task: str  # the task
+    slug: str  # part of a file name
+    heading: str  # what the table and the figure show
+    note: str  # the sentences below the table
     down: str  # the choice whose values are rows
     across: str  # the choice whose values are columns
-    held: tuple[str, ...]  # other choices that are not the default, in words
     # Value of `down`, value of `across` -> the records of all seeds.
     records: dict[tuple[str, str], list[Record]]
-
-    @property
-    def heading(self) -> str:
-        """What the grid shows."""
-        setting = self.setting.describe() if self.across == SHOTS else str(self.setting)
-        title = f"{task_title(self.task)}, {self.down} × {self.across}"
-        return f"{title}: {', '.join([setting, *self.held])}"
-
-    @property
-    def slug(self) -> str:
-        """The grid as part of a file name."""
-        slug = self.setting.slug
-        if self.across == SHOTS:
-            slug = slug.replace("-0shot", "", 1)
-        held = [choice.replace(" ", "-") for choice in self.held]
-        return "-".join([slug, self.task, self.down, self.across, *held])
-
-    @property
-    def note(self) -> str:
-        """What a reader of the records must know."""
-        return notes(chain.from_iterable(self.records.values()))
 
     def values(self, dimension: int) -> list[str]:
         """The values of `down` (0) or `across` (1), numbers first."""
@@ -216,9 +183,13 @@ def _rank(choice: str) -> tuple[bool, int, str]:
     return not choice.isdigit(), int(choice) if choice.isdigit() else 0, choice
 
 
+# Task, what is held (its shots 0 where they vary), `down`, `across`, and other choices in words.
+Varied = tuple[str, Setting, str, str, tuple[str, ...]]
+
+
 def find_grids(records: Iterable[Record]) -> list[Grid]:
     """Every two choices of the prompt, the shots among them, that were varied together."""
-    grids: dict[tuple[object, ...], Grid] = {}
+    pairs: dict[Varied, dict[tuple[str, str], list[Record]]] = {}
     for setting, record in with_settings(records):
         is_compared = record.methods.keys() >= {*REFERENCES}
         if setting.shots is None or not is_compared or axis_name(record) == CONTROL:
@@ -231,16 +202,23 @@ def find_grids(records: Iterable[Record]) -> list[Grid]:
             setting_held = setting._replace(shots=0) if across == SHOTS else setting
             fixed = [name for name in changed if name not in (across, down)]
             held = tuple(f"{name} {chosen[name]}" for name in fixed)
-            task = record.context.task
-            key = (task, setting_held, across, down, held)
-            grid = grids.setdefault(key, Grid(setting_held, task, down, across, held, {}))
-            grid.records.setdefault((chosen[down], chosen[across]), []).append(record)
-    return list(filter(_is_crossed, grids.values()))
+            key = record.context.task, setting_held, down, across, held
+            cells = pairs.setdefault(key, {})
+            cells.setdefault((chosen[down], chosen[across]), []).append(record)
+    grids = starmap(_describe_grid, pairs.items())
+    # Both choices vary at once: one at a time is a cross, which has fewer cells.
+    return [g for g in grids if len(g.records) >= len(g.values(0)) + len(g.values(1))]
 
 
-def _is_crossed(grid: Grid) -> bool:
-    """Whether both choices vary at once: one at a time is a cross, which has fewer cells."""
-    return len(grid.records) >= len(grid.values(0)) + len(grid.values(1))
+def _describe_grid(varied: Varied, records: dict[tuple[str, str], list[Record]]) -> Grid:
+    task, setting, down, across, held = varied
+    words, slug = str(setting), setting.slug
+    if across == SHOTS:
+        words, slug = setting.describe(), slug.replace("-0shot", "", 1)
+    heading = f"{task_title(task)}, {down} × {across}: {', '.join([words, *held])}"
+    parts = [slug, task, down, across, *(choice.replace(" ", "-") for choice in held)]
+    note = notes(chain.from_iterable(records.values()))
+    return Grid("-".join(parts), heading, note, down, across, records)
 
 
 def grid_cells(grid: Grid) -> Cells:
@@ -249,7 +227,7 @@ def grid_cells(grid: Grid) -> Cells:
     for down in grid.values(0):
         columns = []
         for across in grid.values(1):
-            records = grid.records.get((down, across), ())
-            columns.append([100 * metric_values(records, method) for method in REFERENCES])
+            pair = [grid.accuracies(method, down, across) for method in REFERENCES]
+            columns.append(pair)
         rows += rows_of_methods(down, REFERENCES, columns)
     return rows
