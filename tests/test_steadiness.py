@@ -10,8 +10,8 @@ from batch_calibration.artifacts.figures import studies
 from batch_calibration.artifacts.figures.chart import Spans
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
-from batch_calibration.artifacts.steadiness import change_of_deviation, gain_over_prompts
 from batch_calibration.metrics import OF_GAIN, over_rows
+from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
 
 
 def outcomes(p, n, deviations, seed=0):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from batch_calibration.artifacts import verdict_tables, verdicts
+from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.cells import Cell
-from batch_calibration.diagnosis import recommend
+from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 
 NAMES = ("no", "yes")

@@ -15,12 +15,12 @@ from batch_calibration.artifacts.grouping import (
     REFERENCES,
     SettingRecords,
     group_by,
-    join_names,
     metric_values,
     shared_methods,
     task_title,
 )
 from batch_calibration.artifacts.method_display import is_over_shots
+from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
 from batch_calibration.store import Record

@@ -19,9 +19,9 @@ from batch_calibration.artifacts.grouping import (
     BASELINE,
     CORRECTED,
     REFERENCES,
-    join_names,
     task_title,
 )
+from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.metrics import Estimate, over_tasks
 
 # Flipped labels cost a model that does not read them less; one that reads them far more.

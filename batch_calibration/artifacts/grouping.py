@@ -291,9 +291,3 @@ def sort_tasks(tasks: Iterable[str]) -> list[str]:
 def task_title(task: str) -> str:
     """A task's name as papers print it."""
     return TASKS[task].title if task in TASKS else task
-
-
-def join_names(names: Iterable[str]) -> str:
-    """The names with commas, and `and` before the last."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -19,15 +19,15 @@ from batch_calibration.artifacts.grouping import (
     Setting,
     axis_name,
     group_by,
-    join_names,
     methods_of_group,
     metric_values,
     shared_methods,
     task_title,
     with_settings,
 )
-from batch_calibration.artifacts.steadiness import change_of_deviation, gain_over_prompts
+from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.metrics import Estimate, over_tasks
+from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
 from batch_calibration.store import Record
 
 SUMMARY_ROWS = 2  # rows at the end of a table that sum up the others

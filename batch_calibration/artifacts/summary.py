@@ -11,10 +11,10 @@ from batch_calibration.artifacts.grouping import (
     CORRECTED,
     REFERENCES,
     SettingRecords,
-    join_names,
     task_title,
 )
 from batch_calibration.artifacts.items import Results
+from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation, over_tasks
 from batch_calibration.tasks import TASKS

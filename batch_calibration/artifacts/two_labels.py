@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +147,12 @@ def cut_table(table: ScoreTable) -> TwoLabels:
 
 
 def can_draw(table: ScoreTable) -> bool:
-    """Whether the table has all probes of the drawn methods, and rows of both labels."""
+    """Whether the table has all probes of the drawn methods, and rows of both labels.
+
+    No table can be drawn without contourpy, which comes with matplotlib.
+    """
+    if find_spec("contourpy") is None:
+        return False
     labels = set(table.blocks["test"].labels.tolist())
     return _drawn_blocks() <= set(table.blocks) and set(_drawn_columns(table)) <= labels
 
@@ -182,10 +188,10 @@ def zero_lines(ticks: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
     >>> line.round(2).tolist()
     [[0.0, 0.1], [0.9, 1.0]]
     """
-    from contourpy import contour_generator  # matplotlib's, so a page without it has no planes
+    from contourpy import contour_generator
 
-    lines = []
-    for line in contour_generator(ticks, ticks, values).lines(0.0):
+    lines, contours = [], cast("list[np.ndarray]", contour_generator(ticks, ticks, values).lines(0))
+    for line in contours:
         steps = np.diff(line, axis=0)
         before, after = steps[:-1], steps[1:]
         lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)

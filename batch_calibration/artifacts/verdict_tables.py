@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from batch_calibration.artifacts.cells import Cells, estimate_cell
 from batch_calibration.artifacts.gains import MARK, gain_cell
 from batch_calibration.artifacts.items import ACROSS, Table
-from batch_calibration.artifacts.verdicts import Verdict
 from batch_calibration.diagnosis import Diagnosis
+from batch_calibration.diagnosis.verdicts import Verdict
 
 OVERVIEW_NOTE = (
     "Each context as the recommended method corrects it. 'prefers' is the label of the highest "

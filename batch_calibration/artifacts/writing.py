@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.artifacts import catalogue, report, summary, verdict_tables, verdicts
+from batch_calibration.artifacts import catalogue, report, summary, verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.artifacts.grouping import (
@@ -18,7 +18,7 @@ from batch_calibration.artifacts.grouping import (
 )
 from batch_calibration.artifacts.items import Texts
 from batch_calibration.artifacts.robustness import choice_name
-from batch_calibration.diagnosis import recommend
+from batch_calibration.diagnosis import recommend, verdicts
 from batch_calibration.errors import InputError
 from batch_calibration.files import file_name, write_whole
 from batch_calibration.methods import METHODS, correct
@@ -126,7 +126,7 @@ def write_report(
                      for key in ("model", "task"))  # fmt: skip
     html = report.page(
         sections, runs, cards=shown_cards, notices=missing, date=date or last_run[:10],
-        title=title or verdicts.title(models, tasks),
+        title=title or name_page(models, tasks),
     )  # fmt: skip
     write_whole(page, html.encode())
     heads = []
@@ -135,6 +135,20 @@ def write_report(
         for question, answer in verdicts.facts(card.verdicts).items():
             heads.append(f"{question.removesuffix('?')}: {answer}")
     return [*missing, *heads, *paragraphs, *studies]
+
+
+def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
+    """The title of a page: whose bias it is, on what.
+
+    >>> name_page(["gpt2"], ["sst2"])
+    'Label bias of gpt2 on SST-2'
+    >>> name_page(["", "a"], ["sst2", "rte"]), name_page([""], ["mine"])
+    ('Label bias of 2 models on 2 tasks', 'Label bias on mine')
+    """
+    names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
+    model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
+    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else task_title("".join(tasks))
+    return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
 
 
 def _judge(study: Results, group: SettingRecords) -> Iterator[verdicts.Verdict]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from batch_calibration.artifacts import catalogue, verdicts, writing
+from batch_calibration.artifacts import catalogue, writing
 from batch_calibration.artifacts.report import Card
 from batch_calibration.cli import notes, summaries
-from batch_calibration.diagnosis import Recommendation, recommend
+from batch_calibration.diagnosis import Recommendation, recommend, verdicts
 from batch_calibration.methods import Options
 from batch_calibration.scores import ScoreTable
 from batch_calibration.study import run_calibration
@@ -40,7 +40,7 @@ def write(
     records = run_calibration(labeled, methods, seed=seed, options=options) if labeled else []
     results = catalogue.gather(records, lambda record: by_id[record.id])
     contexts = [table.context for table in tables]
-    title = verdicts.title(
+    title = writing.name_page(
         *([str(context.get(key) or "") for context in contexts] for key in ("model", "task"))
     )
     changed = [path.stat().st_mtime for path in files if path.is_file()]

@@ -1,5 +1,6 @@
 """What a diagnosis found, and the sentences that say it."""
 
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -268,3 +269,9 @@ class Diagnosis(NamedTuple):
 def factor(nats: float) -> str:
     """The factor that so many nats are, in words."""
     return f"{np.exp(nats):.3g}" if nats < 14 else "more than a million"  # exp(14) is 1.2 million
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The names with commas, and `and` before the last."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

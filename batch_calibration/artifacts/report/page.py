@@ -6,13 +6,14 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from batch_calibration.artifacts import verdict_tables, verdicts
+from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Table
 from batch_calibration.artifacts.cells import Best, Cell
 from batch_calibration.artifacts.figures import preferences
 from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
-from batch_calibration.artifacts.verdicts import Verdict
+from batch_calibration.diagnosis import verdicts
+from batch_calibration.diagnosis.verdicts import Verdict
 from batch_calibration.files import file_name
 from batch_calibration.store import Run
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batch_calibration.metrics import OF_GAIN, Estimate, deviation, over_rows
+from batch_calibration.metrics.intervals import OF_GAIN, Estimate, deviation, over_rows
 
 MIN_PROMPTS = 3  # of fewer prompts no change of their standard deviation is told
 

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.grouping import group_by, join_names, task_title
-from batch_calibration.diagnosis import Diagnosis, Recommendation, diagnose
-from batch_calibration.diagnosis.findings import factor
-from batch_calibration.diagnosis.recommendation import LEAVE_IT
+from batch_calibration.diagnosis.diagnose import diagnose
+from batch_calibration.diagnosis.findings import Diagnosis, factor, join_names
+from batch_calibration.diagnosis.recommendation import LEAVE_IT, Recommendation
 from batch_calibration.metrics import OF_GAIN, Estimate, over_rows, over_tasks
 
 MAX_NAMED = 3  # labels and contexts that a sentence names; of more the number is told
@@ -88,10 +87,12 @@ def measured_gain(verdicts: Sequence[Verdict]) -> Estimate | None:
 
     Contexts of one task on equally many rows are draws of demonstrations on the same rows.
     """
-    labeled = [verdict for verdict in verdicts if verdict.gains is not None]
+    by_task: dict[str, list[np.ndarray]] = {}
+    for verdict in verdicts:
+        if verdict.gains is not None:
+            by_task.setdefault(verdict.task, []).append(verdict.gains)
     estimates = []
-    for siblings in group_by(labeled, lambda verdict: verdict.task).values():
-        gains = [verdict.gains for verdict in siblings if verdict.gains is not None]
+    for gains in by_task.values():
         is_even = len({len(rows) for rows in gains}) == 1
         groups = [np.array(gains)] if is_even else [rows[None] for rows in gains]
         estimates.append(over_tasks([over_rows(rows, OF_GAIN) for rows in groups]))
@@ -271,15 +272,3 @@ def _rows(verdicts: Sequence[Verdict]) -> str:
     else:
         sentences.append("A gain this small would need more than a million labeled rows.")
     return " ".join(sentences)
-
-
-def title(models: Sequence[str], tasks: Sequence[str]) -> str:
-    """The title of a page: whose bias it is, on what.
-
-    >>> title(["gpt2"], ["sst2"]), title(["", "a"], ["sst2", "rte"]), title([""], ["mine"])
-    ('Label bias of gpt2 on SST-2', 'Label bias of 2 models on 2 tasks', 'Label bias on mine')
-    """
-    names, tasks = list(dict.fromkeys(models)), list(dict.fromkeys(tasks))
-    model = f"{len(names):,} models" if len(names) > 1 else "".join(names)
-    task = f"{len(tasks):,} tasks" if len(tasks) > 1 else task_title("".join(tasks))
-    return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
