@@ -1,7 +1,7 @@
 """Tables of methods x tasks: accuracy with the gain over ICL, and the quality of probabilities."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from numpy.typing import ArrayLike
 
@@ -20,6 +20,7 @@ PROBABILITIES_NOTE = (
     "or not, so these judge probabilities that add up to 1 over the labels. ECE is how far "
     "confidence is from accuracy; it is not label bias, which the corrections remove."
 )
+LOWEST_BEST = partial(best_of, digits=3, is_lowest=True)  # cells of such metrics
 BCL_NOTE = "One context a task, that of the first seed: all methods see the same demonstrations."
 
 
@@ -36,15 +37,15 @@ def _with_average(
     methods: Sequence[str],
     measure: Callable[[str, str], ArrayLike],
     average: Callable[[str], float],
-    **shape: Any,
+    mark: Callable[[Sequence[ArrayLike]], list[Cell]] = best_of,
 ) -> Cells:
     """Header, a row a task of what is measured of each method, and the average of the tasks."""
 
     def cells_of(task: str) -> list[Cell]:
-        return best_of([measure(task, method) for method in methods], **shape)
+        return mark([measure(task, method) for method in methods])
 
     rows = rows_of_tasks(group.records, methods, cells_of)
-    return [*rows, ["average", "", *best_of(list(map(average, methods)), **shape)]]
+    return [*rows, ["average", "", *mark(list(map(average, methods)))]]
 
 
 def mean_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
@@ -101,7 +102,7 @@ def probability_averages(group: SettingRecords) -> Cells:
     methods, columns = probability_methods(group), []
     for metric in PROBABILITIES:
         averages = [group.average(method, metric) for method in methods]
-        columns.append(best_of(averages, 3, is_lowest=True))
+        columns.append(LOWEST_BEST(averages))
     header = ["method", *(f"{name} ({unit})" for name, unit in PROBABILITIES.values())]
     return [header, *map(list, zip(methods, *columns, strict=True))] if methods else []
 
@@ -111,7 +112,7 @@ def probability_cells(group: SettingRecords, metric: str) -> Cells:
     methods = probability_methods(group)
     return _with_average(
         group, methods, lambda task, method: group.values(task, method, metric).mean(),
-        lambda method: group.average(method, metric), digits=3, is_lowest=True,
+        lambda method: group.average(method, metric), LOWEST_BEST,
     ) if methods else []  # fmt: skip
 
 

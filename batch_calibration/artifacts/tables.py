@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TypeVar
 
 from batch_calibration.artifacts import (
     controls,
@@ -20,6 +20,8 @@ from batch_calibration.artifacts.items import ACROSS, Results, Table, setting_sl
 from batch_calibration.methods import Group
 
 Maker = Callable[[Results], Iterable[Table]]
+# Each has a slug, a heading and a note.
+Study = TypeVar("Study", robustness.Axis, curves.Curves, two_way.Models, two_way.Grid)
 
 
 def of_settings(
@@ -32,7 +34,8 @@ def of_settings(
     csv: Callable[[SettingRecords], Cells] | None = None,
     *,
     is_shown: bool = True,
-    **form: Any,
+    unit: str = "accuracy in %",
+    number: str = "",
 ) -> Maker:
     """A table for each setting that has cells for it.
 
@@ -45,7 +48,8 @@ def of_settings(
         sums: how many rows at the end sum up the others.
         csv: rows of its CSV file, which it has none of by default.
         is_shown: whether it is shown where the setting has a section, or only written.
-        form: other fields of `Table`.
+        unit: of its numbers.
+        number: its number in the paper behind its kind.
     """
 
     def make(study: Results) -> Iterator[Table]:
@@ -54,24 +58,21 @@ def of_settings(
                 yield Table(
                     *setting_slug(group, slug), heading.format(group.setting), rows,
                     notes(group.all_records, note(group)), sums(group), csv and csv(group),
-                    is_shown and group in study.sections, **form,
+                    is_shown and group in study.sections, unit, number,
                 )  # fmt: skip
 
     return make
 
 
 def of_studies(
-    find: Callable[[Results], Iterable[Any]], cells: Callable[[Any], Cells], **form: Any
+    find: Callable[[Results], Iterable[Study]], cells: Callable[[Study], Cells], sums: int = 0
 ) -> Maker:
-    """A table, also as CSV, for each study that `find` finds: it has a slug, a heading, a note.
-
-    `form` has other fields of `Table`.
-    """
+    """A table, also as CSV, for each study that `find` finds; `sums` of its last rows are sums."""
 
     def make(study: Results) -> Iterator[Table]:
         for found in find(study):
             rows = cells(found)
-            yield Table(ACROSS, found.slug, found.heading, rows, found.note, csv=rows, **form)
+            yield Table(ACROSS, found.slug, found.heading, rows, found.note, sums, rows)
 
     return make
 
@@ -149,7 +150,7 @@ MODELS = of_studies(lambda study: two_way.find_models(study.groups), two_way.mod
 GRIDS = of_studies(lambda study: two_way.find_grids(study.records), two_way.grid_cells)
 # A row for each choice of the prompt, of each axis and task.
 ROBUSTNESS = of_studies(
-    lambda study: study.axes, robustness.accuracy_cells, summary_rows=robustness.SUMMARY_ROWS
+    lambda study: study.axes, robustness.accuracy_cells, robustness.SUMMARY_ROWS
 )
 # A row for each task and number of the curves.
 CURVES = (

@@ -36,6 +36,9 @@ KINDS: dict[str, type] = {
 PANDAS_DTYPES = {str: "string", int: "Int64", float: "float64", bool: "boolean", list: "object"}
 """The dtype of each kind: a column of whole numbers stays one where some are unknown."""
 
+FORMULA_SIGNS = tuple("=+-@\t\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
 
 class Number(str):
     """A number as text, such as one with an interval behind it: no formula, whatever its sign."""
@@ -231,21 +234,25 @@ def to_csv(table: Columns) -> str:
         cells = column.values
         if column.kind is list:
             cells = [None if cell is None else json.dumps(cell) for cell in cells]
-        csv_columns.append(cells)
-    return csv_text([list(table), *zip(*csv_columns, strict=True)])
+        # Most cells of a tidy table are numbers, and most texts are there many times.
+        distinct = {cell: _quote_formula(cell) for cell in set(cells)} if column.kind is str else {}
+        csv_columns.append([distinct.get(cell, cell) for cell in cells])
+    return _write_csv([list(table), *zip(*csv_columns, strict=True)], ",")
 
 
 def csv_text(rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
     """Rows as CSV; a text that a spreadsheet would take for a formula is quoted with `'`."""
+    return _write_csv((map(_quote_formula, row) for row in rows), delimiter)
+
+
+def _write_csv(rows: Iterable[Iterable[object]], delimiter: str) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-    for row in rows:
-        writer.writerow(map(_quote_formula, row))
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return buffer.getvalue()
 
 
 def _quote_formula(cell: object) -> object:
-    if isinstance(cell, Number) or not isinstance(cell, str) or cell[:1] not in tuple("=+-@\t\r"):
+    if not isinstance(cell, str) or isinstance(cell, Number) or not cell.startswith(FORMULA_SIGNS):
         return cell
     return cell if cell == "-" or _is_number(cell) else f"'{cell}"
 
