@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from batch_calibration.artifacts import curves, demonstration_labels, gains, robustness
+from batch_calibration.artifacts.cells import estimate_cell
 from batch_calibration.artifacts.grouping import (
     BASELINE,
     CORRECTED,
@@ -37,14 +38,13 @@ def paragraph(group: SettingRecords) -> str:
     if len(tasks) <= MAX_TASKS_NAMED:
         scope = _list_names(list(map(task_title, tasks)))
     gain_by_task = gains.gain_by_task(group, CORRECTED)
-    # `points` is "+1.5 [0.2, 2.8]": the unit belongs behind the number.
-    points = over_tasks(list(gain_by_task.values())).points.replace(" ", " points ", 1)
+    number, interval, _ = estimate_cell(over_tasks(list(gain_by_task.values()))).parts
     over = "rows and seeds" if gains.max_seeds(group) > 1 else "rows alone"
     sentences = [
         f"In this setting ({group.setting}), the uncalibrated scores are right on "
         f"{_average(group, BASELINE, tasks)} % of the rows and Batch Calibration on "
-        f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {points} (95 % interval "
-        f"over {over}; noise where it holds 0).",
+        f"{_average(group, CORRECTED, tasks)} %, on average over {scope}: {number} points "
+        f"{interval} (95 % interval over {over}; noise where it holds 0).",
         _describe_gains(gain_by_task),
         _describe_not_learned(group, tasks),
         _describe_two_fields(group, tasks),
@@ -56,13 +56,12 @@ def paragraph(group: SettingRecords) -> str:
 
 def study_paragraphs(study: Results) -> dict[str, str]:
     """A paragraph for each study of prompts, demonstrations and shots, by its figure's slug."""
-    paragraphs = {}
-    for slug, axes in robustness.by_study(study.axes).items():
-        paragraphs[f"{slug}-prompts"] = robustness.paragraph(axes)
-    for control in study.controls:
-        paragraphs[control.slug] = demonstration_labels.paragraph(control)
-    for curve in curves.by_shots(study.groups):
-        paragraphs[f"{curve.slug}-curve"] = curves.paragraph(curve)
+    axes, shots = robustness.by_study(study.axes), curves.by_shots(study.groups)
+    paragraphs = {
+        **{f"{slug}-prompts": robustness.paragraph(axes[slug]) for slug in axes},
+        **{control.slug: demonstration_labels.paragraph(control) for control in study.controls},
+        **{f"{curve.slug}-curve": curves.paragraph(curve) for curve in shots},
+    }
     return {slug: paragraph for slug, paragraph in paragraphs.items() if paragraph}
 
 
@@ -159,14 +158,14 @@ def _describe_spread(group: SettingRecords, tasks: Sequence[str]) -> str:
     """How far the seeds are apart, mean over the tasks."""
     if min(map(len, group.records.values())) < 2:
         return ""
-
-    def mean_deviation(method: str) -> float:
-        return float(np.mean([deviation(100 * group.values(task, method)) for task in tasks]))
-
+    means = []
+    for method in REFERENCES:
+        deviations = [deviation(100 * group.values(task, method)) for task in tasks]
+        means.append(float(np.mean(deviations)))
+    icl, bc = means
     return (
-        f"From one draw of demonstrations to the next, accuracy moves by "
-        f"{mean_deviation(BASELINE):.1f} points (one standard deviation) without calibration and "
-        f"by {mean_deviation(CORRECTED):.1f} with it."
+        f"From one draw of demonstrations to the next, accuracy moves by {icl:.1f} points (one "
+        f"standard deviation) without calibration and by {bc:.1f} with it."
     )
 
 

@@ -1,7 +1,8 @@
 """Writes tables, figures and the report of a study into a folder, each file whole or not at all."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ from batch_calibration.artifacts import catalogue, report, summary, verdict_tabl
 from batch_calibration.artifacts.catalogue import ACROSS, Results
 from batch_calibration.artifacts.cells import latex, markdown
 from batch_calibration.artifacts.grouping import (
-    SettingRecords,
     axis_name,
+    group_by,
     name_differences,
     task_title,
     with_settings,
@@ -32,7 +33,7 @@ def write_tables(study: Results, folder: Path) -> list[catalogue.Table]:
     """Each table as Markdown and LaTeX, some as CSV."""
     tables = catalogue.tables(study)
     for table in tables:
-        write_table(table, _file_path(folder, table.slug))
+        write_table(table, folder / file_name(table.slug))
     return tables
 
 
@@ -41,7 +42,7 @@ def write_figures(
 ) -> None:
     """Each figure as PNG and PDF, its numbers as CSV; `notify` is called with each file."""
     for drawing in catalogue.figures(study):
-        for path in write_figure(drawing, _file_path(folder, drawing.slug)):
+        for path in write_figure(drawing, folder / file_name(drawing.slug)):
             notify(path)
 
 
@@ -100,27 +101,29 @@ def write_report(
     Returns:
         Those sentences, the verdicts, and the paragraph of each setting and of each study.
     """
-    tables, drawn = catalogue.tables(study), _find_figures(study, texts)
+    drawn = group_by(_find_figures(study, texts), itemgetter(0))
+    shown = group_by(filter(attrgetter("shown"), catalogue.tables(study)), attrgetter("section"))
     sections, paragraphs, shown_cards = [], [], [*cards]
     for card in cards:
-        heading = f"{card.heading}: each context"
         few = card.verdicts if len(card.verdicts) <= MAX_IN_TABLES else []
-        of_contexts = [table for verdict in few for table in verdict_tables.tables(verdict)]
+        of_contexts = list(chain.from_iterable(map(verdict_tables.tables, few)))
+        heading = f"{card.heading}: each context"
         sections.append(report.Section(heading, "", of_contexts, (), card.verdicts))
     shorts = name_differences([group.setting for group in study.sections])
     for group, short in zip(study.sections, shorts, strict=True):
         name = str(group.setting)
         paragraphs.append(summary.paragraph(group))
-        shown = [table for table in tables if table.section == name and table.shown]
-        single = list(_judge(study, group)) if contexts else []
-        if single:
-            shown_cards.append(report.Card(name, single, short))
-        sections.append(report.Section(name, paragraphs[-1], shown, drawn.get(name, []), single))
+        loaded = [(record, study.load(record)) for record in group.all_records if contexts]
+        single = [judge_record(record, table) for record, table in loaded if table]
+        shown_cards += [report.Card(name, single, short)] if single else []
+        figures = [figure for _, figure in drawn.get(name, ())]
+        section = report.Section(name, paragraphs[-1], shown.get(name, ()), figures, single)
+        sections.append(section)
     studies = summary.study_paragraphs(study).values()
-    shown = [table for table in tables if table.section == ACROSS and table.shown]
-    if shown or ACROSS in drawn:
+    if ACROSS in shown or ACROSS in drawn:
         lines = "\n".join(["Accuracy as one thing varies, and the rest stays.", *studies])
-        sections.append(report.Section(ACROSS, lines, shown, drawn.get(ACROSS, [])))
+        figures = [figure for _, figure in drawn.get(ACROSS, ())]
+        sections.append(report.Section(ACROSS, lines, shown.get(ACROSS, ()), figures))
     last_run = max((run.began for run in runs or ()), default="")
     models, tasks = ([getattr(record.context, key) for record in study.records]
                      for key in ("model", "task"))  # fmt: skip
@@ -151,13 +154,6 @@ def name_page(models: Sequence[str], tasks: Sequence[str]) -> str:
     return f"Label bias{model and f' of {model}'}{task and f' on {task}'}"
 
 
-def _judge(study: Results, group: SettingRecords) -> Iterator[verdicts.Verdict]:
-    """What is recommended in each context of a setting, and what that does."""
-    for record in group.all_records:
-        if table := study.load(record):
-            yield judge_record(record, table)
-
-
 def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     """What is recommended for a record's scores, by the bias that the method found in them."""
     test, context = table.blocks["test"], record.context
@@ -186,20 +182,12 @@ def judge_record(record: Record, table: ScoreTable) -> verdicts.Verdict:
     return verdict._replace(diagnosis=verdict.diagnosis._replace(doubt=""))
 
 
-def _find_figures(study: Results, texts: Texts) -> dict[str, list[report.Figure]]:
-    """The figures of the page by section."""
-    by_section: dict[str, list[report.Figure]] = {}
+def _find_figures(study: Results, texts: Texts) -> Iterator[tuple[str, report.Figure]]:
+    """The figures of the page, each with its section."""
     for drawing in catalogue.figures(study):
         if drawing.is_on_page:
             chart = drawing.page_chart(texts) if drawing.page_chart else drawing.chart()
-            figure = report.Figure(drawing.slug, chart)
-            by_section.setdefault(drawing.section, []).append(figure)
-    return by_section
-
-
-def _file_path(folder: Path, slug: str, ending: str = "") -> Path:
-    """Where a table or figure is written: in `folder`, whatever the names in a record are."""
-    return folder / f"{file_name(slug)}{ending}"
+            yield drawing.section, report.Figure(drawing.slug, chart)
 
 
 def write_events(records: Records, folder: Path) -> int:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batch_calibration.artifacts.cells import Cell
 from batch_calibration.artifacts.grouping import REFERENCES
 from experiments.evidence import statistics
 from experiments.evidence.judging import KNOWN
@@ -65,7 +66,7 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         mark = " *" if self.verdict in ("gain", "loss") else ""
-        return f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]{mark}"
+        return Cell(f"{self.value:+.1f} [{self.low:+.1f}, {self.high:+.1f}]{mark}")
 
 
 class Compared(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.figures.intervals import forest
 from batch_calibration.metrics import Estimate
@@ -82,7 +82,7 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         mark = " *" if self.sign else ""
-        return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}"
+        return Cell(f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]{mark}")
 
 
 def run(folder: Path, options: Options) -> Written:

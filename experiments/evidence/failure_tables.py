@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
@@ -55,7 +55,7 @@ class Grid(NamedTuple):
         """A cell with its interval over models or draws."""
         accuracy_by_unit = self.accuracy[method][share, self._nearest(size), strength]  # [u]
         mean, low, high = statistics.mean_interval(accuracy_by_unit)
-        return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
 
 
 def write_up(real: Sequence[Grid], simulated: Sequence[Grid], batch_rows: int) -> Written:

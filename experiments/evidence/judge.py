@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import spearmanr
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel
 from batch_calibration.methods import METHODS
 from experiments.evidence import sets, statistics
@@ -167,7 +167,8 @@ def cells(rates: Mapping[str, np.ndarray], options: Options) -> Cells:
         mean, low, high = statistics.mean_interval(gaps, options.seed, draws=options.draws)
         first, second = by_place.mean(axis=0)
         lines.append([
-            name, f"{first:.1f} %", f"{second:.1f} %", f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]",
+            name, f"{first:.1f} %", f"{second:.1f} %",
+            Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"),
             f"{np.abs(gaps).mean():.1f}", f"{spearmanr(*by_place.T).statistic:.3f}",
         ])  # fmt: skip
     return lines

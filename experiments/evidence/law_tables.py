@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures.chart import Axis, Chart, Dots, Line, Mark, Panel, Rule
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.diagnosis import Margins, break_even_shares, expected_gain
@@ -186,7 +186,7 @@ def section(
         line = [rule]
         for name in names:
             mean, low, high = by_model(of_set(cells, name), gain_of)
-            line.append(f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]")
+            line.append(Cell(f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"))
         worth.append(line)
     answered = np.mean([np.isfinite(cell.by_none).mean() for cell in cells])
     unlabeled = by_model(cells, lambda cell: np.where(cell.by_none > 0, cell.measured, 0))[0]

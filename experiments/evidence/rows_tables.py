@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.figures.curves import learning_chart
 from batch_calibration.artifacts.grouping import REFERENCES
@@ -53,7 +53,7 @@ class Curves(NamedTuple):
     def gain(self, method: str, size_index: int) -> str:
         """The gain at a size, with its interval over models."""
         mean, low, high = statistics.mean_interval(self.accuracy[method][size_index])
-        return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
 
 
 def flat(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from batch_calibration.artifacts.cells import Cells, markdown
+from batch_calibration.artifacts.cells import Cell, Cells, markdown
 from batch_calibration.artifacts.figures import heat_maps
 from batch_calibration.artifacts.figures.chart import Chart
 from batch_calibration.artifacts.grouping import REFERENCES
@@ -65,7 +65,7 @@ class Grid(NamedTuple):
         """The cell nearest to two shares, with its interval over models."""
         nearest_cell = _nearest(self.learned, learned), _nearest(self.corrected, corrected)
         mean, low, high = statistics.mean_interval(self.gains[method][nearest_cell])
-        return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return Cell(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]")
 
 
 def _nearest(axis: np.ndarray, share: float) -> int:
