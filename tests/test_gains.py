@@ -11,7 +11,7 @@ import pytest
 from making import make_record
 
 from batch_calibration.artifacts import catalogue, gains, method_tables, tables, terminal
-from batch_calibration.artifacts.cells import Best, latex, markdown
+from batch_calibration.artifacts.cells import Best, Sums, latex, markdown
 from batch_calibration.artifacts.figures.chart import Dots
 from batch_calibration.artifacts.grouping import by_setting
 from batch_calibration.artifacts.method_display import VERDICTS
@@ -83,8 +83,8 @@ def test_gains_stay_what_they_are_in_every_form():
     cell = cells[2][2]
     escaped = cell.replace("[", r"\[").replace("]", r"\]").replace("*", r"\*")
     assert f"| RTE | 500 | {escaped} |" in markdown(cells)
-    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE), gains.SUMMARY_ROWS)
-    assert latex(cells, "", gains.SUMMARY_ROWS).count("midrule") == 2
+    assert f"RTE & 500 & {cell} " in latex(cells, gains.note(ONE))
+    assert latex(cells).count("midrule") == 2
     assert f'"{cell}"' in csv_text(cells) and "'+" not in csv_text(cells)
     assert "'+1 [=cmd()]" in csv_text([["+1 [=cmd()]"]])
 
@@ -174,11 +174,12 @@ def test_the_main_table_marks_what_is_beyond_noise_and_counts_it():
     assert isinstance(found[2][3], Best) and not isinstance(found[3][3], Best)
     assert found[5][:3] == ["gain over icl", "", ""] and found[5][3].startswith("+0.1 [-1.")
     assert found[6] == ["wins, ties, losses", "", "", "1, 1, 1"]
-    assert method_tables.summary_rows(group, ["icl", "bc"]) == 3
-    assert method_tables.summary_rows(group, ["icl"]) == 1
+    alone = method_tables.accuracy_cells(group, ["icl"])
+    for cells, count in ((found, 3), (alone, 1)):
+        assert [isinstance(row, Sums) for row in cells] == [False] * 4 + [True] * count
     assert "± is the standard" not in method_tables.accuracy_note(group, ["icl", "bc"])
     (table, *_) = catalogue.tables(catalogue.gather(group.all_records))
-    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note, table.summary_rows)
+    assert r"\midrule" + "\naverage &" in latex(table.cells, table.note)
     assert "beyond noise: 0 is outside it" in table.note
 
 

@@ -11,7 +11,7 @@ import pytest
 from browser import browser, requests, set_scheme, set_width
 
 from batch_calibration.artifacts import catalogue, report, writing
-from batch_calibration.artifacts.cells import estimate_cell, mark_best
+from batch_calibration.artifacts.cells import Sums, estimate_cell, mark_best
 from batch_calibration.artifacts.method_display import PALETTE
 from batch_calibration.artifacts.report import plots
 from batch_calibration.artifacts.report.page import table_html
@@ -214,7 +214,7 @@ def test_only_sums_stand_in_the_footer():
     cells = [["label", "share"], ["no", "61"], ["yes", "39"]]
     data = table_html(catalogue.Table("a", "labels", "Labels", cells))
     assert "<tfoot>" not in data and data.count('<th scope="row">') == 2
-    summed = table_html(catalogue.Table("a", "sums", "Sums", cells, summary_rows=1))
+    summed = table_html(catalogue.Table("a", "sums", "Sums", [*cells[:2], Sums(cells[2])]))
     assert summed.count("<tfoot>") == 1 and ">yes</th>" in summed.split("<tfoot>")[1]
 
 

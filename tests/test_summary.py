@@ -173,7 +173,7 @@ def test_an_axis_ends_with_its_spread():
         ["all", "500", "54.0 ± 5.3", "70.0 ± 0.0"], ["max - min", "", "10.0", "0.0"]
     ]  # fmt: skip
     assert isinstance(cells[-2][-1], Best) and not isinstance(cells[-2][-2], Best)
-    latex = forms.latex(cells, summary_rows=robustness.SUMMARY_ROWS)
+    latex = forms.latex(cells)
     assert "\\midrule\nall & 500" in latex and latex.count("midrule") == 2
 
 

@@ -38,6 +38,10 @@ class Second(Cell):
     """A cell that is the second best of its row: underlined, in Markdown italic."""
 
 
+class Sums(list[str]):
+    """A row that sums up those above it."""
+
+
 Cells = list[list[str]]  # texts are names and counts, each `Cell` is a measured number
 
 
@@ -150,8 +154,8 @@ def markdown(cells: Cells, note: str = "") -> str:
     return "\n".join(lines) + "\n" + (f"\n{text(note)}\n" if note else "")
 
 
-def latex(cells: Cells, note: str = "", summary_rows: int = 0) -> str:
-    """A booktabs table, a rule above its last `summary_rows` where there are any, and a note.
+def latex(cells: Cells, note: str = "") -> str:
+    """A booktabs table, a rule above its sums where there are any, and a note.
 
     The mark of a learned task is amssymb's.
     """
@@ -164,8 +168,8 @@ def latex(cells: Cells, note: str = "", summary_rows: int = 0) -> str:
 
     below = [rf"\par\footnotesize {text(note)}"] if note else []
     body = [" & ".join(map(text, row)) + r" \\" for row in cells]
-    if summary_rows:
-        body.insert(len(body) - summary_rows, r"\midrule")
+    if sums := sum(isinstance(row, Sums) for row in cells):
+        body.insert(len(body) - sums, r"\midrule")
     columns = "l" + "r" * (len(cells[0]) - 1)
     return "\n".join(
         [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", body[0], r"\midrule", *body[1:],

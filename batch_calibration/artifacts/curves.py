@@ -23,7 +23,6 @@ from batch_calibration.artifacts.method_display import is_over_shots
 from batch_calibration.diagnosis.findings import join_names
 from batch_calibration.methods import METHODS
 from batch_calibration.metrics import Estimate, deviation
-from batch_calibration.store import Record
 
 # Accuracies in %, one for each seed or draw, by the number on the axis below them.
 Points = dict[int, np.ndarray]
@@ -104,15 +103,17 @@ def _shot_curves(family: Sequence[SettingRecords]) -> Curves:
     )  # fmt: skip
 
 
-def _pool(records: Iterable[Record], numbers: str, draws: str) -> dict[str, dict[str, Points]]:
-    """The draws of all seeds: a field of the record, and its field with the numbers."""
+# A task, numbers, and method -> for each of them the shares that are right, a draw each.
+Draws = tuple[str, Sequence[int], Mapping[str, Sequence[Sequence[float]]]]
+
+
+def _pool(records: Iterable[Draws]) -> dict[str, dict[str, Points]]:
+    """The draws of all seeds together."""
     tasks: dict[str, dict[str, Points]] = {}
-    for record in records:
-        if (measured := getattr(record, draws)) is None:
-            continue
-        for method, by_number in sorted(measured.accuracy.items()):
-            points = tasks.setdefault(record.context.task, {}).setdefault(method, {})
-            for number, shares in zip(getattr(measured, numbers), by_number, strict=True):
+    for task, numbers, accuracy in records:
+        for method in sorted(accuracy):
+            points = tasks.setdefault(task, {}).setdefault(method, {})
+            for number, shares in zip(numbers, accuracy[method], strict=True):
                 points[number] = np.append(points.get(number, []), 100 * np.array(shares))
     return tasks
 
@@ -124,7 +125,8 @@ def by_probe_size(groups: Sequence[SettingRecords]) -> list[Curves]:
     """
     curves = []
     for group in groups:
-        if tasks := _pool(group.all_records, "sizes", "probe_size"):
+        pairs = [(record.context.task, record.probe_size) for record in group.all_records]
+        if tasks := _pool((task, p.sizes, p.accuracy) for task, p in pairs if p):
             slug, heading = f"{group.setting.slug}-probe-size", f"Probe size: {group.setting}"
             note = notes(group.all_records)
             curves.append(Curves(slug, heading, "rows the bias is learned from", tasks, note))
@@ -139,7 +141,8 @@ def by_rows_seen(groups: Sequence[SettingRecords]) -> list[Curves]:
     curves = []
     for group in groups:
         levels: dict[str, dict[str, float]] = {}
-        tasks = _pool(group.all_records, "rows", "over_stream")
+        pairs = [(record.context.task, record.over_stream) for record in group.all_records]
+        tasks = _pool((task, stream.rows, stream.accuracy) for task, stream in pairs if stream)
         for task in tasks:
             streamed = [record for record in group.records[task] if record.over_stream]
             for method in filter(shared_methods(streamed).__contains__, REFERENCES):

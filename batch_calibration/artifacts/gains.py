@@ -9,6 +9,7 @@ from batch_calibration.artifacts.cells import (
     LEARNED,
     Cell,
     Cells,
+    Sums,
     estimate_cell,
     mark_best,
     rows_of_tasks,
@@ -18,7 +19,6 @@ from batch_calibration.metrics import OF_ACCURACY, OF_GAIN, Estimate, over_rows,
 from batch_calibration.store import Record, unpack
 
 MARK = "*"  # stands behind a gain or a loss that exceeds noise
-SUMMARY_ROWS = 2  # rows at the end of a table of gains that sum up the others
 WINS = "wins, ties, losses"  # the name of what `count_verdicts` counts
 MIN_TEST_ROWS = 200  # of fewer test rows, an accuracy near one half is known to 7 points at best
 LEARNED_MARGIN = 10.0  # points above chance
@@ -98,7 +98,11 @@ def compared(group: SettingRecords, methods: Sequence[str]) -> list[str]:
 
 
 def gain_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Header, one row a task, their average, and on how many tasks a method wins and loses."""
+    """Header, one row a task, their average, and on how many tasks a method wins and loses.
+
+    Methods whose gain is not known are left out; nothing where that is none's.
+    """
+    methods = compared(group, methods)
     if not methods:
         return []
     by_method = {method: gain_by_task(group, method) for method in methods}
@@ -114,7 +118,7 @@ def sum_rows(
     name: str, methods: Sequence[str], by_method: Mapping[str, Mapping[str, Estimate]]
 ) -> Cells:
     """Two rows: average gains, under this name, and wins, ties, losses; empty where unknown."""
-    means, wins = [name, ""], [WINS, ""]
+    means, wins = Sums([name, ""]), Sums([WINS, ""])
     for method in methods:
         gains = list(by_method.get(method, {}).values())
         means.append(gain_cell(over_tasks(gains)) if gains else "")

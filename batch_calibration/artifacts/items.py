@@ -80,7 +80,6 @@ class Table(NamedTuple):
     heading: str  # what it shows
     cells: Cells  # header and rows
     note: str = ""  # a sentence below it
-    summary_rows: int = 0  # rows at the end that sum up the others
     csv: Cells | None = None  # rows of its CSV file, None for no such file
     shown: bool = True  # whether it is printed and in the report, or only written
     unit: str = "accuracy in %"  # of its numbers

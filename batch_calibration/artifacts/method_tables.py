@@ -6,7 +6,7 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import LEARNED, Cell, Cells, best_of, rows_of_tasks
+from batch_calibration.artifacts.cells import LEARNED, Cell, Cells, Sums, best_of, rows_of_tasks
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, methods_of_group
 from batch_calibration.methods import METHODS, Group
 
@@ -45,7 +45,7 @@ def _with_average(
         return mark([measure(task, method) for method in methods])
 
     rows = rows_of_tasks(group.records, methods, cells_of)
-    return [*rows, ["average", "", *mark(list(map(average, methods)))]]
+    return [*rows, Sums(["average", "", *mark(list(map(average, methods)))])]
 
 
 def mean_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
@@ -57,10 +57,9 @@ def mean_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
 
 
 def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
-    """Those, with the marks that `accuracy_note` explains, and rows that sum up the gains.
+    """Those, with the marks that `accuracy_note` explains, and sums of the gains that are known.
 
-    The last `summary_rows` sum up: the average, and where gains are known the average gain over
-    icl and on how many tasks it is beyond noise.
+    These are the average gain over icl, and on how many tasks it is beyond noise.
     """
     if not methods:
         return []
@@ -74,11 +73,6 @@ def accuracy_cells(group: SettingRecords, methods: Sequence[str]) -> Cells:
                 # The mark is as bold as its cell.
                 row[i] = type(row[i])(f"{row[i]} {gains.MARK}")
     return rows + (gains.sum_rows(GAIN, methods, by_method) if compared else [])
-
-
-def summary_rows(group: SettingRecords, methods: Sequence[str]) -> int:
-    """How many rows at the end of `accuracy_cells` sum up the others."""
-    return 3 if gains.compared(group, methods) else 1
 
 
 def accuracy_note(group: SettingRecords, methods: Sequence[str]) -> str:
@@ -122,8 +116,9 @@ def bcl_cells(group: SettingRecords) -> Cells:
     learned = group.among([name for name, method in METHODS.items() if method.has_curve])
     if not learned or not group.records:
         return []
-    header, *rows = mean_cells(group, group.among([*REFERENCES, *learned]))
+    rows = mean_cells(group, group.among([*REFERENCES, *learned]))
     strengths = [record.strength for record in group.all_records]
-    cells = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
-    return [[*header, "γ learned"],
-            *([*row, cell] for row, cell in zip(rows, [*cells, ""], strict=True))]  # fmt: skip
+    column = ["-" if strength is None else f"{strength:+.1f}" for strength in strengths]
+    for row, cell in zip(rows, ["γ learned", *column, ""], strict=True):
+        row.append(cell)
+    return rows

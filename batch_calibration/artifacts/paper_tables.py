@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, rows_cell, rows_of_methods, task_cell
+from batch_calibration.artifacts.cells import Cells, Sums, rows_cell, rows_of_methods, task_cell
 from batch_calibration.artifacts.grouping import REFERENCES, SettingRecords, task_title
 from batch_calibration.artifacts.method_display import FORMULAS
 from batch_calibration.artifacts.robustness import Axis, accuracies, choice_rank
@@ -117,7 +117,7 @@ def image_cells(group: SettingRecords) -> Cells:
         sides["paper "] = np.array([IMAGES[task] for task in tasks])
     rows: Cells = [["task"]]
     rows += [[task_cell(task, group.records[task])] for task in tasks]
-    rows.append(["average"])
+    rows.append(Sums(["average"]))
     for side, shares in sides.items():
         rows[0] += [f"{side}ZS", f"{side}ZS+BC", f"{side}gain"]
         means = np.vstack([shares, shares.mean(axis=0)])

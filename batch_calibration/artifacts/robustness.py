@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from batch_calibration.artifacts import gains
-from batch_calibration.artifacts.cells import Cells, best_of, notes, rows_cell, spread
+from batch_calibration.artifacts.cells import Cells, Sums, best_of, notes, rows_cell, spread
 from batch_calibration.artifacts.grouping import (
     AXES,
     BASELINE,
@@ -30,7 +30,6 @@ from batch_calibration.metrics import Estimate, over_tasks
 from batch_calibration.metrics.steadiness import change_of_deviation, gain_over_prompts
 from batch_calibration.store import Record
 
-SUMMARY_ROWS = 2  # rows at the end of a table that sum up the others
 # What a study changes while all else stays, in words.
 VARIES = {
     "choices": "Which training rows are shown as demonstrations",
@@ -205,8 +204,9 @@ def accuracy_cells(axis: Axis) -> Cells:
         cells = best_of([accuracies(records, method) for method in axis.methods])
         rows.append([name, rows_cell(records), *cells])
     of_all = best_of([axis.values(method) for method in axis.methods])
-    rows.append(["all", rows_cell(axis.records), *of_all])
-    return [*rows, ["max - min", "", *(_reach(axis, method) for method in axis.methods)]]
+    reaches = [_reach(axis, method) for method in axis.methods]
+    return [*rows, Sums(["all", rows_cell(axis.records), *of_all]),
+            Sums(["max - min", "", *reaches])]  # fmt: skip
 
 
 def _reach(axis: Axis, method: str) -> str:

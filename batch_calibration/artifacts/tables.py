@@ -30,7 +30,6 @@ def of_settings(
     cells: Callable[[SettingRecords], Cells],
     note: Callable[[SettingRecords], str] = lambda group: "",
     find: Callable[[Results], Iterable[SettingRecords]] = lambda study: study.groups,
-    sums: Callable[[SettingRecords], int] = lambda group: 0,
     csv: Callable[[SettingRecords], Cells] | None = None,
     *,
     is_shown: bool = True,
@@ -45,7 +44,6 @@ def of_settings(
         cells: header and rows; empty where the setting has no such table.
         note: the sentences below it, before what a reader of the records must know.
         find: the settings, all by default.
-        sums: how many rows at the end sum up the others.
         csv: rows of its CSV file, which it has none of by default.
         is_shown: whether it is shown where the setting has a section, or only written.
         unit: of its numbers.
@@ -57,7 +55,7 @@ def of_settings(
             if rows := cells(group):
                 yield Table(
                     *setting_slug(group, slug), heading.format(group.setting), rows,
-                    notes(group.all_records, note(group)), sums(group), csv and csv(group),
+                    notes(group.all_records, note(group)), csv and csv(group),
                     is_shown and group in study.sections, unit, number,
                 )  # fmt: skip
 
@@ -65,14 +63,14 @@ def of_settings(
 
 
 def of_studies(
-    find: Callable[[Results], Iterable[Study]], cells: Callable[[Study], Cells], sums: int = 0
+    find: Callable[[Results], Iterable[Study]], cells: Callable[[Study], Cells]
 ) -> Maker:
-    """A table, also as CSV, for each study that `find` finds; `sums` of its last rows are sums."""
+    """A table, also as CSV, for each study that `find` finds."""
 
     def make(study: Results) -> Iterator[Table]:
-        for found in find(study):
-            rows = cells(found)
-            yield Table(ACROSS, found.slug, found.heading, rows, found.note, sums, rows)
+        for varied in find(study):
+            rows = cells(varied)
+            yield Table(ACROSS, varied.slug, varied.heading, rows, varied.note, rows)
 
     return make
 
@@ -83,17 +81,12 @@ def by_methods(heading: str, slug: str, kind: Group) -> tuple[Maker, Maker]:
     def methods(group: SettingRecords) -> list[str]:
         return method_tables.table_methods(group, kind)
 
-    def compared(group: SettingRecords) -> list[str]:
-        return gains.compared(group, methods(group))
-
     return of_settings(
         slug, heading, lambda group: method_tables.accuracy_cells(group, methods(group)),
         lambda group: method_tables.accuracy_note(group, methods(group)),
-        sums=lambda group: method_tables.summary_rows(group, methods(group)),
     ), of_settings(
         f"{slug}-gains", f"{heading}: gain over icl",
-        lambda group: gains.gain_cells(group, compared(group)), gains.note,
-        sums=lambda group: gains.SUMMARY_ROWS, unit="points",
+        lambda group: gains.gain_cells(group, methods(group)), gains.note, unit="points",
     )  # fmt: skip
 
 
@@ -110,7 +103,7 @@ def _of_probabilities(metric: str, name: str, unit: str) -> Maker:
 
     return of_settings(
         metric, name, cells, lambda group: method_tables.PROBABILITIES_NOTE, csv=cells,
-        sums=lambda group: 1, is_shown=False, unit=unit,
+        is_shown=False, unit=unit,
     )  # fmt: skip
 
 
@@ -132,7 +125,7 @@ def _main(study: Results) -> list[SettingRecords]:
 # BC beside BCL, one context a task.
 TABLE_3 = of_settings(
     "bcl", "A strength learned from labels: {}", method_tables.bcl_cells,
-    lambda group: method_tables.BCL_NOTE, _main, lambda group: 1, number="Table 3",
+    lambda group: method_tables.BCL_NOTE, _main, number="Table 3",
 )  # fmt: skip
 # What each task asks, and how many rows it has.
 TABLE_4 = of_settings(
@@ -142,16 +135,14 @@ TABLE_4 = of_settings(
 # Zero-shot images, with the paper's numbers where the setting is the same.
 TABLE_6 = of_settings(
     "images", "Zero-shot images", paper_tables.image_cells, paper_tables.image_note,
-    sums=lambda group: 1, number="Table 6",
+    number="Table 6",
 )  # fmt: skip
 # Models x tasks, where a setting has several models.
 MODELS = of_studies(lambda study: two_way.find_models(study.groups), two_way.model_cells)
 # Shots x templates, or another two choices of the prompt that were varied together.
 GRIDS = of_studies(lambda study: two_way.find_grids(study.records), two_way.grid_cells)
 # A row for each choice of the prompt, of each axis and task.
-ROBUSTNESS = of_studies(
-    lambda study: study.axes, robustness.accuracy_cells, robustness.SUMMARY_ROWS
-)
+ROBUSTNESS = of_studies(lambda study: study.axes, robustness.accuracy_cells)
 # A row for each task and number of the curves.
 CURVES = (
     of_studies(lambda study: curves.by_shots(study.groups), curves.accuracy_cells),
@@ -225,7 +216,7 @@ def _size_table(
 ) -> Table:
     records = chain.from_iterable(group.all_records for _, group in columns)
     cells, note = two_way.size_cells(columns), notes(records, two_way.SIZES_NOTE)
-    return Table(ACROSS, slug, heading, cells, note, summary_rows=1, csv=cells, number=number)
+    return Table(ACROSS, slug, heading, cells, note, csv=cells, number=number)
 
 
 def table_7(study: Results) -> Iterator[Table]:

@@ -11,6 +11,7 @@ from batch_calibration.artifacts.cells import (
     Cell,
     Cells,
     Second,
+    Sums,
     best_of,
     notes,
     rows_of_methods,
@@ -137,7 +138,7 @@ def size_cells(columns: Sequence[tuple[str, SettingRecords]]) -> Cells:
     Args:
         columns: what stands over a model's columns, and its records.
     """
-    header, averages = [], ["average", ""]
+    header, averages = [], Sums(["average", ""])
     tasks: dict[str, list[Record]] = {}
     for name, group in columns:
         methods = group.among(compared_by_size())

@@ -50,7 +50,7 @@ def write_table(table: catalogue.Table, path: Path) -> list[Path]:
     """A table as Markdown and LaTeX, and as CSV where it has one; `path` lacks the ending."""
     texts = {
         "md": markdown(table.cells, table.note),
-        "tex": latex(table.cells, table.note, table.summary_rows),
+        "tex": latex(table.cells, table.note),
     }
     if table.csv is not None:
         texts["csv"] = csv_text(table.csv)
@@ -113,7 +113,7 @@ def write_report(
     for group, short in zip(study.sections, shorts, strict=True):
         name = str(group.setting)
         paragraphs.append(summary.paragraph(group))
-        loaded = [(record, study.load(record)) for record in group.all_records if contexts]
+        loaded = ((record, study.load(record)) for record in group.all_records if contexts)
         single = [judge_record(record, table) for record, table in loaded if table]
         shown_cards += [report.Card(name, single, short)] if single else []
         figures = [figure for _, figure in drawn.get(name, ())]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from batch_calibration.artifacts import verdict_tables
 from batch_calibration.artifacts.catalogue import ACROSS, Table
-from batch_calibration.artifacts.cells import Best, Cell
+from batch_calibration.artifacts.cells import Best, Cell, Sums
 from batch_calibration.artifacts.figures import preferences
 from batch_calibration.artifacts.grouping import group_by
 from batch_calibration.artifacts.report import plots
@@ -160,7 +160,7 @@ def _section(section: Section, name: str) -> str:
 def table_html(table: Table) -> str:
     """Rows that can be sorted and filtered, sums and a note below; the page saves them as CSV."""
     header, *rows = table.cells
-    split = len(rows) - table.summary_rows
+    split = sum(not isinstance(row, Sums) for row in rows)
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body, foot = ("\n".join(map(_row, part)) for part in (rows[:split], rows[split:]))
     note = f"<p>{escape(table.note)}</p>\n" if table.note else ""
